@@ -1,0 +1,131 @@
+"""What goes into the engine and what comes out: requests, outcomes, results, notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyoxigraph as ox
+
+from edge.protocol.results import Row, Term, results_to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The RDF dataset of a request as the SPARQL 1.1 Protocol gives it (graph IRIs). None: not given.
+
+    For queries and subscriptions these are `default-graph-uri` and `named-graph-uri`, for updates `using-graph-uri`
+    and `using-named-graph-uri`. Giving one of the two makes the other an empty list.
+    """
+
+    default_graphs: tuple[str, ...] | None = None
+    named_graphs: tuple[str, ...] | None = None
+
+    @property
+    def given(self) -> bool:
+        return self.default_graphs is not None or self.named_graphs is not None
+
+
+STORE_DATASET = Dataset()
+"""No dataset in the request: the store's own default graph and named graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRequest:
+    """One SPARQL 1.1 Update request, run atomically.
+
+    `bindings` replaces variables of the text by terms, before anything is evaluated (forced bindings, SEPA paper
+    section 5.3). They are terms, never text: no value can change the update. A text with bindings is parsed once.
+    """
+
+    sparql: str
+    dataset: Dataset = STORE_DATASET
+    bindings: Mapping[str, Term] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """One SPARQL 1.1 Query of any form."""
+
+    sparql: str
+    dataset: Dataset = STORE_DATASET
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOutcome:
+    """What an update did, after it was made durable: how many quads are new and how many are gone."""
+
+    added: int
+    removed: int
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.added or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Solutions:
+    """The result of a SELECT query."""
+
+    variables: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The result of a CONSTRUCT or DESCRIBE query."""
+
+    triples: tuple[ox.Triple, ...]
+
+
+QueryResult = Solutions | bool | Graph
+"""SELECT, ASK, CONSTRUCT or DESCRIBE."""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """How the bindings of one subscribed query changed, in bag semantics. Shared by all its subscribers."""
+
+    variables: tuple[str, ...]
+    added: tuple[Row, ...]
+    removed: tuple[Row, ...]
+
+    @cached_property
+    def added_json(self) -> str:
+        return results_to_json(self.variables, self.added)
+
+    @cached_property
+    def removed_json(self) -> str:
+        return results_to_json(self.variables, self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One notification to one subscriber. `sequence` 0 is the answer to the subscribe request."""
+
+    spuid: str
+    alias: str | None
+    sequence: int
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """An active subscription. Its first notification (sequence 0, everything is added) went to the sink."""
+
+    spuid: str
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeFailed:
+    """Sent to a sink instead of a notification when a subscribed query can no longer be evaluated."""
+
+    spuid: str
+    alias: str | None
+    description: str
+
+
+Sink = Callable[[Notification | SubscribeFailed], None]
+"""Where a subscriber's notifications go. Called on the engine's thread, in order: it must hand over and return."""

@@ -1,0 +1,123 @@
+"""The one tree of errors: what a client, an operator or a log line is told when something is refused.
+
+Each class knows its machine-readable name (`error`) and its status (`status_code`, HTTP semantics, used on every
+transport). The message form is the flat object of the SPARQL 1.1 Subscribe Language draft, "Error responses".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EdgeError(Exception):
+    """Something was refused or failed; `description` says what happened and what to do about it."""
+
+    error: ClassVar[str] = "internal_error"
+    status_code: ClassVar[int] = 500
+
+    def __init__(self, description: str, *, alias: str | None = None) -> None:
+        super().__init__(description)
+        self.description = description
+        self.alias = alias
+
+    def to_message(self) -> dict[str, str | int]:
+        """The error as a protocol message (JSON object), with the client's alias where it gave one."""
+        message: dict[str, str | int] = {
+            "error": self.error,
+            "error_description": self.description,
+            "status_code": self.status_code,
+        }
+        if self.alias is not None:
+            message["alias"] = self.alias
+        return message
+
+
+class InvalidRequest(EdgeError):
+    """The message itself is wrong: not JSON, a member missing, a member of the wrong type."""
+
+    error = "invalid_request"
+    status_code = 400
+
+
+class ParsingFailed(EdgeError):
+    """The SPARQL text is not legal SPARQL 1.1."""
+
+    error = "parsing_failed"
+    status_code = 400
+
+
+class UpdateFailed(EdgeError):
+    """A legal update that cannot be carried out as it stands (e.g. CREATE of a graph that exists). Nothing changed."""
+
+    error = "update_failed"
+    status_code = 400
+
+
+class Forbidden(EdgeError):
+    """Understood, and not allowed here."""
+
+    error = "forbidden"
+    status_code = 403
+
+
+class NotFound(EdgeError):
+    """No such path, subscription or resource."""
+
+    error = "not_found"
+    status_code = 404
+
+
+class MethodNotAllowed(EdgeError):
+    """The path exists, the method does not apply to it."""
+
+    error = "method_not_allowed"
+    status_code = 405
+
+
+class NotAcceptable(EdgeError):
+    """None of the result formats that the client accepts can be given."""
+
+    error = "not_acceptable"
+    status_code = 406
+
+
+class RequestTimeout(EdgeError):
+    """The request took longer than it may."""
+
+    error = "timeout"
+    status_code = 408
+
+
+class TooLarge(EdgeError):
+    """A body or message beyond the configured limit."""
+
+    error = "payload_too_large"
+    status_code = 413
+
+
+class UnsupportedMediaType(EdgeError):
+    """A content type that this resource does not take."""
+
+    error = "unsupported_media_type"
+    status_code = 415
+
+
+class TooManyRequests(EdgeError):
+    """A queue or a limit is full; try again later."""
+
+    error = "too_many_requests"
+    status_code = 429
+
+
+class NotReady(EdgeError):
+    """The gateway is starting or stopping."""
+
+    error = "not_ready"
+    status_code = 503
+
+
+class StorageFailed(EdgeError):
+    """The update could not be made durable (disk full, I/O error); it was undone."""
+
+    error = "storage_failed"
+    status_code = 507
