@@ -1,0 +1,43 @@
+"""What a payload says once a mapping has read it: one value of one observation, with the terms that give it a meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+XSD_BOOLEAN = XSD + "boolean"
+XSD_DECIMAL = XSD + "decimal"
+XSD_DOUBLE = XSD + "double"
+XSD_INTEGER = XSD + "integer"
+XSD_STRING = XSD + "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of one observation (SOSA; "Dynamic Linked Data", section 5.4, Listings 17 and 18).
+
+    `value` is a lexical form of `datatype`: `xsd:decimal` for plain numbers, `xsd:double` for numbers written with an
+    exponent, `xsd:integer` where a mapping asks for it, `xsd:boolean`, or `xsd:string`.
+    """
+
+    observation: str
+    """IRI of the observation."""
+    value: str
+    """Lexical form of the value."""
+    datatype: str
+    """IRI of the datatype."""
+    unit: str | None = None
+    """IRI of the unit of measure (QUDT 1.1)."""
+    location: str | None = None
+    """IRI of the feature of interest."""
+    property: str | None = None
+    """IRI of the observed property."""
+    sensor: str | None = None
+    """IRI of the sensor that made the observation."""
+    label: str | None = None
+    comment: str | None = None
+    topic: str | None = None
+    """The topic the message came from (the literal of `arces-monitor:hasMqttTopic`)."""
+    time: datetime | None = None
+    """The message's own timestamp, aware and in UTC, if it carries one."""
