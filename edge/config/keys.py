@@ -1,0 +1,86 @@
+"""How one key of the settings is described: default, unit, bounds, and the types that keys have."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+
+def key(
+    default: object,
+    description: str,
+    *,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    secret: bool = False,
+    default_text: str = "",
+) -> Any:  # noqa: ANN401 - stands for a value of the annotated type, as pydantic.Field does
+    """One key of a settings section.
+
+    `description` is a sentence for the operator. `unit` is the unit of the value ("s", "bytes", ...). `minimum` and
+    `maximum` are inclusive bounds. A `secret` is never shown or logged. `default_text` stands in the documentation for
+    a default that depends on the machine; `default` is a function then.
+    """
+    about: dict[str, Any] = {"unit": unit, "secret": secret, "default_text": default_text}
+    extra = {name: value for name, value in about.items() if value}
+    if callable(default):
+        return Field(default_factory=default, description=description, ge=minimum, le=maximum, json_schema_extra=extra)
+    return Field(default, description=description, ge=minimum, le=maximum, json_schema_extra=extra, repr=not secret)
+
+
+def default_data_dir() -> Path:
+    """Where the gateway keeps its data when nobody says: systemd's `STATE_DIRECTORY`, else the XDG state directory."""
+    if state := os.environ.get("STATE_DIRECTORY"):
+        return Path(state.split(":")[0])
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "sepa-edge"
+
+
+def _absolute(path: Path | None, info: ValidationInfo) -> Path | None:
+    """A relative path of a settings file belongs to that file's directory, else a second start elsewhere breaks."""
+    if path is None:
+        return None
+    base = info.context.get("base") if isinstance(info.context, dict) else None
+    return (Path(base) if base is not None else Path.cwd()) / path.expanduser()
+
+
+def _none_if_empty(value: object) -> object:
+    return None if value == "" else value
+
+
+def _loopback(host: str) -> str:
+    """Without security only this machine may come in (secure by default)."""
+    if host == "localhost":
+        return host
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if loopback:
+        return host
+    raise ValueError(
+        f'"{host}" is not a loopback address, and no security is configured: everybody on the network could read and '
+        'change the graph. Keep "127.0.0.1", "::1" or "localhost" and let others in through a reverse proxy with TLS '
+        "and passwords, or an SSH tunnel (ssh -L)"
+    )
+
+
+BindHost = Annotated[str, AfterValidator(_loopback)]
+"""An address to listen on; only loopback addresses as long as there is no security."""
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+"""A TCP port to listen on; 0 is any free port."""
+
+OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty), AfterValidator(_absolute)]
+"""A file or directory; "" is none. Relative to the settings file's directory, or to the current one."""
+
+DirPath = Annotated[Path, AfterValidator(_absolute)]
+"""A directory. Relative to the settings file's directory, or to the current one."""

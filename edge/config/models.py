@@ -1,0 +1,234 @@
+"""The settings of the gateway: every section and key with its default. What is not here cannot be set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from edge.config.keys import KIB, MIB, BindHost, DirPath, OptionalPath, Port, default_data_dir, key
+
+PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
+"""Names of the mapping packs that come with the gateway."""
+
+
+class Section(BaseModel):
+    """A table of the settings file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class HttpSettings(Section):
+    """The HTTP gate: SPARQL query and update, the page, health and metrics."""
+
+    host: BindHost = key("127.0.0.1", "Address to listen on. Only loopback addresses as long as there is no security.")
+    port: Port = key(8000, "TCP port to listen on. 0 is any free port.")
+    max_body: int = key(10 * MIB, "Largest request body; larger ones are answered 413.", unit="bytes", minimum=KIB)
+    cors_origins: tuple[str, ...] = key(
+        ("*",), 'Origins whose web pages may call the gateway (CORS). "*" is every origin, [] is none.'
+    )
+
+
+class WsSettings(Section):
+    """The WebSocket gate: subscriptions."""
+
+    host: BindHost = key("127.0.0.1", "Address to listen on. Only loopback addresses as long as there is no security.")
+    port: Port = key(9000, "TCP port to listen on. 0 is any free port.")
+    max_message: int = key(1 * MIB, "Largest message a client may send.", unit="bytes", minimum=KIB)
+    ping_interval: float = key(
+        20.0, "Time between keep-alive pings to each client. 0 sends none.", unit="s", minimum=0, maximum=3600
+    )
+    ping_timeout: float = key(
+        20.0, "Time a client has to answer a ping before its connection is closed.", unit="s", minimum=0.1, maximum=3600
+    )
+    max_connections: int = key(1000, "Connections at a time; more are refused.", minimum=1, maximum=100_000)
+    max_subscriptions: int = key(1000, "Subscriptions of one connection; more are refused.", minimum=1)
+    max_pending_notifications: int = key(
+        1000, "Notifications that may wait for one slow subscriber before they are merged into one.", minimum=1
+    )
+
+
+class MqttSettings(Section):
+    """MQTT: the embedded broker, or the connection to another broker."""
+
+    enabled: bool = key(True, "Whether readings come in over MQTT at all.")
+    host: BindHost = key(
+        "127.0.0.1", "Address the embedded broker listens on. Only loopback addresses as long as there is no security."
+    )
+    port: Port = key(1883, "TCP port of the embedded broker. 0 is any free port.")
+    broker: str = key(
+        "", 'Another broker to use instead of the embedded one: "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]" (TLS).'
+    )
+    version: Literal["3.1.1", "5"] = key("3.1.1", "MQTT version spoken to the broker.")
+    client_id: str = key(
+        "", "Client identifier at the broker. Empty: one that is made once and kept in the data directory."
+    )
+    username: str = key("", "User name at the broker. Empty: none.")
+    password: str = key("", "Password at the broker. Better in password_file or the environment.", secret=True)
+    password_file: OptionalPath = key(None, "File whose first line is the password at the broker.")
+    ca_file: OptionalPath = key(
+        None, "PEM file of the authorities that may sign the broker's certificate. Empty: the system's."
+    )
+    cert_file: OptionalPath = key(None, "PEM file of the client certificate shown to the broker.")
+    key_file: OptionalPath = key(None, "PEM file of the client certificate's private key.")
+    topics: tuple[str, ...] = key(("#",), "Topic filters the gateway subscribes to.")
+    qos: int = key(1, "Quality of service asked from the broker.", minimum=0, maximum=2)
+    keepalive: int = key(30, "Time between signs of life to the broker.", unit="s", minimum=1, maximum=65535)
+    session_expiry: int = key(
+        86_400,
+        "How long the broker keeps readings for a gateway that is away (MQTT 5; 3.1.1 leaves it to the broker). "
+        "0 begins every connection with a clean session.",
+        unit="s",
+        minimum=0,
+        maximum=0xFFFF_FFFF,
+    )
+    reconnect_min: float = key(
+        1.0, "First wait before a new attempt to connect; it doubles each time.", unit="s", minimum=0.1, maximum=3600
+    )
+    reconnect_max: float = key(60.0, "Longest wait between two attempts.", unit="s", minimum=0.1, maximum=86_400)
+    max_inflight: int = key(
+        256, "Readings of QoS 1 and 2 taken from the broker and not yet acknowledged.", minimum=1, maximum=65535
+    )
+    max_queued: int = key(
+        10_000, "Readings that may wait in the adapter; QoS 0 readings beyond are dropped.", minimum=1
+    )
+
+    @field_validator("broker")
+    @classmethod
+    def _broker_url(cls, value: str) -> str:
+        if not value:
+            return value
+        parts = urlsplit(value)
+        if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError("must be mqtt://HOST, mqtt://HOST:PORT, mqtts://HOST or mqtts://HOST:PORT")
+        if parts.username or parts.password:
+            raise ValueError("must hold no credentials: use mqtt.username and mqtt.password_file")
+        _ = parts.port  # raises ValueError where it is no port
+        return value
+
+
+class EngineSettings(Section):
+    """The SPARQL engine: durability, limits of updates and queries, the dataset."""
+
+    durability: Literal["commit", "interval"] = key(
+        "commit",
+        '"commit": acknowledgements and notifications leave after the update is on disk. "interval": they leave at '
+        "once and the disk is written every flush_interval, so a power cut loses up to that much.",
+    )
+    flush_interval: float = key(
+        1.0, 'Time between writes to disk with durability "interval".', unit="s", minimum=0.01, maximum=3600
+    )
+    max_pending_updates: int = key(10_000, "Updates that may wait; more are answered 429.", minimum=1)
+    max_batch: int = key(256, "Waiting updates that share one commit at most.", minimum=1, maximum=10_000)
+    query_workers: int = key(2, "Threads that answer queries.", minimum=1, maximum=64)
+    max_pending_queries: int = key(100, "Queries that may wait for a thread; more are answered 429.", minimum=1)
+    query_timeout: float = key(
+        30.0, "Time after which a query is given up and answered 408.", unit="s", minimum=0.01, maximum=86_400
+    )
+    base_iri: str = key(
+        "http://localhost/", "IRI that relative IRIs of queries and updates without BASE are resolved against."
+    )
+    default_graph_as_union: bool = key(
+        False, "Whether the default graph of queries without a dataset is the union of all graphs."
+    )
+    allow_load: bool = key(False, "Whether updates may LOAD documents: from the network, by this machine's address.")
+    allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
+    snapshot_min_bytes: int = key(
+        4 * MIB, "Size of the journal below which no snapshot is made.", unit="bytes", minimum=64 * KIB
+    )
+    snapshot_ratio: float = key(
+        2.0,
+        "A snapshot is made when the journal is this many times as large as the last snapshot.",
+        minimum=0.1,
+        maximum=1000,
+    )
+
+    @field_validator("base_iri")
+    @classmethod
+    def _absolute_iri(cls, value: str) -> str:
+        if not urlsplit(value).scheme or any(character in value for character in ' <>"{}|\\^`'):
+            raise ValueError('must be an absolute IRI such as "http://example.org/"')
+        return value
+
+
+class MappingsSettings(Section):
+    """From payloads to observations: which mapping files apply."""
+
+    dir: OptionalPath = key(None, "Directory of your own mapping files. Empty: DATA_DIR/mappings.")
+    packs: tuple[str, ...] = key(PACKS, "Mapping packs of known devices that apply, of those that come along.")
+    reload_interval: float = key(
+        2.0,
+        "Time between looks for changed mapping files. 0 reads them at start only.",
+        unit="s",
+        minimum=0,
+        maximum=3600,
+    )
+    max_payload: int = key(
+        256 * KIB, "Largest payload that is read; larger ones count as bad.", unit="bytes", minimum=1
+    )
+    max_readings: int = key(1000, "Readings taken from one payload; a payload with more counts as bad.", minimum=1)
+
+    @field_validator("packs")
+    @classmethod
+    def _known_packs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in value if name not in PACKS]:
+            raise ValueError(f'there is no pack "{unknown[0]}"; the packs are {", ".join(PACKS)}')
+        return value
+
+
+class ObservationsSettings(Section):
+    """How readings become observations in the graph."""
+
+    time: Literal["always", "message", "never"] = key(
+        "always",
+        'Whether an observation carries its time: "always" (the message\'s, else that of arrival), "message" (only '
+        'where the message tells it) or "never".',
+    )
+
+
+class HostSettings(Section):
+    """The gateway's own sensors: temperatures, load, memory, disks, network."""
+
+    enabled: bool = key(True, "Whether the gateway observes the machine it runs on.")
+    interval: float = key(10.0, "Time between two rounds of readings.", unit="s", minimum=0.1, maximum=86_400)
+
+
+class LogSettings(Section):
+    """Log lines on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = key("info", "Least level that is logged.")
+    format: Literal["auto", "text", "json"] = key("auto", 'Form of a line. "auto": text on a terminal, JSON elsewhere.')
+
+
+class ShutdownSettings(Section):
+    """How the gateway stops."""
+
+    timeout: float = key(
+        5.0, "Time for draining queues and telling clients before the process ends.", unit="s", minimum=0.1, maximum=300
+    )
+
+
+class Settings(Section):
+    """All settings of the gateway."""
+
+    data_dir: DirPath = key(
+        default_data_dir,
+        "Directory of everything that must survive a restart. Made where it does not exist.",
+        default_text="$STATE_DIRECTORY (systemd), else $XDG_STATE_HOME/sepa-edge, else ~/.local/state/sepa-edge",
+    )
+    http: HttpSettings = HttpSettings()
+    ws: WsSettings = WsSettings()
+    mqtt: MqttSettings = MqttSettings()
+    engine: EngineSettings = EngineSettings()
+    mappings: MappingsSettings = MappingsSettings()
+    observations: ObservationsSettings = ObservationsSettings()
+    host: HostSettings = HostSettings()
+    log: LogSettings = LogSettings()
+    shutdown: ShutdownSettings = ShutdownSettings()
+
+    @property
+    def mappings_dir(self) -> Path:
+        """Where the operator's own mapping files are."""
+        return self.mappings.dir or self.data_dir / "mappings"
