@@ -1,5 +1,6 @@
 """Settings of the gateway, from a TOML file and the environment."""
 
+from edge.config.loading import ConfigurationError, Loaded, load, read_password
 from edge.config.models import (
     PACKS,
     EngineSettings,
@@ -16,9 +17,11 @@ from edge.config.models import (
 
 __all__ = [
     "PACKS",
+    "ConfigurationError",
     "EngineSettings",
     "HostSettings",
     "HttpSettings",
+    "Loaded",
     "LogSettings",
     "MappingsSettings",
     "MqttSettings",
@@ -26,4 +29,6 @@ __all__ = [
     "Settings",
     "ShutdownSettings",
     "WsSettings",
+    "load",
+    "read_password",
 ]

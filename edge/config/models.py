@@ -17,7 +17,7 @@ PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
 class Section(BaseModel):
     """A table of the settings file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class HttpSettings(Section):
@@ -174,7 +174,7 @@ class MappingsSettings(Section):
     @classmethod
     def _known_packs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [name for name in value if name not in PACKS]:
-            raise ValueError(f'there is no pack "{unknown[0]}"; the packs are {", ".join(PACKS)}')
+            raise ValueError(f'"{unknown[0]}" is no mapping pack; the packs are {", ".join(PACKS)}')
         return value
 
 

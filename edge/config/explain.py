@@ -1,0 +1,128 @@
+"""One clear line for each fault in the settings: which key, what is allowed, the nearest known name."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from edge.config.models import Settings
+
+_SHOWN = 60
+"""Characters of a bad value that are shown."""
+
+
+def is_section(name: str) -> bool:
+    """Whether a name at the top of the settings is a table."""
+    field = Settings.model_fields.get(name)
+    return field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Every key, dotted, in the order of the models."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found.update({f"{name}.{key}": inner for key, inner in field.annotation.model_fields.items()})
+        else:
+            found[name] = field
+    return found
+
+
+def about(field: FieldInfo, what: str) -> str:
+    """A note of a key: "unit", "secret" or "default_text". Empty where there is none."""
+    extra = field.json_schema_extra
+    return str(extra.get(what, "")) if isinstance(extra, dict) else ""
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a key takes, in words."""
+    annotation: Any = field.annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(f'"{choice}"' for choice in get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return "a list of texts"
+    if annotation is bool:
+        return "true or false"
+    if annotation in (int, float):
+        number = "a whole number" if annotation is int else "a number"
+        unit = about(field, "unit")
+        return number + _bounds(field) + (f" ({unit})" if unit else "")
+    return "a path" if annotation is Path else "a text"
+
+
+def _bounds(field: FieldInfo) -> str:
+    low = next((item.ge for item in field.metadata if getattr(item, "ge", None) is not None), None)
+    high = next((item.le for item in field.metadata if getattr(item, "le", None) is not None), None)
+    if low is not None and high is not None:
+        return f" from {low:g} to {high}"
+    return f" of at least {low:g}" if low is not None else ""
+
+
+def explain(error: ValidationError, variables: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each fault. With `variables` (dotted key to environment variable) lines begin with the variable."""
+    lines = []
+    for fault in error.errors(include_url=False):
+        path = [str(part) for part in fault["loc"] if not isinstance(part, int)]
+        key = ".".join(path)
+        text = _unknown(path) if fault["type"] == "extra_forbidden" else _bad_value(path, fault)
+        name = variables.get(key, key) if variables else key
+        lines.append(f"{name}: {text}")
+    return list(dict.fromkeys(lines))
+
+
+def unknown_variable(variable: str, key: str) -> str | None:
+    """The line for an environment variable that names no key; None where it names one."""
+    if key in fields():
+        return None
+    if is_section(key):
+        return f"{variable}: names a section, not a key; {variable}__KEY sets a key of it"
+    names = {"EDGE__" + known.upper().replace(".", "__"): known for known in fields()}
+    near = difflib.get_close_matches(variable.upper(), names, n=1)
+    hint = f"did you mean {near[0]}?" if near else "`edge config show` lists the keys"
+    return f"{variable}: no such setting; {hint}"
+
+
+def _unknown(path: list[str]) -> str:
+    *section, name = path
+    inside = [key for key in fields() if key.rpartition(".")[0] == ".".join(section)]
+    siblings = [key.rpartition(".")[2] for key in inside]
+    if not section:
+        siblings = list(Settings.model_fields)
+    near = difflib.get_close_matches(name.lower(), siblings, n=1)
+    if near:
+        return f'no such key; did you mean "{".".join([*section, near[0]])}"?'
+    names = {key.rpartition(".")[2] for key in fields()}
+    known = next(iter(difflib.get_close_matches(name.lower(), sorted(names), n=1, cutoff=0.75)), None)
+    elsewhere = [key for key in fields() if key.rpartition(".")[2] == known]
+    if elsewhere:
+        return "no such key here; did you mean " + " or ".join(f'"{key}"' for key in elsewhere) + "?"
+    kind = f"keys of [{section[0]}]" if section else "sections and keys at the top"
+    return f"no such key; the {kind} are {', '.join(siblings)}"
+
+
+def _bad_value(path: list[str], fault: Any) -> str:  # noqa: ANN401 - pydantic_core.ErrorDetails
+    if len(path) == 1 and is_section(path[0]):
+        return f"must be a table: [{path[0]}]"
+    field = fields()[".".join(path)]
+    shown = "this value" if about(field, "secret") else _shown(fault["input"])
+    if fault["type"] == "value_error":
+        reason = str(fault["ctx"]["error"])
+        return reason if reason.startswith('"') else f"{shown}: {reason}"
+    return f"{shown} is not allowed: must be {allowed(field)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    else:
+        text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,192 @@
+"""Where settings come from: defaults, then a TOML file, then the environment, then the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from pydantic import ValidationError
+
+from edge.config.explain import explain, is_section, unknown_variable
+from edge.config.models import MqttSettings, Settings
+from edge.protocol.errors import EdgeError
+
+PREFIX: Final = "EDGE__"
+"""Begin of the environment variables that are settings: `EDGE__SECTION__KEY`."""
+
+
+class ConfigurationError(EdgeError):
+    """The settings cannot be used. `problems` has one line for each fault; `description` has them all."""
+
+    error: ClassVar[str] = "invalid_configuration"
+    status_code: ClassVar[int] = 500
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and for each key that was set where it was set: a file's name, a variable, an option."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, data_dir: Path | None = None) -> Loaded:
+    """The settings in effect. `environ` beats `file`, `data_dir` (of the command line) beats both.
+
+    Raises `ConfigurationError` that names every unknown key and every bad value, wherever they stand.
+    """
+    problems: list[str] = []
+    sources: dict[str, str] = {}
+    from_file = _read_file(file) if file is not None else {}
+    settings = Settings()
+    try:
+        base = file.absolute().parent if file is not None else Path.cwd()
+        text = json.dumps(from_file, default=str)
+        settings = Settings.model_validate_json(text, strict=True, context={"base": base})
+        sources.update(dict.fromkeys(_set_keys(settings), str(file)))
+    except ValidationError as error:
+        problems += [f"{file}: {line}" for line in explain(error)]
+    variables, unknown = _read_environment(environ)
+    problems += unknown
+    try:
+        wanted = Settings.model_validate(_nested(variables, environ), context={"base": Path.cwd()})
+        settings = _overlaid(settings, wanted)
+        sources.update({key: f"${variables[key]}" for key in _set_keys(wanted)})
+    except ValidationError as error:
+        problems += explain(error, variables)
+    if data_dir is not None:
+        settings = settings.model_copy(update={"data_dir": data_dir.expanduser().absolute()})
+        sources["data_dir"] = "--data-dir"
+    if not problems:
+        problems = [f"{sources.get(key, 'defaults')}: {key}: {fault}" for key, fault in _faults(settings)]
+    if problems:
+        raise ConfigurationError(*problems)
+    return Loaded(settings, sources)
+
+
+def read_password(mqtt: MqttSettings) -> str:
+    """The password at the broker, from the settings or from the first line of `password_file`. "" is none.
+
+    Raises `ConfigurationError` where the file cannot be read.
+    """
+    if mqtt.password_file is None:
+        return mqtt.password
+    try:
+        with mqtt.password_file.open(encoding="utf-8") as file:
+            return file.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"mqtt.password_file: {_unreadable(mqtt.password_file, error)}") from None
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        where = f"{file}:{found[1]}:{found[2]}" if found else str(file)
+        text = re.sub(r" \(at .*\)$", "", str(error))
+        raise ConfigurationError(f"{where}: not TOML: {text}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--config: {_unreadable(file, error)}") from None
+
+
+def _unreadable(file: Path, error: OSError | UnicodeDecodeError) -> str:
+    reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+    return f"{file} cannot be read: {reason}"
+
+
+def _read_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Dotted key to variable for all that name a key, and a line for each that does not."""
+    variables: dict[str, str] = {}
+    unknown: list[str] = []
+    for variable in sorted(name for name in environ if name.startswith(PREFIX)):
+        key = ".".join(variable.removeprefix(PREFIX).lower().split("__"))
+        if problem := unknown_variable(variable, key):
+            unknown.append(problem)
+        else:
+            variables[key] = variable
+    return variables, unknown
+
+
+def _nested(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, variable in variables.items():
+        section, _, name = key.rpartition(".")
+        table = tree.setdefault(section, {}) if section else tree
+        table[name] = _value(key, environ[variable])
+    return tree
+
+
+def _value(key: str, text: str) -> object:
+    """A variable's text; where the key is a list, a JSON array or names between commas."""
+    section, _, name = key.rpartition(".")
+    model = getattr(Settings(), section) if section else Settings()
+    if not isinstance(getattr(model, name), tuple):
+        return text
+    if text.lstrip().startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _set_keys(settings: Settings) -> list[str]:
+    keys = []
+    for name in settings.model_fields_set:
+        if is_section(name):
+            keys += [f"{name}.{key}" for key in getattr(settings, name).model_fields_set]
+        else:
+            keys.append(name)
+    return keys
+
+
+def _overlaid(settings: Settings, wanted: Settings) -> Settings:
+    update: dict[str, object] = {}
+    for name in wanted.model_fields_set:
+        value = getattr(wanted, name)
+        if is_section(name):
+            changed = {key: getattr(value, key) for key in value.model_fields_set}
+            value = getattr(settings, name).model_copy(update=changed)
+        update[name] = value
+    return settings.model_copy(update=update)
+
+
+def _faults(settings: Settings) -> list[tuple[str, str]]:
+    """What no key alone shows: keys that contradict each other, files that cannot be read."""
+    mqtt = settings.mqtt
+    faults = []
+    if mqtt.reconnect_max < mqtt.reconnect_min:
+        faults.append(("mqtt.reconnect_max", f"must not be less than mqtt.reconnect_min ({mqtt.reconnect_min:g} s)"))
+    if mqtt.password and mqtt.password_file:
+        faults.append(("mqtt.password_file", "set either mqtt.password or mqtt.password_file, not both"))
+    if (mqtt.password or mqtt.password_file) and not mqtt.username:
+        faults.append(("mqtt.username", "a password without a user name; set mqtt.username"))
+    if mqtt.key_file and not mqtt.cert_file:
+        faults.append(("mqtt.key_file", "a private key without a certificate; set mqtt.cert_file"))
+    for name in ("password_file", "ca_file", "cert_file", "key_file"):
+        file: Path | None = getattr(mqtt, name)
+        if file is None:
+            continue
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            faults.append((f"mqtt.{name}", _unreadable(file, error)))
+    ports = [("http.port", settings.http.port), ("ws.port", settings.ws.port)]
+    if settings.mqtt.enabled and not settings.mqtt.broker:
+        ports.append(("mqtt.port", settings.mqtt.port))
+    for index, (key, port) in enumerate(ports):
+        for other, taken in ports[:index]:
+            if port and port == taken:
+                faults.append((key, f"{port} is {other} as well; give each its own port, or 0 for any free one"))
+    return faults
