@@ -1,0 +1,73 @@
+"""`edge config`: are the settings right, what is in effect, what can be set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli.failures import misused
+
+if TYPE_CHECKING:
+    from edge.config import Loaded
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="EDGE_CONFIG",
+    metavar="FILE",
+    help="Settings file (TOML).  [env: EDGE_CONFIG]",
+)
+data_dir_of_gateway = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Directory of all that must survive a restart.  [env: EDGE__DATA_DIR]",
+)
+
+
+def load_settings(file: Path | None, data_dir: Path | None) -> Loaded:
+    """The settings in effect. Raises `Failure` (exit code 2) with a line for each fault."""
+    from edge.config import ConfigurationError, load
+
+    try:
+        return load(file, data_dir=data_dir)
+    except ConfigurationError as error:
+        raise misused(error.description) from None
+
+
+@click.group()
+def config() -> None:
+    """Check, show and describe the settings."""
+
+
+@config.command()
+@config_option
+@data_dir_of_gateway
+def check(file: Path | None, data_dir: Path | None) -> None:
+    """Check settings file and environment; exit code 2 and a line for each fault."""
+    loaded = load_settings(file, data_dir)
+    click.echo(f"{file or 'no settings file'}: good, {len(loaded.sources)} of its keys and variables apply")
+
+
+@config.command()
+@config_option
+@data_dir_of_gateway
+def show(file: Path | None, data_dir: Path | None) -> None:
+    """Show all settings in effect as TOML, and where each that was set comes from. Secrets are left out."""
+    from edge.config.reference import to_toml
+
+    loaded = load_settings(file, data_dir)
+    click.echo(to_toml(loaded.settings, loaded.sources), nl=False)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the settings file, for editors."""
+    from edge.config.reference import schema as schema_of_settings
+
+    click.echo(json.dumps(schema_of_settings(), indent=2))

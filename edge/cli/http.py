@@ -1,0 +1,105 @@
+"""One SPARQL 1.1 Protocol request over HTTP, and the gateway's refusals in words."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import click
+
+from edge.cli.failures import Failure, misused, refused, unreachable
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_ADVICE = {
+    400: "correct the request",
+    404: "is --url the gateway's address?",
+    406: "choose another --format",
+    408: "make the query simpler, or raise engine.query_timeout",
+    413: "send less at once, or raise http.max_body",
+    429: "try again in a moment",
+    503: "the gateway is starting or stopping; try again in a moment",
+    507: "make room on the gateway's disk",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A successful response: its body and media type (without parameters)."""
+
+    body: bytes
+    media_type: str
+
+
+def post(url: str, form: list[tuple[str, str]], *, accept: str, timeout: float) -> Answer:
+    """Send a form, return the answer. `timeout` in seconds.
+
+    Raises `Failure`: refused (exit code 1) with the gateway's own words, or unreachable (3).
+    """
+    if not url.startswith(("http://", "https://")):
+        raise misused(f"{url} is not an address of HTTP; it looks like http://127.0.0.1:8000")
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
+        url,
+        data=urlencode(form).encode("ascii"),
+        headers={"Accept": accept, "Content-Type": "application/x-www-form-urlencoded"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a gateway is near, proxies are not
+    try:
+        with opener.open(request, timeout=timeout) as response:
+            return Answer(response.read(), response.headers.get_content_type())
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(error.code, error.read()) from None
+    except urllib.error.URLError as error:
+        raise _no_answer(url, error.reason, timeout) from None
+    except (OSError, HTTPException, ValueError) as error:
+        raise _no_answer(url, error, timeout) from None
+
+
+def _no_answer(url: str, reason: object, timeout: float) -> Failure:
+    if isinstance(reason, TimeoutError):
+        return unreachable(url, f"no answer within {timeout:g} s")
+    if isinstance(reason, OSError):
+        return unreachable(url, reason.strerror or reason)
+    return unreachable(url, reason)
+
+
+def _refusal(status: int, body: bytes) -> Failure:
+    message = describe(body) or f"the gateway answered {status}"
+    advice = _ADVICE.get(status)
+    return refused(f"{message} ({advice})" if advice else message)
+
+
+def describe(body: bytes | str) -> str:
+    """The `error_description` of an error message on one line; "" where the body is something else."""
+    try:
+        error: Any = json.loads(body)
+    except ValueError:
+        return ""
+    description = error.get("error_description") if isinstance(error, dict) else None
+    return " ".join(str(description).split()) if description else ""
+
+
+def dataset_options(default: str, named: str) -> Callable[[_Command], _Command]:
+    """The two options that give a request its RDF dataset; `default` and `named` are the protocol's parameters."""
+
+    def decorate(command: _Command) -> _Command:
+        add_named = click.option(
+            "--named-graph", "named_graphs", multiple=True, metavar="IRI", help=f"{named} of the request; may repeat."
+        )
+        add_default = click.option(
+            "--default-graph",
+            "default_graphs",
+            multiple=True,
+            metavar="IRI",
+            help=f"{default} of the request; may repeat.",
+        )
+        return add_default(add_named(command))
+
+    return decorate

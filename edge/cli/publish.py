@@ -1,0 +1,105 @@
+"""`edge publish`: one reading to the MQTT broker that the gateway listens to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+
+from edge.cli.failures import EXIT_CODES, misused, refused, unreachable
+from edge.cli.locate import data_dir_option, locate
+
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_PASSWORD: Final = "EDGE_MQTT_PASSWORD"  # noqa: S105 - the name of a variable
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("topic")
+@click.argument("payload")
+@click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True, help="Quality of service.")
+@click.option("--retain", is_flag=True, help="Let the broker keep it as the topic's last value.")
+@click.option(
+    "--mqtt", "url", envvar="EDGE_MQTT", metavar="URL", help="Broker, e.g. mqtt://127.0.0.1:1883.  [env: EDGE_MQTT]"
+)
+@click.option("--username", metavar="NAME", help=f"User name at the broker; the password is in ${_PASSWORD}.")
+@data_dir_option
+@click.option(
+    "--timeout", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Seconds to wait for the broker."
+)
+def publish(
+    topic: str,
+    payload: str,
+    qos: int,
+    retain: bool,
+    url: str | None,
+    username: str | None,
+    data_dir: Path | None,
+    timeout: float,
+) -> None:
+    """Publish one reading to the gateway's MQTT broker.
+
+    \b
+    edge publish senml/kitchen '[{"n":"kitchen/temperature","u":"Cel","v":21.5}]'
+    """
+    address = url if url is not None else locate(data_dir).get("mqtt")
+    if not topic or "+" in topic or "#" in topic or "\0" in topic:
+        raise misused("TOPIC must be the name of one topic, without + and #")
+    _send(address, topic, payload.encode("utf-8", "surrogateescape"), qos, retain, username, timeout)
+
+
+def _send(
+    address: str, topic: str, payload: bytes, qos: int, retain: bool, username: str | None, timeout: float
+) -> None:
+    import paho.mqtt.client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
+    from paho.mqtt.reasoncodes import ReasonCode
+
+    host, port, secure = _parts(address)
+    client = paho.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
+    client.connect_timeout = timeout
+    refusals: list[str] = []
+
+    def on_connect(
+        client: paho.Client, _userdata: object, _flags: object, reason: ReasonCode, _properties: object
+    ) -> None:
+        if reason.is_failure:
+            refusals.append(str(reason))
+            client.disconnect()
+
+    client.on_connect = on_connect
+    if username is not None:
+        client.username_pw_set(username, os.environ.get(_PASSWORD))
+    if secure:
+        client.tls_set()
+    try:
+        client.connect(host, port)
+        client.loop_start()
+        message = client.publish(topic, payload, qos=qos, retain=retain)
+        message.wait_for_publish(timeout)
+        arrived = message.is_published()
+    except OSError as error:
+        raise unreachable(address, error.strerror or error) from None
+    except (RuntimeError, ValueError) as error:
+        if not refusals:
+            raise refused(f"the broker at {address} did not take it: {error}") from None
+        arrived = False
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    if refusals:
+        raise refused(f"the broker at {address} refused the connection: {refusals[0]} (see --username)")
+    if not arrived:
+        raise unreachable(address, f"no acknowledgement within {timeout:g} s")
+
+
+def _parts(address: str) -> tuple[str, int, bool]:
+    parts = urlsplit(address)
+    try:
+        if parts.scheme in _PORTS and parts.hostname:
+            return parts.hostname, parts.port or _PORTS[parts.scheme], parts.scheme == "mqtts"
+    except ValueError:
+        pass
+    raise misused(f'"{address}" is not the address of a broker; it looks like mqtt://127.0.0.1:1883')

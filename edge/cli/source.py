@@ -1,0 +1,24 @@
+"""SPARQL on the command line: the text itself, a file (`@FILE`), or standard input (`-`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from edge.cli.failures import misused
+
+SOURCE_HELP = "TEXT is the SPARQL itself, @FILE a file that holds it, - standard input."
+
+
+def read_source(text: str) -> str:
+    """The SPARQL that `text` stands for. Raises `Failure` where a file cannot be read."""
+    try:
+        if text == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        if text.startswith("@"):
+            return Path(text[1:]).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise misused(f"{text[1:] or 'standard input'} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise misused(f"{text.removeprefix('@')} is not UTF-8 text") from None
+    return text

@@ -1,0 +1,143 @@
+"""`edge query` and `edge update`: SPARQL against the running gateway."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from edge.cli import table
+from edge.cli.failures import EXIT_CODES, misused, refused
+from edge.cli.http import Answer, dataset_options, post
+from edge.cli.locate import data_dir_option, locate
+from edge.cli.source import SOURCE_HELP, read_source
+
+_FORMATS: Final = {
+    "table": "application/sparql-results+json, text/turtle;q=0.9",
+    "json": "application/sparql-results+json, application/ld+json;q=0.9",
+    "csv": "text/csv",
+    "tsv": "text/tab-separated-values",
+    "xml": "application/sparql-results+xml, application/rdf+xml;q=0.9",
+    "turtle": "text/turtle",
+    "ntriples": "application/n-triples",
+    "jsonld": "application/ld+json",
+}
+
+_url_option = click.option(
+    "--url",
+    envvar="EDGE_URL",
+    metavar="URL",
+    help="Address of the gateway, e.g. http://127.0.0.1:8000.  [env: EDGE_URL]",
+)
+_timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds to wait for the answer."
+)
+
+
+@click.command(
+    epilog=EXIT_CODES,
+    help=f"""Ask the running gateway a SPARQL query. {SOURCE_HELP}
+
+    \b
+    edge query 'SELECT * WHERE {"{ ?s ?p ?o }"} LIMIT 5'
+    edge query --format csv @report.rq > report.csv
+    """,
+)
+@click.argument("text")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(list(_FORMATS)),
+    default="table",
+    show_default=True,
+    help="table, json, csv, tsv, xml for SELECT and ASK; turtle, ntriples, jsonld, xml for CONSTRUCT and DESCRIBE "
+    "(table shows them as Turtle).",
+)
+@dataset_options("default-graph-uri", "named-graph-uri")
+@_url_option
+@data_dir_option
+@_timeout_option
+def query(
+    text: str,
+    form: str,
+    default_graphs: tuple[str, ...],
+    named_graphs: tuple[str, ...],
+    url: str | None,
+    data_dir: Path | None,
+    timeout: float,
+) -> None:
+    """Ask a query, print its results."""
+    parameters = [("query", read_source(text))]
+    parameters += [("default-graph-uri", graph) for graph in default_graphs]
+    parameters += [("named-graph-uri", graph) for graph in named_graphs]
+    answer = post(_endpoint(url, data_dir, "query"), parameters, accept=_FORMATS[form], timeout=timeout)
+    if form == "table" and answer.media_type.endswith("json"):
+        click.echo("\n".join(_as_table(answer)))
+        return
+    sys.stdout.buffer.write(answer.body if answer.body.endswith(b"\n") else answer.body + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@click.command(
+    epilog=EXIT_CODES,
+    help=f"""Change the graph of the running gateway with a SPARQL update. {SOURCE_HELP}
+
+    \b
+    edge update 'INSERT DATA {{ <urn:lamp> <urn:state> true }}'
+    edge update @load.ru
+    """,
+)
+@click.argument("text")
+@dataset_options("using-graph-uri", "using-named-graph-uri")
+@_url_option
+@data_dir_option
+@_timeout_option
+def update(
+    text: str,
+    default_graphs: tuple[str, ...],
+    named_graphs: tuple[str, ...],
+    url: str | None,
+    data_dir: Path | None,
+    timeout: float,
+) -> None:
+    """Send an update, print what it did."""
+    parameters = [("update", read_source(text))]
+    parameters += [("using-graph-uri", graph) for graph in default_graphs]
+    parameters += [("using-named-graph-uri", graph) for graph in named_graphs]
+    answer = post(_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
+    outcome = _json(answer)
+    click.echo(f"{outcome.get('added', '?')} added, {outcome.get('removed', '?')} removed")
+
+
+def _endpoint(url: str | None, data_dir: Path | None, path: str) -> str:
+    base = url if url is not None else locate(data_dir).get("http")
+    if "://" not in base:
+        raise misused(f'"{base}" is not an address; it looks like http://127.0.0.1:8000')
+    return f"{base.rstrip('/')}/{path}"
+
+
+def _json(answer: Answer) -> dict[str, Any]:
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise refused("the answer is not that of a gateway; is --url right?")
+    return found
+
+
+def _as_table(answer: Answer) -> list[str]:
+    found = _json(answer)
+    if "boolean" in found:
+        return ["true" if found["boolean"] else "false"]
+    try:
+        bindings = found["results"]["bindings"]
+        lines = table.lines(found["head"]["vars"], bindings)
+    except (KeyError, TypeError):
+        raise refused("the answer is not a SPARQL result; is --url right?") from None
+    count = len(bindings)
+    return [*lines, f"({count} result{'' if count == 1 else 's'})"]

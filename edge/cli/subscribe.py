@@ -1,0 +1,164 @@
+"""`edge subscribe`: what is added to and removed from the results of a query, printed as it happens."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from edge.cli import table
+from edge.cli.failures import EXIT_CODES, UNREACHABLE, Failure, misused, refused, unreachable
+from edge.cli.http import dataset_options, describe
+from edge.cli.locate import data_dir_option, locate
+from edge.cli.source import SOURCE_HELP, read_source
+
+_RETRY: Final = 1.0
+"""Seconds between attempts to come back."""
+
+Notification = dict[str, Any]
+
+
+@click.command(
+    epilog=EXIT_CODES,
+    help=f"""Print what changes in the results of a SPARQL query, as it changes. {SOURCE_HELP}
+
+    First come all results, then what is added (+) and removed (-). Ctrl-C ends it.
+
+    \b
+    edge subscribe 'SELECT * WHERE {{ ?s <urn:state> ?state }}'
+    edge subscribe --json @lamps.rq | jq .addedResults
+    """,
+)
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on each line, as the gateway sent it.")
+@click.option("--alias", metavar="NAME", help="A name that comes back with every notification.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="End after this many notifications.")
+@click.option("--reconnect", is_flag=True, help="When the connection breaks, come back and subscribe again.")
+@dataset_options("default-graph-uri", "named-graph-uri")
+@click.option(
+    "--ws", envvar="EDGE_WS", metavar="URL", help="Address, e.g. ws://127.0.0.1:9000/subscribe.  [env: EDGE_WS]"
+)
+@data_dir_option
+def subscribe(
+    text: str,
+    as_json: bool,
+    alias: str | None,
+    count: int | None,
+    reconnect: bool,
+    default_graphs: tuple[str, ...],
+    named_graphs: tuple[str, ...],
+    ws: str | None,
+    data_dir: Path | None,
+) -> None:
+    """Subscribe, print until stopped."""
+    body: dict[str, Any] = {"sparql": read_source(text), "alias": alias or "edge-subscribe"}
+    if default_graphs:
+        body["default-graph-uri"] = list(default_graphs)
+    if named_graphs:
+        body["named-graph-uri"] = list(named_graphs)
+    show: _Json | _People = _Json() if as_json else _People()
+    seen = 0
+    try:
+        for notification in _notifications(json.dumps({"subscribe": body}), ws, data_dir, reconnect):
+            show(notification)
+            sys.stdout.flush()
+            seen += 1
+            if seen == count:
+                return
+    except KeyboardInterrupt:
+        return
+
+
+def _notifications(request: str, ws: str | None, data_dir: Path | None, reconnect: bool) -> Iterator[Notification]:
+    """The notifications of one subscription; with `reconnect`, of one after the other for ever."""
+    came_through = False
+    told = False
+    while True:
+        try:
+            # Looked up each time: a gateway with free ports comes back on others.
+            url = ws if ws is not None else locate(data_dir).get("ws")
+            for notification in _connection(url, request):
+                came_through, told = True, False
+                yield notification
+        except Failure as failure:
+            if not (reconnect and came_through and failure.exit_code == UNREACHABLE):
+                raise
+            if not told:
+                click.echo(f"edge: {failure.message.splitlines()[0]}; trying again", err=True)
+                told = True
+            time.sleep(_RETRY)
+
+
+def _connection(url: str, request: str) -> Iterator[Notification]:
+    """The notifications until the connection breaks, which raises `Failure`."""
+    from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+    from websockets.sync.client import connect
+
+    try:
+        # A gateway is near: no proxy. Results may be of any size: the client asked for them.
+        connection = connect(url, proxy=None, max_size=None, open_timeout=10)
+    except InvalidURI:
+        raise misused(f'"{url}" is not an address; it looks like ws://127.0.0.1:9000/subscribe') from None
+    except InvalidHandshake as error:
+        raise refused(f"{url} speaks no WebSocket ({error}); is --ws right?") from None
+    except OSError as error:
+        raise unreachable(url, error.strerror or error) from None
+    with connection:
+        try:
+            connection.send(request)
+            for text in connection:
+                yield _notification(text)
+        except ConnectionClosed as error:
+            reason = error.rcvd.reason if error.rcvd is not None and error.rcvd.reason else "it broke"
+            raise Failure(f"the connection to {url} ended: {reason}", UNREACHABLE) from None
+    raise Failure(f"the connection to {url} ended: the gateway stopped", UNREACHABLE)
+
+
+def _notification(text: str | bytes) -> Notification:
+    try:
+        message = json.loads(text)
+    except ValueError:
+        message = None
+    if isinstance(message, dict):
+        found = message.get("notification")
+        if isinstance(found, dict):
+            return found
+        if "error" in message:
+            raise refused(describe(text) or str(message["error"]))
+    raise refused("the answer is not that of a gateway; is --ws right?")
+
+
+class _Json:
+    """For programs: the notification object on one line."""
+
+    def __call__(self, notification: Notification) -> None:
+        click.echo(json.dumps(notification, ensure_ascii=False, separators=(",", ":")))
+
+
+class _People:
+    """For people: a table that keeps its columns from one notification to the next."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+        self._header: list[str] = []
+
+    def __call__(self, notification: Notification) -> None:
+        added, removed = notification["addedResults"], notification["removedResults"]
+        variables = added["head"]["vars"]
+        gone, new = removed["results"]["bindings"], added["results"]["bindings"]
+        header, rule, *rows = table.lines(variables, [*gone, *new], widths=self._widths)
+        time_ = datetime.now().astimezone().strftime("%H:%M:%S")
+        click.secho(f"{time_} #{notification['sequence']}: {len(new)} added, {len(gone)} removed", dim=True)
+        if rows and [header, rule] != self._header:
+            self._header = [header, rule]
+            click.echo(f"  {header}\n  {rule}")
+        for row in rows[: len(gone)]:
+            click.secho(f"- {row}", fg="red")
+        for row in rows[len(gone) :]:
+            click.secho(f"+ {row}", fg="green")

@@ -1,0 +1,91 @@
+"""SPARQL bindings as a table for people: short IRIs, aligned columns, no control characters."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+_PREFIXES: Final = {
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf:",
+    "http://www.w3.org/2000/01/rdf-schema#": "rdfs:",
+    "http://www.w3.org/2001/XMLSchema#": "xsd:",
+    "http://www.w3.org/2002/07/owl#": "owl:",
+    "http://www.w3.org/2006/time#": "time:",
+    "http://www.w3.org/ns/sosa/": "sosa:",
+    "http://www.w3.org/ns/ssn/": "ssn:",
+    "http://qudt.org/schema/qudt/": "qudt:",
+    "http://qudt.org/vocab/unit/": "unit:",
+}
+
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_PLAIN: Final = {_XSD + name for name in ("string", "integer", "decimal", "double", "float", "boolean", "dateTime")}
+"""Datatypes that a person sees at the value."""
+
+Binding = Mapping[str, Mapping[str, Any]]
+
+
+def term(value: Mapping[str, Any] | None) -> str:
+    """One RDF term of the SPARQL JSON results, as a person would write it. "" is unbound."""
+    if value is None:
+        return ""
+    kind = value.get("type")
+    if kind == "triple":
+        parts = value["value"]
+        return f"<< {term(parts['subject'])} {term(parts['predicate'])} {term(parts['object'])} >>"
+    text = printable(str(value.get("value", "")))
+    if kind == "uri":
+        return _short(text)
+    if kind == "bnode":
+        return f"_:{text}"
+    if language := value.get("xml:lang"):
+        return f"{text}@{language}"
+    datatype = value.get("datatype")
+    return text if datatype is None or datatype in _PLAIN else f"{text}^^{_short(str(datatype))}"
+
+
+def _short(iri: str) -> str:
+    for namespace, prefix in _PREFIXES.items():
+        local = iri.removeprefix(namespace)
+        if local != iri and local.replace("-", "").replace("_", "").isalnum():
+            return prefix + local
+    return f"<{iri}>"
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: data must not steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+
+
+def lines(variables: Sequence[str], bindings: Iterable[Binding], *, widths: list[int] | None = None) -> list[str]:
+    """Header, rule and one line for each binding. `widths`, where given, grows to fit and is used again next time."""
+    rows = [[term(binding.get(name)) for name in variables] for binding in bindings]
+    header = [f"?{name}" for name in variables]
+    sizes = widths if widths is not None else []
+    sizes.extend([0] * (len(variables) - len(sizes)))
+    for row in [header, *rows]:
+        for column, cell in enumerate(row):
+            sizes[column] = max(sizes[column], _width(cell))
+    rule = ["-" * size for size in sizes]
+    return [_aligned(row, sizes) for row in [header, rule, *rows]]
+
+
+def _aligned(cells: Sequence[str], sizes: Sequence[int]) -> str:
+    padded = [cell + " " * (size - _width(cell)) for cell, size in zip(cells, sizes, strict=True)]
+    return "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
