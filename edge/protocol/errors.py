@@ -6,22 +6,29 @@ transport). The message form is the flat object of the SPARQL 1.1 Subscribe Lang
 
 from __future__ import annotations
 
-from typing import ClassVar
+import copy
+import json
+from typing import ClassVar, Self
 
 
 class EdgeError(Exception):
-    """Something was refused or failed; `description` says what happened and what to do about it."""
+    """Something was refused or failed; `description` says what happened and what to do about it.
+
+    `alias` is the client's own name for the subscription concerned, `spuid` the engine's: clients that share one socket
+    find by them what an error is about.
+    """
 
     error: ClassVar[str] = "internal_error"
     status_code: ClassVar[int] = 500
 
-    def __init__(self, description: str, *, alias: str | None = None) -> None:
+    def __init__(self, description: str, *, alias: str | None = None, spuid: str | None = None) -> None:
         super().__init__(description)
         self.description = description
         self.alias = alias
+        self.spuid = spuid
 
     def to_message(self) -> dict[str, str | int]:
-        """The error as a protocol message (JSON object), with the client's alias where it gave one."""
+        """The error as a protocol message (JSON object), with `alias` and `spuid` where they are known."""
         message: dict[str, str | int] = {
             "error": self.error,
             "error_description": self.description,
@@ -29,7 +36,21 @@ class EdgeError(Exception):
         }
         if self.alias is not None:
             message["alias"] = self.alias
+        if self.spuid is not None:
+            message["spuid"] = self.spuid
         return message
+
+    def with_alias(self, alias: str | None) -> Self:
+        """The error as one client is told it. A copy where it differs: an error may go to several clients."""
+        if alias is None or self.alias == alias:
+            return self
+        told = copy.copy(self)
+        told.alias = alias
+        return told
+
+    def to_json(self) -> str:
+        """The error as JSON text, plain ASCII: a client's text that is quoted in it cannot make it unsendable."""
+        return json.dumps(self.to_message())
 
 
 class InvalidRequest(EdgeError):
@@ -114,6 +135,20 @@ class NotReady(EdgeError):
 
     error = "not_ready"
     status_code = 503
+
+
+class HeaderTooLarge(EdgeError):
+    """A request line and header beyond the configured limit."""
+
+    error = "header_too_large"
+    status_code = 431
+
+
+class SubscriptionFailed(EdgeError):
+    """A subscribed query can no longer be evaluated; the subscription has ended."""
+
+    error = "subscription_failed"
+    status_code = 500
 
 
 class StorageFailed(EdgeError):

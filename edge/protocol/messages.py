@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from edge.protocol.errors import InvalidRequest
 
@@ -15,7 +16,19 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-GraphUris = Annotated[list[str] | None, BeforeValidator(_as_list)]
+def _unicode(value: str) -> str:
+    """JSON can escape half a surrogate pair, which is no character and fits no other serialisation."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half a surrogate pair, which is not Unicode text") from None
+    return value
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
+"""A string that can be written as UTF-8."""
+
+GraphUris = Annotated[list[Text] | None, BeforeValidator(_as_list)]
 
 
 class SubscribeRequest(BaseModel):
@@ -23,22 +36,23 @@ class SubscribeRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    sparql: str
-    alias: str | None = None
-    authorization: str | None = None
+    sparql: Text
+    alias: Text | None = None
+    authorization: Text | None = None
     default_graph_uri: GraphUris = Field(default=None, alias="default-graph-uri")
     named_graph_uri: GraphUris = Field(default=None, alias="named-graph-uri")
-    timeout: float | None = None
+    timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Milliseconds after which the client no longer wants the answer; the gate may give up then."""
 
 
 class UnsubscribeRequest(BaseModel):
-    """`{"unsubscribe": {"spuid": ".."}}`."""
+    """`{"unsubscribe": {"spuid": ".."}}`. Some clients add the alias: errors carry it then."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    spuid: str
-    authorization: str | None = None
+    spuid: Text
+    alias: Text | None = None
+    authorization: Text | None = None
 
 
 Request = SubscribeRequest | UnsubscribeRequest
@@ -49,28 +63,59 @@ _REQUESTS: dict[str, type[SubscribeRequest] | type[UnsubscribeRequest]] = {
 }
 
 
+_ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
+
+
 def parse_request(text: str | bytes) -> Request:
     """One JSON message from a client. Raises `InvalidRequest`, carrying the alias whenever it could be read."""
     try:
         message: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The message is not JSON: {error}") from None
+        raise InvalidRequest(f"The message is not JSON: {error}", alias=_salvaged_alias(text)) from None
     if not isinstance(message, dict):
         raise InvalidRequest('The message must be a JSON object such as {"subscribe":{"sparql":"SELECT ..."}}')
     kinds = [kind for kind in _REQUESTS if kind in message]
     if len(kinds) != 1:
-        raise InvalidRequest('The message must have exactly one of the members "subscribe", "unsubscribe"')
-    body = message[kinds[0]]
+        raise InvalidRequest(
+            'The message must have exactly one of the members "subscribe", "unsubscribe"', alias=_alias_of(message)
+        )
+    kind, body = kinds[0], message[kinds[0]]
     if not isinstance(body, dict):
-        raise InvalidRequest(f'"{kinds[0]}" must be a JSON object')
+        raise InvalidRequest(f'"{kind}" must be a JSON object', alias=_alias_of(message))
     if "authorization" not in body and isinstance(message.get("authorization"), str):
         body = {**body, "authorization": message["authorization"]}
-    alias = body.get("alias")
     try:
-        return _REQUESTS[kinds[0]].model_validate(body)
+        return _REQUESTS[kind].model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
         member = ".".join(str(part) for part in first["loc"])
-        raise InvalidRequest(
-            f'"{kinds[0]}": member "{member}": {first["msg"]}', alias=alias if isinstance(alias, str) else None
-        ) from None
+        reason = first["msg"].removeprefix("Value error, ")
+        raise InvalidRequest(f'"{kind}": member "{member}": {reason}', alias=_alias_of(body)) from None
+
+
+def notification_message(spuid: str, alias: str | None, sequence: int, added: str, removed: str) -> str:
+    """A notification as JSON text. `added` and `removed` are SPARQL results as JSON text, written once for all."""
+    named = "" if alias is None else f'"alias":{json.dumps(alias)},'
+    return (
+        f'{{"notification":{{"spuid":{json.dumps(spuid)},{named}"sequence":{sequence},'
+        f'"addedResults":{added},"removedResults":{removed}}}}}'
+    )
+
+
+def unsubscribed_message(spuid: str, alias: str | None) -> str:
+    """The answer to an unsubscribe request, as JSON text."""
+    body = {"spuid": spuid} if alias is None else {"spuid": spuid, "alias": alias}
+    return json.dumps({"unsubscribed": body})
+
+
+def _alias_of(body: dict[str, Any]) -> str | None:
+    alias = body.get("alias")
+    return alias if isinstance(alias, str) else None
+
+
+def _salvaged_alias(text: str | bytes) -> str | None:
+    """The alias in a message that is no JSON, if it has exactly one that can be told."""
+    if isinstance(text, bytes):
+        text = text.decode(errors="replace")
+    found = _ALIAS.findall(text)
+    return found[0] if len(found) == 1 else None

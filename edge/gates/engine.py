@@ -1,0 +1,28 @@
+"""What a gate needs of the engine, no more: the part of the scheduler's interface that clients can reach."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Protocol
+
+from edge.engine.requests import QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
+
+
+class SubscriptionEngine(Protocol):
+    """Subscriptions. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+
+    def subscribe(self, query: QueryRequest, sink: Sink, /, alias: str | None = None) -> Future[Subscription]:
+        """Subscribe; the first notification goes to the sink before the future is done."""
+
+    def unsubscribe(self, spuid: str, /) -> Future[None]:
+        """End a subscription."""
+
+
+class SparqlEngine(Protocol):
+    """Queries and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+
+    def query(self, request: QueryRequest, /) -> Future[QueryResult]:
+        """Answer a query over the state at some moment between the call and the result."""
+
+    def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
+        """Run updates; done when they are durable."""

@@ -1,0 +1,95 @@
+"""What one client is sent: at once while it reads, queued and bounded while it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from edge.engine.requests import Notification
+from edge.protocol.errors import TooManyRequests
+from edge.protocol.messages import notification_message
+
+Message = Notification | str
+"""A notification, or any other message as JSON text."""
+
+TRY_AGAIN_LATER = 1013
+"""The WebSocket close code of a server that sheds load (IANA WebSocket Close Code Number Registry)."""
+
+
+class Connection(Protocol):
+    """One client's connection as a session sees it."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether the client takes what it is sent, as far as one can tell now."""
+
+    def write(self, text: str) -> None:
+        """Send without waiting. A connection that is closed ignores it."""
+
+    async def write_and_wait(self, text: str) -> bool:
+        """Send, and wait until the client has taken it. False: the connection is closed, or dead and was closed."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin to close; return at once."""
+
+
+def to_text(message: Message) -> str:
+    """A message as JSON text. The results in it are written once and shared by all subscribers of a query."""
+    if isinstance(message, str):
+        return message
+    delta = message.delta
+    return notification_message(message.spuid, message.alias, message.sequence, delta.added_json, delta.removed_json)
+
+
+class Outgoing:
+    """The way to one client. Nothing here ever waits for it, so it delays nobody else.
+
+    While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait, up to
+    `limit`; a task exists only then. Beyond the limit the client is told and its connection closed (`on_overflow` is
+    called before).
+    """
+
+    def __init__(self, connection: Connection, limit: int, on_overflow: Callable[[], None]) -> None:
+        self._connection = connection
+        self._limit = limit
+        self._on_overflow = on_overflow
+        self._waiting: deque[Message] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def send(self, message: Message) -> None:
+        """Send a message now or as soon as the client takes it."""
+        if self._closed:
+            return
+        if self._writer is None and self._connection.writable:
+            self._connection.write(to_text(message))
+        elif len(self._waiting) >= self._limit:
+            self._overflow()
+        else:
+            self._waiting.append(message)
+            if self._writer is None:
+                self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def close(self) -> None:
+        """Forget what waits; send nothing more."""
+        self._closed = True
+        self._waiting.clear()
+        if self._writer is not None:
+            self._writer.cancel()
+
+    async def _write(self) -> None:
+        while self._waiting and await self._connection.write_and_wait(to_text(self._waiting.popleft())):
+            pass
+        self._writer = None
+
+    def _overflow(self) -> None:
+        error = TooManyRequests(
+            f"More than {self._limit} notifications wait for this connection, which does not read them: it is closed. "
+            "Connect again and subscribe again; read faster, or subscribe to less on one connection"
+        )
+        self.close()
+        self._on_overflow()
+        self._connection.write(error.to_json())
+        self._connection.close(TRY_AGAIN_LATER, "notifications are not read")

@@ -1,0 +1,63 @@
+"""What can be set about the gates. Fields have the names of the keys of the sections `http` and `ws`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class HttpGateSettings:
+    """The HTTP gate."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 is any free port."""
+    max_body: int = 10 * MIB
+    """Largest request body in bytes; larger ones are answered 413."""
+    cors_origins: tuple[str, ...] = ("*",)
+    """Origins whose pages may call the gateway; `*` is every origin."""
+    max_header: int = 64 * KIB
+    """Largest request line and header together in bytes; larger ones are answered 431 (414 if the URL is to blame)."""
+    max_connections: int = 1000
+    """Connections at a time; more are answered 503 and closed."""
+    read_timeout: float = 30.0
+    """Seconds that a client has to send a whole header, and between two parts of a body."""
+    keep_alive: float = 15.0
+    """Seconds that a connection without a request stays open."""
+    query_timeout: float = 30.0
+    """Seconds after which a query is given up and answered 408."""
+    shutdown_timeout: float = 2.0
+    """Seconds that open requests have to end when the gate stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class WsGateSettings:
+    """The WebSocket gate."""
+
+    host: str = "127.0.0.1"
+    port: int = 9000
+    """0 is any free port."""
+    path: str = "/subscribe"
+    max_message: int = 1 * MIB
+    """Largest message in bytes that is worked on. Up to twice as much gets an error, more closes the connection."""
+    ping_interval: float = 20.0
+    """Seconds between keep-alive pings; 0 sends none."""
+    ping_timeout: float = 20.0
+    """Seconds that a client has to answer a ping or to take waiting data, before it counts as dead."""
+    max_connections: int = 1000
+    """Connections at a time; more are refused with 429."""
+    max_subscriptions: int = 1000
+    """Subscriptions of one connection; more are refused with 429."""
+    max_pending_notifications: int = 1000
+    """Messages that may wait for one client that does not read; beyond, it is closed with code 1013."""
+    max_pending_requests: int = 100
+    """Requests of one connection that may be in work; no more are read until some are answered."""
+    origins: tuple[str, ...] = ("*",)
+    """Origins whose pages may subscribe; `*` is every origin. Pages of the gateway's own host always may."""
+    compression: bool = False
+    """Whether permessage-deflate is offered. It costs a small processor more than it saves on a local network."""
+    close_timeout: float = 2.0
+    """Seconds that a client has to answer a close, also when the gate stops."""

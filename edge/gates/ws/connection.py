@@ -1,0 +1,64 @@
+"""A client's WebSocket as its session writes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from websockets.asyncio.server import ServerConnection, broadcast
+from websockets.exceptions import ConnectionClosed
+
+_FULL = 32 * 1024
+"""Bytes on their way to a client from which on it counts as not reading."""
+
+logger = logging.getLogger(__name__)
+
+
+class WsConnection:
+    """The sending side of a WebSocket; a `Connection` of `edge.gates.outgoing`."""
+
+    def __init__(self, socket: ServerConnection, *, write_timeout: float, close_timeout: float) -> None:
+        self._socket = socket
+        self._write_timeout = write_timeout
+        self._close_timeout = close_timeout
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def writable(self) -> bool:
+        """Whether little enough is on its way to the client."""
+        return self._socket.transport.get_write_buffer_size() < _FULL
+
+    def write(self, text: str) -> None:
+        """Send without waiting."""
+        # The only public way of websockets to send without a coroutine: no task switch for each notification.
+        broadcast([self._socket], text)
+
+    async def write_and_wait(self, text: str) -> bool:
+        """Send, and wait until little enough is on its way. False: the connection is closed."""
+        try:
+            async with asyncio.timeout(self._write_timeout):
+                await self._socket.send(text)
+        except ConnectionClosed:
+            return False
+        except TimeoutError:
+            # Pings go the same blocked way, so the keep-alive of websockets does not see this death.
+            self._socket.transport.abort()
+            return False
+        return True
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin to close, once."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(code, reason))
+
+    async def closed(self) -> None:
+        """Wait for the end of a `close`, if there was one."""
+        if self._closing is not None:
+            await self._closing
+
+    async def _close(self, code: int, reason: str) -> None:
+        try:
+            async with asyncio.timeout(self._close_timeout):
+                await self._socket.close(code, reason)
+        except TimeoutError:
+            self._socket.transport.abort()

@@ -1,0 +1,138 @@
+"""The WebSocket server: accepts connections and gives each a session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from functools import partial
+from http import HTTPStatus
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+
+from edge.gates.bridge import Bridge
+from edge.gates.engine import SubscriptionEngine
+from edge.gates.origins import origin_allowed
+from edge.gates.session import Session, Sessions
+from edge.gates.settings import WsGateSettings
+from edge.gates.ws.connection import WsConnection
+from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
+
+_GATE = "ws"
+
+logger = logging.getLogger(__name__)
+
+
+class WsGate:
+    """The gate for subscriptions. `start` and `stop` belong to one event loop."""
+
+    def __init__(self, engine: SubscriptionEngine, settings: WsGateSettings, metrics: Metrics) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._metrics = metrics
+        self._open = metrics.connections.labels(_GATE)
+        self._server: Server | None = None
+
+    async def start(self) -> int:
+        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        settings = self._settings
+        sessions = Sessions(
+            self._engine,
+            Bridge(asyncio.get_running_loop()),
+            self._metrics,
+            gate=_GATE,
+            max_message=settings.max_message,
+            max_subscriptions=settings.max_subscriptions,
+            max_pending_requests=settings.max_pending_requests,
+            max_pending_notifications=settings.max_pending_notifications,
+        )
+        self._server = await serve(
+            partial(self._serve, sessions),
+            settings.host,
+            settings.port,
+            process_request=self._admit,
+            compression="deflate" if settings.compression else None,
+            ping_interval=settings.ping_interval or None,
+            ping_timeout=settings.ping_timeout,
+            close_timeout=settings.close_timeout,
+            # The library closes the connection without a word on messages beyond its limit. So it has a higher one.
+            max_size=2 * settings.max_message,
+            server_header=None,
+            logger=_quiet(),
+        )
+        return int(next(iter(self._server.sockets)).getsockname()[1])
+
+    async def stop(self) -> None:
+        """Tell all clients (close code 1001) and end; takes no longer than twice the close timeout."""
+        server = self._server
+        if server is None:
+            return
+        self._server = None
+        server.close()
+        try:
+            async with asyncio.timeout(self._settings.close_timeout):
+                await server.wait_closed()
+        except TimeoutError:
+            for socket in list(server.handlers):
+                socket.transport.abort()
+            await server.wait_closed()
+
+    def _admit(self, socket: ServerConnection, request: Request) -> Response | None:
+        headers = request.headers
+        if not origin_allowed(headers.get("Origin"), headers.get("Host"), self._settings.origins):
+            return _refusal(
+                Forbidden("Pages of this origin may not subscribe; ws.origins of the settings lists who may")
+            )
+        if len(socket.server.handlers) > self._settings.max_connections:
+            return _refusal(
+                TooManyRequests(f"All {self._settings.max_connections} connections are in use; try again later")
+            )
+        return None
+
+    async def _serve(self, sessions: Sessions, socket: ServerConnection) -> None:
+        path = socket.request.path.partition("?")[0] if socket.request is not None else ""
+        if path != self._settings.path:
+            error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{self._settings.path}"')
+            await _dismiss(socket, error)
+            return
+        connection = WsConnection(
+            socket, write_timeout=self._settings.ping_timeout, close_timeout=self._settings.close_timeout
+        )
+        session = Session(sessions, connection)
+        self._open.inc()
+        try:
+            async for message in socket:
+                session.receive(message)
+                await session.room()
+        except ConnectionClosed:
+            pass  # however a client goes away, it is gone
+        finally:
+            self._open.dec()
+            session.close()
+            await connection.closed()
+
+
+async def _dismiss(socket: ServerConnection, error: EdgeError) -> None:
+    try:
+        await socket.send(error.to_json())
+        await socket.close(CloseCode.POLICY_VIOLATION, "wrong path")
+    except ConnectionClosed:
+        pass
+
+
+def _refusal(error: EdgeError) -> Response:
+    body = json.dumps(error.to_message()).encode()
+    headers = Headers({"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"})
+    return Response(error.status_code, HTTPStatus(error.status_code).phrase, headers, body)
+
+
+def _quiet() -> logging.Logger:
+    """The logger of websockets. Clients that come and go are not worth a line; what a client got wrong is it told."""
+    library = logging.getLogger("edge.gates.ws.library")
+    library.setLevel(logging.CRITICAL)
+    return library

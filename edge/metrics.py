@@ -1,0 +1,76 @@
+"""What the gateway counts and measures, for Prometheus. Every metric is described in docs/metrics.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+# A `_created` time beside every counter doubles what a scraper of a small box fetches, and nobody asks for it.
+disable_created_metrics()
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Bounds of the latency buckets in seconds: from one commit on a fast disk to what a person gives up on."""
+
+
+class Metrics:
+    """The metrics of one gateway, in a registry of its own, so that two gateways can live in one process."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
+        self.requests = Counter(
+            "edge_requests",
+            "Requests answered.",
+            ["gate", "primitive", "status"],
+            registry=self.registry,
+        )
+        self.request_seconds = Histogram(
+            "edge_request_seconds",
+            "Time from a request's arrival to its answer, in seconds.",
+            ["gate", "primitive"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.connections = Gauge("edge_connections", "Connections that are open.", ["gate"], registry=self.registry)
+        self.subscriptions = Gauge(
+            "edge_subscriptions", "Subscriptions that are active.", ["gate"], registry=self.registry
+        )
+        self.notifications = Counter(
+            "edge_notifications", "Notifications handed to clients' connections.", ["gate"], registry=self.registry
+        )
+        self.slow_clients = Counter(
+            "edge_slow_clients",
+            "Connections closed because the client did not read its notifications.",
+            ["gate"],
+            registry=self.registry,
+        )
+        self.internal_errors = Counter(
+            "edge_internal_errors", "Requests that failed through a fault of the gateway.", registry=self.registry
+        )
+
+    def answered(self, gate: str, primitive: str, status: int, seconds: float) -> None:
+        """Count one answer. `status` has HTTP semantics, `seconds` is the time it took."""
+        self.requests.labels(gate, primitive, str(status)).inc()
+        self.request_seconds.labels(gate, primitive).observe(seconds)
+
+    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a gauge `edge_NAME` whose value is asked for whenever the metrics are read."""
+        Gauge(f"edge_{name}", description, registry=self.registry).set_function(value)
+
+    def watch_engine(
+        self,
+        *,
+        triples: Callable[[], float],
+        pending_updates: Callable[[], float],
+        journal_sequence: Callable[[], float],
+        spus: Callable[[], float],
+    ) -> None:
+        """Show the engine's state: how large, how busy, how far."""
+        self.watch("triples", "Triples in the live graph, named graphs included.", triples)
+        self.watch("pending_updates", "Updates that wait for the engine.", pending_updates)
+        self.watch("journal_sequence", "Sequence number of the last change set in the journal.", journal_sequence)
+        self.watch("spus", "Subscription processing units: distinct subscribed queries.", spus)
+
+    def text(self) -> bytes:
+        """All metrics in the Prometheus text format."""
+        return generate_latest(self.registry)
