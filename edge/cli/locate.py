@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from edge import endpoints
 from edge.cli.failures import UNREACHABLE, Failure
-
-ENDPOINTS: Final = "endpoints.json"
-"""File in the data directory that a running gateway keeps."""
-
-DEFAULTS: Final = {
-    "http": "http://127.0.0.1:8000",
-    "ws": "ws://127.0.0.1:9000/subscribe",
-    "mqtt": "mqtt://127.0.0.1:1883",
-}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -56,15 +47,12 @@ def locate(data_dir: Path | None) -> Endpoints:
     Raises `Failure` where `data_dir` is given and no gateway runs on it.
     """
     directory = data_dir if data_dir is not None else _default_dir()
-    file = directory / ENDPOINTS
+    file = directory / endpoints.NAME
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(known, dict):
-            return Endpoints({str(name): str(url) for name, url in known.items()}, str(file))
-        raise Failure(f"{file} is not what a gateway writes; delete it and start the gateway again", UNREACHABLE)
+        return Endpoints(endpoints.read(directory), str(file))
     except (OSError, ValueError) as error:
         if data_dir is None:
-            return Endpoints(dict(DEFAULTS), "default ports")
+            return Endpoints(dict(endpoints.DEFAULTS), "default ports")
         raise Failure(
             f"no gateway runs on {data_dir} ({file.name}: {_reason(error)}); "
             f"start it with `edge run --data-dir {data_dir}`",
@@ -73,7 +61,7 @@ def locate(data_dir: Path | None) -> Endpoints:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "not JSON"
+    return error.strerror or str(error) if isinstance(error, OSError) else "not what a gateway writes"
 
 
 def _default_dir() -> Path:

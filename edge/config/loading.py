@@ -168,6 +168,8 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
     faults = []
     if mqtt.reconnect_max < mqtt.reconnect_min:
         faults.append(("mqtt.reconnect_max", f"must not be less than mqtt.reconnect_min ({mqtt.reconnect_min:g} s)"))
+    if mqtt.retry_max < mqtt.retry_min:
+        faults.append(("mqtt.retry_max", f"must not be less than mqtt.retry_min ({mqtt.retry_min:g} s)"))
     if mqtt.password and mqtt.password_file:
         faults.append(("mqtt.password_file", "set either mqtt.password or mqtt.password_file, not both"))
     if (mqtt.password or mqtt.password_file) and not mqtt.username:

@@ -29,6 +29,21 @@ class HttpSettings(Section):
     cors_origins: tuple[str, ...] = key(
         ("*",), 'Origins whose web pages may call the gateway (CORS). "*" is every origin, [] is none.'
     )
+    max_header: int = key(
+        64 * KIB,
+        "Largest request line and header together; larger ones are answered 431 or 414.",
+        unit="bytes",
+        minimum=KIB,
+    )
+    max_connections: int = key(1000, "Connections at a time; more are refused.", minimum=1, maximum=100_000)
+    read_timeout: float = key(
+        30.0,
+        "Time a client has to send a whole header, and between two parts of a body.",
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
+    )
+    keep_alive: float = key(15.0, "Time a connection without a request stays open.", unit="s", minimum=0, maximum=3600)
 
 
 class WsSettings(Section):
@@ -47,6 +62,16 @@ class WsSettings(Section):
     max_subscriptions: int = key(1000, "Subscriptions of one connection; more are refused.", minimum=1)
     max_pending_notifications: int = key(
         1000, "Notifications that may wait for one slow subscriber before they are merged into one.", minimum=1
+    )
+    max_pending_requests: int = key(
+        100, "Requests of one connection in work; no more are read until some are answered.", minimum=1
+    )
+    origins: tuple[str, ...] = key(
+        ("*",), 'Origins whose web pages may subscribe. "*" is every origin; the gateway\'s own pages always may.'
+    )
+    compression: bool = key(
+        False,
+        "Whether permessage-deflate is offered. It costs a small processor more than it saves on a local network.",
     )
 
 
@@ -94,6 +119,23 @@ class MqttSettings(Section):
     max_queued: int = key(
         10_000, "Readings that may wait in the adapter; QoS 0 readings beyond are dropped.", minimum=1
     )
+    max_batch: int = key(500, "Messages that go to the engine together at most.", minimum=1, maximum=100_000)
+    retry_min: float = key(
+        0.2,
+        "First wait while the engine cannot take an update (disk or queue full).",
+        unit="s",
+        minimum=0.01,
+        maximum=3600,
+    )
+    retry_max: float = key(30.0, "Longest such wait.", unit="s", minimum=0.01, maximum=3600)
+    max_connections: int = key(100, "Clients of the embedded broker at a time.", minimum=1, maximum=10_000)
+    max_message: int = key(
+        1 * MIB,
+        "Largest packet the embedded broker takes; who sends a larger one is disconnected.",
+        unit="bytes",
+        minimum=KIB,
+    )
+    max_retained: int = key(10_000, "Retained messages the embedded broker keeps; the oldest go first.", minimum=0)
 
     @field_validator("broker")
     @classmethod
@@ -169,6 +211,8 @@ class MappingsSettings(Section):
         256 * KIB, "Largest payload that is read; larger ones count as bad.", unit="bytes", minimum=1
     )
     max_readings: int = key(1000, "Readings taken from one payload; a payload with more counts as bad.", minimum=1)
+    max_unmapped: int = key(1000, "Topics without a mapping that are listed; the longest silent goes first.", minimum=1)
+    max_bad_values: int = key(200, "Values that could not be read that are listed; the oldest goes first.", minimum=1)
 
     @field_validator("packs")
     @classmethod
@@ -193,6 +237,13 @@ class HostSettings(Section):
 
     enabled: bool = key(True, "Whether the gateway observes the machine it runs on.")
     interval: float = key(10.0, "Time between two rounds of readings.", unit="s", minimum=0.1, maximum=86_400)
+    refresh: float = key(
+        300.0,
+        "A value that hardly moves is written again after this time: its time tells that it still holds.",
+        unit="s",
+        minimum=0.1,
+        maximum=86_400,
+    )
 
 
 class LogSettings(Section):

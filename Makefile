@@ -1,0 +1,62 @@
+# The project's two commands are `make run` and `make test`. Both make .venv first, once.
+
+# The first Python that is new enough; a name on the PATH may be a wrapper that starts nothing.
+new_enough = import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$name -c '$(new_enough)' 2>/dev/null && command -v $$name && break; done)
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS   ?=
+
+.PHONY: help run test lint format lock docs clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
+
+run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE")
+	@exec $(BIN)/edge run $(ARGS)
+
+test: $(VENV)/.test-ready  ## run all tests (ARGS="tests/cli -k name")
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.test-ready  ## style, types, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.test-ready  ## put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.test-ready  ## make the generated parts of docs/ anew
+	$(BIN)/python -m edge.config.reference docs/configuration.md
+
+lock:  ## make the locked requirements anew; needs uv (docs/development.md)
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --group dev --group build -o requirements-dev.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 --group build -c requirements-dev.txt -o requirements-build.txt
+
+clean:  ## remove .venv and what tools left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "There is no Python 3.11 or newer with venv here. Install it (Debian: apt install" \
+	  "python3 python3-venv), or say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c '$(new_enough)' || { echo "$(PYTHON) is not Python 3.11 or newer with venv" >&2; exit 1; }
+	@echo "Making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+
+# A stamp says that .venv holds what the lock says; a newer lock makes it old.
+$(VENV)/.run-ready: requirements.txt requirements-build.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the gateway into $(VENV) (the first time takes a minute)"
+	@$(PIP) install --require-hashes -r requirements.txt -r requirements-build.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.test-ready: requirements-dev.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the gateway and its tools into $(VENV) (the first time takes a minute)"
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.run-ready
