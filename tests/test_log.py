@@ -1,0 +1,120 @@
+"""Log lines: one line an event, readable by people or by programs, and no secrets."""
+
+import json
+import logging
+import warnings
+
+import pytest
+
+from edge import log
+
+
+class Lines:
+    """What was written to standard error so far."""
+
+    def __init__(self, capsys):
+        self._capsys = capsys
+        self._text = ""
+
+    def getvalue(self):
+        self._text += self._capsys.readouterr().err
+        return self._text
+
+
+@pytest.fixture
+def stderr(capsys):
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield Lines(capsys)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+    logging.raiseExceptions = True
+
+
+def test_json_is_one_object_a_line(stderr):
+    log.configure("info", "json")
+    logging.getLogger("edge.x").info("broker is %s", "gone", extra={"retry_in": 2.5, "url": "mqtt://b\n\u2028"})
+    (line,) = stderr.getvalue().splitlines()
+    event = json.loads(line)
+    assert event["time"].endswith("+00:00")
+    del event["time"]
+    assert event == {
+        "level": "info",
+        "logger": "edge.x",
+        "event": "broker is gone",
+        "retry_in": 2.5,
+        "url": "mqtt://b\n\u2028",
+    }
+
+
+def test_text_has_time_level_logger_event_and_facts(stderr):
+    log.configure("info", "text")
+    logging.getLogger("edge.x").warning("bad value", extra={"topic": "a/b", "reason": 'no "number"', "empty": ""})
+    (line,) = stderr.getvalue().splitlines()
+    assert line[20:] == 'WARNING edge.x bad value topic=a/b reason="no \\"number\\"" empty=""'
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_breaks_a_line(stderr, form):
+    log.configure("info", form)
+    logging.getLogger("edge.x").info("a\nb\x1b[31m\u2028c", extra={"key": "d\r\ne\u0085f"})
+    assert len(stderr.getvalue().splitlines()) == 1
+    assert "\x1b" not in stderr.getvalue()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_exception_is_one_line_that_says_where(stderr, form):
+    log.configure("info", form)
+    try:
+        int("x\ny")
+    except ValueError:
+        logging.getLogger("edge.x").exception("failed")
+    (line,) = stderr.getvalue().splitlines()
+    assert "ValueError: invalid literal" in line
+    assert "test_log.py:" in line
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("message", "extra"),
+    [
+        ("connect", {"password": "hunter2"}),
+        ("connect", {"access_token": "hunter2"}),
+        ("Authorization: Bearer hunter2hunter2hunter2", {}),
+        ("Authorization: Basic hunter2hunter2hunter2", {}),
+        ("connect to mqtt://user:hunter2@broker", {}),
+        ("body", {"text": '{"client_secret": "hunter2"}'}),
+        ("x", {"url": "https://u:hunter2@h/"}),
+    ],
+)
+def test_secrets_stay_out(stderr, form, message, extra):
+    log.configure("debug", form)
+    logging.getLogger("edge.x").info(message, extra=extra)
+    assert "hunter2" not in stderr.getvalue()
+    assert "***" in stderr.getvalue()
+
+
+def test_levels_and_libraries(stderr):
+    log.configure("info", "json")
+    for name in ("uvicorn.access", "websockets.server", "amqtt.broker", "paho.mqtt", "transitions.core"):
+        logging.getLogger(name).info("chatter")
+    logging.getLogger("edge.x").debug("detail")
+    assert stderr.getvalue() == ""
+    logging.getLogger("amqtt.broker").warning("trouble")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old thing", stacklevel=1)
+    assert [json.loads(line)["logger"] for line in stderr.getvalue().splitlines()] == ["amqtt.broker", "py.warnings"]
+
+
+def test_without_a_terminal_lines_are_json(stderr):
+    log.configure("info", "auto")
+    logging.getLogger("edge.x").info("hello")
+    assert json.loads(stderr.getvalue())["event"] == "hello"
+
+
+def test_a_message_that_does_not_fit_its_arguments_is_logged_all_the_same(stderr):
+    log.configure("info", "text")
+    logging.getLogger("amqtt").error("%d readings", "many")
+    assert "%d readings" in stderr.getvalue()
