@@ -1,0 +1,188 @@
+"""The routes of the HTTP gate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from edge.engine.requests import Graph, QueryRequest, QueryResult, Solutions, UpdateRequest
+from edge.gates.engine import SparqlEngine
+from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
+from edge.gates.http.formats import check_acceptable, serialize
+from edge.gates.http.page import FILES, page_response
+from edge.gates.http.sparql import Operation, Primitive, read_operation
+from edge.gates.settings import HttpGateSettings
+from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError, MethodNotAllowed, NotFound, NotReady, RequestTimeout
+
+_LARGE = 500
+"""Rows from which on writing a result down would hold up the event loop noticeably, and is done beside it."""
+
+_T = TypeVar("_T")
+_Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What the rest of the gateway shows through the HTTP gate. All are asked for each time, and must be quick."""
+
+    ready: Callable[[], bool] = lambda: True
+    """Whether the engine takes requests."""
+    health: Callable[[], Mapping[str, object]] = dict
+    """Members of the answer of `/health` beside `status`."""
+    endpoints: Callable[[], Mapping[str, str]] = dict
+    """URLs by name, as in endpoints.json: `http`, `ws`, `mqtt`."""
+    unmapped: Callable[[], object] = list
+    """Topics that no mapping matches, as JSON."""
+    bad_values: Callable[[], object] = list
+    """Values that could not be read, with the reason, as JSON."""
+
+
+class Routes:
+    """The endpoints, over one engine."""
+
+    def __init__(self, engine: SparqlEngine, settings: HttpGateSettings, metrics: Metrics, views: Views) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._metrics = metrics
+        self._views = views
+
+    def app(self) -> ASGIApp:
+        """The ASGI application."""
+        routes = [
+            _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
+            _route("/update", "update", self._sparql(["update"]), ["POST"]),
+            _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
+            _route("/health", "health", self._health, ["GET"]),
+            _route("/metrics", "metrics", self._show_metrics, ["GET"]),
+            _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
+            _route("/api/unmapped", "api", self._shown(self._views.unmapped), ["GET"]),
+            _route("/api/bad-values", "api", self._shown(self._views.bad_values), ["GET"]),
+            *(_route(path, "page", self._page, ["GET"]) for path in FILES),
+        ]
+        boundary = Middleware(Boundary, origins=self._settings.cors_origins, metrics=self._metrics)
+        app = Starlette(routes=routes, middleware=[boundary], exception_handlers={HTTPException: _framework_error})
+        app.router.redirect_slashes = False
+        return app
+
+    def _sparql(self, accepted: list[Primitive]) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            if not self._views.ready():
+                raise _not_ready()
+            operation = await read_operation(request, accepted, self._settings)
+            request.scope[PRIMITIVE] = operation.primitive
+            if operation.primitive == "update":
+                return await self._update(operation)
+            return await self._query(operation, request.headers.get("accept"))
+
+        return endpoint
+
+    async def _query(self, operation: Operation, accept: str | None) -> Response:
+        check_acceptable(accept)
+        timeout = self._settings.query_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                result = await _result(self._engine.query(QueryRequest(operation.text, operation.dataset)))
+        except TimeoutError:
+            raise RequestTimeout(
+                f"The query took longer than {timeout:g} s, the limit engine.query_timeout; ask for less"
+            ) from None
+        if _size(result) < _LARGE:
+            media_type, content = serialize(result, accept)
+        else:
+            media_type, content = await asyncio.to_thread(serialize, result, accept)
+        return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
+
+    async def _update(self, operation: Operation) -> Response:
+        # Shielded: a request that is broken off must not take an update out of the engine's queue half-known.
+        future = self._engine.update([UpdateRequest(operation.text, operation.dataset)])
+        (outcome,) = await asyncio.shield(_result(future))
+        text = f"Update done: {outcome.added} added, {outcome.removed} removed"
+        answer = {
+            "response": {"body": text, "isJson": False},
+            "added": outcome.added,
+            "removed": outcome.removed,
+        }
+        return _json(answer)
+
+    async def _health(self, request: Request) -> Response:
+        if not self._views.ready():
+            raise _not_ready()
+        return _json({"status": "ready", **self._views.health()})
+
+    async def _show_metrics(self, request: Request) -> Response:
+        return Response(self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    def _shown(self, view: Callable[[], object]) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            return _json(view())
+
+        return endpoint
+
+    async def _page(self, request: Request) -> Response:
+        return page_response(request, self._views.endpoints().get("ws"))
+
+
+def _route(path: str, primitive: str, endpoint: _Endpoint, methods: list[str]) -> Route:
+    allow = ", ".join(_with_head(methods))
+
+    async def serve(request: Request) -> Response:
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": allow})
+        request.scope[PRIMITIVE] = primitive
+        return await endpoint(request)
+
+    return Route(path, serve, methods=[*methods, "OPTIONS"])
+
+
+def _with_head(methods: list[str]) -> list[str]:
+    return sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])})
+
+
+async def _framework_error(request: Request, exception: Exception) -> Response:
+    """What the framework refuses: no such path, or no such method there."""
+    headers = dict(getattr(exception, "headers", None) or {})
+    if getattr(exception, "status_code", 500) == MethodNotAllowed.status_code:
+        allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
+        error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
+        return error_response(error, {"Allow": allow})
+    return error_response(
+        NotFound(f'There is nothing at "{request.url.path}"; the paths are /query, /update, /sparql, /health, /metrics')
+    )
+
+
+async def _result(future: Future[_T]) -> _T:
+    """Wait for the engine. Raises `NotReady` where it gave the request up because it is stopping."""
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if future.cancelled() and not (task and task.cancelling()):
+            raise _not_ready() from None
+        raise
+
+
+def _not_ready() -> NotReady:
+    return NotReady("The gateway is starting or stopping; try again in a few seconds")
+
+
+def _size(result: QueryResult) -> int:
+    if isinstance(result, Solutions):
+        return len(result.rows)
+    return len(result.triples) if isinstance(result, Graph) else 1
+
+
+def _json(value: object) -> Response:
+    return Response(json.dumps(value, ensure_ascii=False), media_type="application/json")

@@ -1,0 +1,109 @@
+"""What holds for every HTTP request: cross-origin rules, errors as flat objects, one count in the metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from edge.gates.origins import origin_allowed
+from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError, Forbidden
+
+PRIMITIVE = "edge.primitive"
+"""Key of the ASGI scope under which a route says what a request was for, in the words of the metrics."""
+
+_GATE = "http"
+_PREFLIGHT_SECONDS = 600
+
+logger = logging.getLogger(__name__)
+
+
+def error_response(error: EdgeError, headers: dict[str, str] | None = None) -> Response:
+    """The error as the flat JSON object of the protocol."""
+    return Response(error.to_json(), error.status_code, headers, "application/json")
+
+
+class Boundary:
+    """ASGI middleware around all routes (Fetch standard for CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
+
+    Errors of the tree become answers. Anything else that is raised is a fault of ours: it is logged under an incident
+    number that the client gets with a 500, and the process lives on.
+    """
+
+    def __init__(self, app: ASGIApp, *, origins: Sequence[str], metrics: Metrics) -> None:
+        self._app = app
+        self._origins = origins
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        started = time.perf_counter()
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        allowed = origin_allowed(origin, headers.get("host"), self._origins)
+        status = 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._add_headers(MutableHeaders(raw=message["headers"]), origin if allowed else None)
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, send_and_note, headers, allowed=allowed)
+        except EdgeError as error:
+            await error_response(error)(scope, receive, send_and_note)
+        except Exception as failure:  # whatever it is, it must not end the process that serves everybody
+            internal = self._internal(failure)
+            if status:
+                raise  # half an answer is out: only closing the connection can tell the client
+            await error_response(internal)(scope, receive, send_and_note)
+        finally:
+            self._metrics.answered(_GATE, scope.get(PRIMITIVE, "other"), status, time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers, *, allowed: bool) -> None:
+        if scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
+            if not allowed:
+                raise _forbidden()
+            await _preflight(headers)(scope, receive, send)
+            return
+        if scope["method"] == "POST" and not allowed:
+            # The browser would only hide the answer from the page, after the update was made.
+            raise _forbidden()
+        await self._app(scope, receive, send)
+
+    def _add_headers(self, headers: MutableHeaders, origin: str | None) -> None:
+        headers["X-Content-Type-Options"] = "nosniff"
+        if "*" not in self._origins:
+            headers.add_vary_header("Origin")
+        if origin is not None:
+            headers["Access-Control-Allow-Origin"] = "*" if "*" in self._origins else origin
+
+    def _internal(self, failure: Exception) -> EdgeError:
+        incident = uuid.uuid4().hex[:12]
+        self._metrics.internal_errors.inc()
+        logger.error("internal error %s", incident, exc_info=failure)
+        return EdgeError(f"Internal error {incident}: the gateway's log tells more")
+
+
+def _preflight(headers: Headers) -> Response:
+    answer = {
+        "Access-Control-Allow-Methods": "GET, HEAD, POST, OPTIONS",
+        "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Accept, Content-Type"),
+        "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
+        "Vary": "Access-Control-Request-Headers",
+    }
+    if headers.get("access-control-request-private-network") == "true":
+        answer["Access-Control-Allow-Private-Network"] = "true"
+    return Response(status_code=204, headers=answer)
+
+
+def _forbidden() -> Forbidden:
+    return Forbidden("Pages of this origin may not call the gateway; http.cors_origins of the settings lists who may")

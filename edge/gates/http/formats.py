@@ -1,0 +1,91 @@
+"""Results as bytes, in the formats of the W3C recommendations of SPARQL 1.1 and RDF."""
+
+from __future__ import annotations
+
+import re
+
+import pyoxigraph as ox
+
+from edge.engine.requests import Graph, QueryResult
+from edge.gates.http.negotiation import choose
+from edge.protocol.errors import NotAcceptable
+from edge.protocol.results import boolean_to_json, results_to_json
+
+_JSON = ox.QueryResultsFormat.JSON
+
+RESULT_FORMATS = {
+    "application/sparql-results+json": _JSON,
+    "application/json": _JSON,
+    "application/sparql-results+xml": ox.QueryResultsFormat.XML,
+    "application/xml": ox.QueryResultsFormat.XML,
+    "text/csv": ox.QueryResultsFormat.CSV,
+    "text/tab-separated-values": ox.QueryResultsFormat.TSV,
+}
+"""Media types of SELECT and ASK results, the preferred one first."""
+
+GRAPH_FORMATS = {
+    "text/turtle": ox.RdfFormat.TURTLE,
+    "application/n-triples": ox.RdfFormat.N_TRIPLES,
+    "application/ld+json": ox.RdfFormat.JSON_LD,
+    "application/rdf+xml": ox.RdfFormat.RDF_XML,
+    "application/json": ox.RdfFormat.JSON_LD,
+    "application/xml": ox.RdfFormat.RDF_XML,
+}
+"""Media types of CONSTRUCT and DESCRIBE results, the preferred one first."""
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Characters that XML 1.0 cannot carry in any form (section 2.2)."""
+
+_LOCAL_NAME = re.compile(r"[^\W\d][\w.\-]*\Z")
+"""The end of an IRI that can be the name of an XML element."""
+
+
+def check_acceptable(accept: str | None) -> None:
+    """Raise `NotAcceptable` if no result of any query could be given, before the query is run."""
+    if choose(accept, [*RESULT_FORMATS, *GRAPH_FORMATS]) is None:
+        raise _not_acceptable(accept, [*RESULT_FORMATS, *GRAPH_FORMATS])
+
+
+def serialize(result: QueryResult, accept: str | None) -> tuple[str, bytes]:
+    """The media type, with charset where it has one, and the content. Raises `NotAcceptable`."""
+    formats = list(GRAPH_FORMATS if isinstance(result, Graph) else RESULT_FORMATS)
+    media_type = choose(accept, formats)
+    if media_type is None:
+        raise _not_acceptable(accept, formats)
+    if isinstance(result, Graph):
+        content = _graph(result, GRAPH_FORMATS[media_type])
+    else:
+        text = boolean_to_json(result) if isinstance(result, bool) else results_to_json(result.variables, result.rows)
+        content = _results(text, RESULT_FORMATS[media_type])
+    return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type), content
+
+
+def _results(text: str, wanted: ox.QueryResultsFormat) -> bytes:
+    """SPARQL JSON results in another format."""
+    if wanted == _JSON:
+        return text.encode()
+    content = ox.parse_query_results(text, _JSON).serialize(format=wanted) or b""
+    if wanted == ox.QueryResultsFormat.XML:
+        _check_xml(content)
+    return content
+
+
+def _graph(graph: Graph, wanted: ox.RdfFormat) -> bytes:
+    if wanted == ox.RdfFormat.RDF_XML:
+        for triple in graph.triples:
+            if not _LOCAL_NAME.search(triple.predicate.value):
+                raise NotAcceptable(f"{triple.predicate} cannot be a predicate in RDF/XML; ask for text/turtle")
+    content = ox.serialize(graph.triples, format=wanted) or b""
+    if wanted == ox.RdfFormat.RDF_XML:
+        _check_xml(content)
+    return content
+
+
+def _check_xml(content: bytes) -> None:
+    if _NOT_XML.search(content.decode()):
+        raise NotAcceptable("The results hold a control character, which XML cannot carry; ask for another format")
+
+
+def _not_acceptable(accept: str | None, formats: list[str]) -> NotAcceptable:
+    offers = ", ".join(dict.fromkeys(formats))
+    return NotAcceptable(f'Nothing that "{accept}" accepts can be given; ask for one of {offers}')

@@ -1,0 +1,78 @@
+"""The HTTP server: uvicorn inside the gateway's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from edge.gates.engine import SparqlEngine
+from edge.gates.http.app import Routes, Views
+from edge.gates.http.limits import limited_protocol
+from edge.gates.settings import HttpGateSettings
+from edge.metrics import Metrics
+
+
+class HttpGate:
+    """The gate for queries, updates, the page, health and metrics. `start` and `stop` belong to one event loop."""
+
+    def __init__(
+        self, engine: SparqlEngine, settings: HttpGateSettings, metrics: Metrics, views: Views | None = None
+    ) -> None:
+        self._settings = settings
+        self._app = Routes(engine, settings, metrics, views or Views()).app()
+        self._connections = metrics.connections.labels("http")
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        settings = self._settings
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=100)
+        config = uvicorn.Config(
+            self._app,
+            http=limited_protocol(settings),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=math.ceil(settings.keep_alive),
+            timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
+        )
+        self._server = _Server(config)
+        self._connections.set_function(lambda: len(server.server_state.connections))
+        server = self._server
+        self._task = asyncio.create_task(server.serve(sockets=[listener]))
+        await server.up.wait()
+        return int(listener.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Take no more requests, give the open ones the shutdown timeout to end, and end."""
+        if self._server is None or self._task is None:
+            return
+        self._server.should_exit = True
+        await self._task
+        self._server = None
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server as a part of a process: signals are the process's business, and it tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,93 @@
+"""Limits of HTTP connections that the server does not set itself: header size, header time, number of connections."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from edge.gates.settings import HttpGateSettings
+from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
+
+_PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
+_DEFAULT_PHRASE = b"Request Header Fields Too Large"
+
+
+def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
+    """uvicorn's HTTP/1.1 protocol with the limits of the settings, and its own errors in the protocol's form."""
+
+    class LimitedProtocol(HttpToolsProtocol):
+        _refusal: EdgeError | None = None
+        _header_bytes = 0
+        _in_header = True
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
+            super().connection_made(transport)
+            if len(self.connections) > settings.max_connections:
+                self._refuse(TooManyRequests(f"All {settings.max_connections} connections are in use; try again later"))
+            else:
+                self._start_deadline()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_deadline()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._refusal is not None:
+                return
+            if self._in_header:
+                self._header_bytes += len(data)
+            super().data_received(data)
+            # The parser collects one long header before it hands it out, so what came in is counted, too.
+            if self._in_header and self._header_bytes > settings.max_header:
+                self._refuse(self._too_large())
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._in_header = True
+            self._header_bytes = 0
+            self._start_deadline()
+
+        def on_headers_complete(self) -> None:
+            self._in_header = False
+            self._stop_deadline()
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if size > settings.max_header:
+                self._refuse(self._too_large())
+                raise ValueError  # makes the parser stop
+            super().on_headers_complete()
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
+
+        def _start_deadline(self) -> None:
+            self._stop_deadline()
+            self._deadline = self.loop.call_later(settings.read_timeout, self._too_slow)
+
+        def _stop_deadline(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _too_slow(self) -> None:
+            self._refuse(RequestTimeout(f"No complete header came within {settings.read_timeout:g} s"))
+
+        def _too_large(self) -> EdgeError:
+            return HeaderTooLarge(
+                f"URL and header are longer than {settings.max_header} bytes; send a long query with POST"
+            )
+
+        def _refuse(self, error: EdgeError) -> None:
+            if self._refusal is not None or self.transport.is_closing():
+                return
+            self._refusal = error
+            body = error.to_json().encode()
+            phrase = _PHRASES.get(error.status_code, _DEFAULT_PHRASE)
+            self.transport.write(
+                b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                % (error.status_code, phrase, len(body), body)
+            )
+            self.transport.close()
+
+    return LimitedProtocol

@@ -1,0 +1,190 @@
+// The live page: subscribes, reconnects, shows. Values from the graph go into the page as text, never as markup.
+import { Observations, QUERY } from "./observations.js";
+
+const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
+const LONGEST_WAIT = 15000;
+const ALIAS = "live-page";
+
+const observations = new Observations();
+const shown = new Map();  // observation IRI -> its element and what it says
+const places = document.getElementById("places");
+let wait = FIRST_WAIT;
+let drawing = false;
+
+function say(state, text) {
+  document.getElementById("state").dataset.state = state;
+  document.getElementById("state-text").textContent = text;
+  places.classList.toggle("stale", state === "lost");
+}
+
+async function endpoint() {
+  const answer = await fetch("/api/endpoints", { headers: { Accept: "application/json" } });
+  if (!answer.ok) throw new Error(`/api/endpoints: ${answer.status}`);
+  const { ws } = await answer.json();
+  if (!ws) throw new Error("the gateway names no WebSocket endpoint");
+  const url = new URL(ws);
+  // An address that means "this machine" means the gateway's there, not the visitor's.
+  if (/^(localhost|127\.|0\.0\.0\.0$|\[::1?\]$)/.test(url.hostname)) url.hostname = location.hostname;
+  return url.href;
+}
+
+async function connect() {
+  say(shown.size ? "lost" : "connecting", "Connecting");
+  let socket;
+  try {
+    socket = new WebSocket(await endpoint());
+  } catch (error) {
+    console.warn(error);
+    later();
+    return;
+  }
+  socket.onopen = () => socket.send(JSON.stringify({ subscribe: { sparql: QUERY, alias: ALIAS } }));
+  socket.onmessage = (event) => receive(JSON.parse(event.data), socket);
+  socket.onclose = later;
+}
+
+function later() {
+  const seconds = Math.round(wait / 100) / 10;
+  say("lost", `Connection lost, trying again in ${seconds} s`);
+  setTimeout(connect, wait * (0.75 + Math.random() / 2));
+  wait = Math.min(wait * 2, LONGEST_WAIT);
+}
+
+function receive(message, socket) {
+  if (message.error) {
+    console.warn(message.error, message.error_description);
+    socket.close();
+    return;
+  }
+  const notification = message.notification;
+  if (!notification) return;
+  if (notification.sequence === 0) {
+    observations.clear();
+    wait = FIRST_WAIT;
+    say("live", "Live");
+  }
+  observations.apply(notification.removedResults.results.bindings, notification.addedResults.results.bindings);
+  if (!drawing) {
+    drawing = true;
+    // One drawing for all notifications of a moment, also in a tab that is not seen.
+    setTimeout(draw, 50);
+  }
+}
+
+function draw() {
+  drawing = false;
+  const entries = observations.current();
+  const gone = new Set(shown.keys());
+  for (const entry of entries) {
+    gone.delete(entry.id);
+    show(entry);
+  }
+  for (const id of gone) remove(id);
+  document.getElementById("empty").hidden = entries.length > 0;
+  const rooms = places.children.length;
+  document.getElementById("summary").textContent = entries.length
+    ? `${entries.length} ${entries.length === 1 ? "value" : "values"} in ${rooms} ${rooms === 1 ? "place" : "places"}`
+    : "";
+}
+
+function show(entry) {
+  let item = shown.get(entry.id);
+  if (item && item.place !== entry.place) {
+    remove(entry.id);
+    item = undefined;
+  }
+  if (!item) {
+    item = newItem(entry);
+    shown.set(entry.id, item);
+  } else if (item.value !== entry.value || item.time !== entry.time) {
+    flash(item.element);
+  }
+  Object.assign(item, { value: entry.value, time: entry.time });
+  write(item.label, entry.label);
+  write(item.reading, pretty(entry.value));
+  write(item.unit, entry.unit);
+  writeTime(item);
+}
+
+function newItem(entry) {
+  const element = make("li", "observation");
+  const label = make("span", "label");
+  const right = make("span", "reading");
+  const [reading, unit, when] = [make("span", "value"), make("span", "unit"), make("time", "when")];
+  right.append(reading, unit);
+  element.append(label, right, when);
+  element.title = entry.id;
+  const list = placeList(entry.place);
+  const before = [...list.children].find((other) => compare(other.firstChild.textContent, entry.label) > 0);
+  list.insertBefore(element, before ?? null);
+  return { element, label, reading, unit, when, place: entry.place };
+}
+
+function placeList(name) {
+  for (const section of places.children) if (section.dataset.place === name) return section.lastChild;
+  const section = make("section", "place");
+  section.dataset.place = name;
+  const heading = make("h2");
+  heading.textContent = name;
+  section.append(heading, make("ul"));
+  const before = [...places.children].find((other) => compare(other.dataset.place, name) > 0);
+  places.insertBefore(section, before ?? null);
+  return section.lastChild;
+}
+
+function remove(id) {
+  const { element } = shown.get(id);
+  const section = element.closest(".place");
+  element.remove();
+  if (!section.querySelector("li")) section.remove();
+  shown.delete(id);
+}
+
+function flash(element) {
+  element.classList.remove("changed");
+  void element.offsetWidth;  // lets the animation begin anew
+  element.classList.add("changed");
+}
+
+function pretty(value) {
+  const number = Number(value);
+  if (value.trim() === "" || !Number.isFinite(number)) return value;
+  return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 }).format(number);
+}
+
+function writeTime(item) {
+  const at = Date.parse(item.time ?? "");
+  if (!Number.isFinite(at)) {
+    write(item.when, "");
+    return;
+  }
+  item.when.dateTime = item.time;
+  item.when.title = new Date(at).toLocaleString();
+  write(item.when, ago((Date.now() - at) / 1000));
+}
+
+function ago(seconds) {
+  const format = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  if (Math.abs(seconds) < 10) return "just now";
+  for (const [unit, length] of [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]]) {
+    if (Math.abs(seconds) >= length) return format.format(-Math.trunc(seconds / length), unit);
+  }
+  return "just now";
+}
+
+function make(tag, name) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  return element;
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function compare(one, other) {
+  return one.localeCompare(other, undefined, { numeric: true });
+}
+
+setInterval(() => shown.forEach(writeTime), 5000);
+connect();

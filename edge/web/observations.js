@@ -1,0 +1,93 @@
+// What is observed now: the rows of one subscription, kept up to date by its notifications. Knows no page.
+
+export const QUERY = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
+PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+PREFIX time: <http://www.w3.org/2006/time#>
+PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
+SELECT ?observation ?label ?place ?value ?unit ?time WHERE {
+  ?observation a sosa:Observation ; sosa:hasResult ?quantity .
+  ?quantity a qudt:QuantityValue ; qudt:numericValue ?value .
+  OPTIONAL { ?observation rdfs:label ?label }
+  OPTIONAL { ?observation sosa:hasFeatureOfInterest ?place }
+  OPTIONAL { ?quantity qudt:unit ?unit }
+  OPTIONAL { ?quantity time:hasTime ?instant . ?instant time:inXSDDateTimeStamp ?time }
+}`;
+
+// Symbols of QUDT 1.1 units that are common at home. Any other unit shows the last part of its IRI.
+const SYMBOLS = {
+  DegreeCelsius: "°C", DegreeFahrenheit: "°F", Kelvin: "K", Percent: "%", PercentRH: "% RH",
+  Hertz: "Hz", MegaHertz: "MHz", GigaHertz: "GHz", Volt: "V", MilliVolt: "mV", Ampere: "A", MilliAmpere: "mA", Watt: "W", KiloWatt: "kW",
+  WattHour: "Wh", KilowattHour: "kWh", Kilowatthour: "kWh", VoltAmpere: "VA", Lux: "lx", Pascal: "Pa",
+  HectoPascal: "hPa", Hectopascal: "hPa", Bar: "bar", MeterPerSecond: "m/s", KilometerPerHour: "km/h",
+  Meter: "m", Centimeter: "cm", Millimeter: "mm", Liter: "l", CubicMeter: "m³", Kilogram: "kg", Gram: "g",
+  Decibel: "dB", DecibelMilliwatt: "dBm", PartsPerMillion: "ppm", PPM: "ppm", PPB: "ppb", Byte: "B", KiloByte: "kB", MegaByte: "MB",
+  GigaByte: "GB", Bit: "bit", SecondTime: "s", MinuteTime: "min", Hour: "h", Day: "d", DegreeAngle: "°",
+  MicroGramPerCubicMeter: "µg/m³", MicrogramPerCubicMeter: "µg/m³", Unitless: "", Number: "", Dimensionless: "",
+};
+
+export function localName(iri) {
+  const name = iri.replace(/[/#:]+$/, "").split(/[/#]/).pop().split(":").pop() || iri;
+  try { return decodeURIComponent(name); } catch { return name; }
+}
+
+export function unitSymbol(iri) {
+  if (!iri) return "";
+  const name = localName(iri);
+  return Object.hasOwn(SYMBOLS, name) ? SYMBOLS[name] : name;
+}
+
+export function placeName(iri) {
+  return iri ? localName(iri).replaceAll("_", " ") : "Elsewhere";
+}
+
+/** The rows of the subscription, as a bag: a row counts as often as it was added more than removed. */
+export class Observations {
+  #rows = new Map();
+  #age = 0;
+
+  clear() { this.#rows.clear(); }
+
+  get size() { return this.#rows.size; }
+
+  apply(removed, added) {
+    for (const binding of removed) {
+      const known = this.#rows.get(keyOf(binding));
+      if (known && --known.count === 0) this.#rows.delete(keyOf(binding));
+    }
+    for (const binding of added) {
+      const known = this.#rows.get(keyOf(binding));
+      if (known) known.count += 1;
+      else this.#rows.set(keyOf(binding), { count: 1, age: ++this.#age, binding });
+    }
+  }
+
+  /** One entry for each observation, the newest of its rows: {id, label, place, value, unit, time}. */
+  current() {
+    const newest = new Map();
+    for (const row of this.#rows.values()) {
+      const id = row.binding.observation.value;
+      const other = newest.get(id);
+      if (!other || newer(row, other)) newest.set(id, row);
+    }
+    return [...newest.entries()].map(([id, { binding }]) => ({
+      id,
+      label: binding.label?.value || localName(id),
+      place: placeName(binding.place?.value),
+      value: binding.value.value,
+      unit: unitSymbol(binding.unit?.value),
+      time: binding.time?.value,
+    }));
+  }
+}
+
+function newer(row, other) {
+  const [mine, its] = [Date.parse(row.binding.time?.value), Date.parse(other.binding.time?.value)];
+  return Number.isFinite(mine) && Number.isFinite(its) && mine !== its ? mine > its : row.age > other.age;
+}
+
+function keyOf(binding) {
+  return JSON.stringify(["observation", "label", "place", "value", "unit", "time"].map((name) => {
+    const term = binding[name];
+    return term ? [term.type, term.value, term.datatype, term["xml:lang"]] : null;
+  }));
+}
