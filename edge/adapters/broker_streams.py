@@ -1,0 +1,59 @@
+"""The bounds of a connection to the embedded broker: packet size, time to begin, time to take what is sent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+
+BEGIN = 10.0
+"""Seconds a client has to send its first packet."""
+STALLED = 10.0
+"""Seconds a client may leave its messages unread."""
+_READ_ENOUGH = 65536
+"""Bytes that may lie in the connection's buffer without anyone waiting for them."""
+
+
+class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no types
+    """Ends the stream at a packet that is too large, or when nothing comes at first."""
+
+    def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
+        super().__init__(reader)
+        self._limit = limit
+        self._begun = False
+        self._ended = False
+
+    async def read(self, n: int = -1) -> bytes:
+        """At most `n` bytes; empty at the end."""
+        if self._ended or n > self._limit:
+            self._ended = True
+            return b""
+        try:
+            data: bytes
+            if self._begun:
+                data = await super().read(n)
+            else:
+                data = await asyncio.wait_for(super().read(n), BEGIN)
+                self._begun = True
+        except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            self._ended = True
+            return b""
+        return data
+
+
+class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
+    """Cuts the connection of a client that does not read, so that its messages cannot pile up."""
+
+    is_closed: bool
+
+    async def drain(self) -> None:
+        """Wait until the client has taken enough. Raises ConnectionResetError if it does not."""
+        if self.is_closed or self._writer.transport.get_write_buffer_size() < _READ_ENOUGH:
+            return
+        try:
+            async with asyncio.timeout(STALLED):
+                await super().drain()
+        except TimeoutError:
+            self.is_closed = True
+            self._writer.transport.abort()
+            raise ConnectionResetError("the client does not read") from None

@@ -1,0 +1,115 @@
+"""The host adapter: the gateway's own temperatures, load, memory, disks and network as observations."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from edge.adapters.host_sensors import Metric, plain, sample
+from edge.adapters.observations import Arrival, Observations
+from edge.adapters.settings import HostSettings
+from edge.adapters.terms import MONITOR
+from edge.mapping.reading import Reading
+from edge.protocol.errors import EdgeError
+
+_log = logging.getLogger(__name__)
+
+
+class HostReadings:
+    """Which metrics are worth writing: those that moved, or that were not written for long. A function of time."""
+
+    def __init__(self, settings: HostSettings, hostname: str) -> None:
+        self._refresh = timedelta(seconds=settings.refresh)
+        self._host = f"{MONITOR}Host-{plain(hostname) or 'unnamed'}"
+        self._written: dict[str, tuple[float, datetime]] = {}
+
+    def due(self, metrics: Sequence[Metric], now: datetime) -> list[Arrival]:
+        """Readings of the metrics that should be written at `now`."""
+        return [Arrival(self._reading(metric), now) for metric in metrics if self._is_due(metric, now)]
+
+    def written(self, metrics: Sequence[Metric], arrivals: Sequence[Arrival]) -> None:
+        """These readings are in the graph: the next ones count from them."""
+        done = {arrival.reading.observation: arrival.received for arrival in arrivals}
+        for metric in metrics:
+            if (when := done.get(self._observation(metric))) is not None:
+                self._written[metric.name] = (metric.value, when)
+
+    def _is_due(self, metric: Metric, now: datetime) -> bool:
+        before = self._written.get(metric.name)
+        if before is None:
+            return True
+        value, when = before
+        return abs(metric.value - value) >= metric.step or now - when >= self._refresh
+
+    def _observation(self, metric: Metric) -> str:
+        return f"{self._host}-{metric.name}"
+
+    def _reading(self, metric: Metric) -> Reading:
+        return Reading(
+            self._observation(metric),
+            metric.lexical,
+            metric.datatype,
+            unit=metric.unit,
+            location=self._host,
+            property=metric.measures,
+            label=metric.label,
+        )
+
+
+class HostAdapter:
+    """A thread that looks at the machine every `interval` seconds."""
+
+    def __init__(
+        self,
+        settings: HostSettings,
+        observations: Observations,
+        *,
+        hostname: str | None = None,
+        sensors: Callable[[], list[Metric]] = sample,
+    ) -> None:
+        self._interval = settings.interval
+        self._observations = observations
+        self._readings = HostReadings(settings, hostname or socket.gethostname())
+        self._sensors = sensors
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="edge-host", daemon=True)
+        self._failing = False
+        self.readings = 0
+        """Readings that were written."""
+
+    def start(self) -> None:
+        """Look at once, and then at every interval."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Look no more."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def look(self, now: datetime) -> int:
+        """One round: write what is due at `now`. Returns how many readings. Raises an `EdgeError` if that fails."""
+        metrics = self._sensors()
+        arrivals = self._readings.due(metrics, now)
+        if arrivals:
+            self._observations.write(arrivals).result()
+            self._readings.written(metrics, arrivals)
+            self.readings += len(arrivals)
+        return len(arrivals)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.look(datetime.now(UTC))
+            except (EdgeError, OSError) as error:  # OSError: a sensor that went away while it was read
+                if not self._failing:
+                    _log.warning("host.failing", extra={"reason": str(error)})
+                self._failing = True
+            else:
+                if self._failing:
+                    _log.info("host.recovered")
+                self._failing = False
+            self._stopping.wait(self._interval)

@@ -1,0 +1,103 @@
+"""From a message to observations: mapping files, then mappings in the graph; what neither can use is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from edge.adapters.observations import Arrival, Observations
+from edge.adapters.registry import BadValues, UnmappedTopics
+from edge.adapters.settings import MappingsSettings
+from edge.mapping import Mapper
+from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
+
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)([eE][-+]?\d+)?")
+_SEARCHED = 4096
+"""Bytes of a payload that are searched for a number."""
+
+
+class Intake:
+    """The way of a message into the graph, the same for every adapter that receives messages.
+
+    A topic may be mapped by files and by clients who tied an observation to it in the graph (the Topics Manager of
+    the SEPA paper, section 5.4). Both apply. Where both mean the same observation the file's value counts, since it
+    knows the payload's form; the graph's mapping takes the first number it finds.
+    """
+
+    def __init__(
+        self, mapper: Callable[[], Mapper], observations: Observations, settings: MappingsSettings | None = None
+    ) -> None:
+        """`mapper` gives the mapping files' mapper of the moment."""
+        settings = settings or MappingsSettings()
+        self._mapper = mapper
+        self._observations = observations
+        self._max_payload = settings.max_payload
+        self.unmapped = UnmappedTopics(settings.max_unmapped)
+        self.bad_values = BadValues(settings.max_bad_values)
+        self.readings = 0
+        """Readings that messages held."""
+
+    @property
+    def declared_topics(self) -> frozenset[str]:
+        """Topics that clients tied observations to in the graph."""
+        return self._observations.declared_topics
+
+    def read(self, topic: str, payload: bytes, received: datetime) -> list[Arrival]:
+        """The readings of one message. Never fails: what cannot be read is counted."""
+        if len(payload) > self._max_payload:
+            reason = f"the payload has {len(payload)} bytes; mappings.max_payload allows {self._max_payload}"
+            self.bad_values.add(topic, "", reason, payload, received)
+            return []
+        mapped = self._mapper().map(topic, payload)
+        for problem in mapped.problems:
+            self.bad_values.add(topic, problem.mapping, problem.reason, payload, received)
+        arrivals = [Arrival(reading, received) for reading in mapped.readings]
+        declared = self._observations.declared_for(topic)
+        if declared:
+            arrivals += self._declared(topic, payload, received, declared, {a.reading.observation for a in arrivals})
+        elif not mapped.matched:
+            self.unmapped.add(topic, payload, received)
+        self.readings += len(arrivals)
+        return arrivals
+
+    def news(self, arrivals: list[Arrival]) -> list[Arrival]:
+        """Those readings of a retained message that the graph does not know. Times of their own are always news."""
+        untimed = [arrival for arrival in arrivals if arrival.reading.time is None]
+        known = {id(untimed[position]) for position in self._observations.unchanged(untimed)}
+        return [arrival for arrival in arrivals if id(arrival) not in known]
+
+    def write(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> None:
+        """Carry out what the readings say and wait for the commit. Raises the engine's `EdgeError`."""
+        plan, _ = self._observations.write(arrivals, receipt).result()
+        for arrival, reason in plan.refused:
+            self._refuse(arrival, reason)
+
+    def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:
+        """Count readings that the engine refuses for what they say."""
+        for arrival in arrivals:
+            self._refuse(arrival, reason)
+
+    def _refuse(self, arrival: Arrival, reason: str) -> None:
+        reading = arrival.reading
+        self.bad_values.add(reading.topic or "", reading.observation, reason, reading.value.encode(), arrival.received)
+
+    def _declared(
+        self, topic: str, payload: bytes, received: datetime, declared: list[str], mapped: set[str]
+    ) -> list[Arrival]:
+        wanted = [observation for observation in declared if observation not in mapped]
+        if not wanted:
+            return []
+        number = _NUMBER.search(payload[:_SEARCHED].decode("utf-8", errors="replace"))
+        if number is None:
+            self.bad_values.add(topic, _IN_GRAPH, "the payload holds no number", payload, received)
+            return []
+        datatype = XSD_DOUBLE if number[1] else XSD_DECIMAL
+        return [
+            Arrival(Reading(observation, number[0], datatype, topic=topic), received, value_only=True)
+            for observation in wanted
+        ]
+
+
+_IN_GRAPH = "arces-monitor:hasMqttTopic"
+"""The name that mappings in the graph go by."""

@@ -1,0 +1,163 @@
+"""What the graph says about each observation, as far as the adapters act on it. Follows a subscription."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyoxigraph as ox
+
+from edge.adapters.terms import instant_iri
+from edge.engine.requests import Delta
+from edge.protocol.results import Term
+
+Description = tuple[str | None, ...]
+"""Unit, location, property, sensor, label, comment of a reading: what a mapping says beyond the value."""
+
+_Row = tuple[Term | None, Term | None, Term | None]
+
+
+@dataclass(slots=True)
+class Known:
+    """One observation: its rows of the subscription, and what the adapters are about to do to it."""
+
+    iri: ox.NamedNode
+    rows: Counter[_Row] = field(default_factory=Counter)
+    """Quantity, topic and digest in the graph."""
+    planned: ox.NamedNode | None = None
+    """The quantity given in an update of ours that the engine has not carried out yet."""
+    described: dict[str | None, Description] = field(default_factory=dict)
+    """What each source said last, by topic. Two topics may feed one observation in different words."""
+    targets: tuple[dict[str, Term], ...] | None = None
+    """Bindings that name each quantity, ready for the next value. None: to be made anew."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is in the graph, or on its way there."""
+        return self.planned is not None or bool(self.rows)
+
+    @property
+    def quantities(self) -> set[ox.NamedNode | ox.BlankNode]:
+        """The quantities a value goes to: those in the graph, or the one that is on its way there."""
+        if self.planned is not None:
+            return {self.planned}
+        return {row[0] for row in self.rows if isinstance(row[0], (ox.NamedNode, ox.BlankNode))}
+
+    @property
+    def topics(self) -> set[str]:
+        """Its topics in the graph."""
+        return {row[1].value for row in self.rows if isinstance(row[1], ox.Literal)}
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the mapping that described it, None where a client did."""
+        return next((row[2].value for row in self.rows if isinstance(row[2], ox.Literal)), None)
+
+    def values_go_to(self) -> tuple[dict[str, Term], ...]:
+        """Bindings for an update of the value, one for each quantity."""
+        if self.targets is None:
+            self.targets = tuple(self._target(quantity) for quantity in self.quantities)
+        return self.targets
+
+    def _target(self, quantity: ox.NamedNode | ox.BlankNode) -> dict[str, Term]:
+        if isinstance(quantity, ox.BlankNode):
+            return {"observation": self.iri}
+        return {"observation": self.iri, "quantity": quantity, "instant": instant_iri(quantity)}
+
+
+class KnownObservations:
+    """All observations of the graph by IRI. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._by_topic: dict[str, dict[str, None]] = {}
+        self.lost: set[ox.NamedNode] = set()
+        """Quantities that some client took away; what hung on them is still there."""
+        self._replaced: set[ox.NamedNode] = set()
+
+    def __len__(self) -> int:
+        return sum(1 for known in self._known.values() if known.exists)
+
+    def get(self, iri: str) -> Known:
+        """The observation, known or not. Raises ValueError if `iri` is no IRI."""
+        known = self._known.get(iri)
+        if known is None:
+            known = self._known[iri] = Known(ox.NamedNode(iri))
+        return known
+
+    def find(self, iri: str) -> Known | None:
+        """The observation if anything is known of it."""
+        return self._known.get(iri)
+
+    def declared_for(self, topic: str) -> list[str]:
+        """The observations that clients tied to a topic, not those that mappings did."""
+        return list(self._by_topic.get(topic, ()))
+
+    @property
+    def declared_topics(self) -> frozenset[str]:
+        """The topics that clients tied observations to."""
+        return frozenset(self._by_topic)
+
+    def plan(self, known: Known, quantity: ox.NamedNode) -> None:
+        """An update is on its way that gives the observation this quantity, in place of those it has."""
+        self._replaced.update(q for q in known.quantities if isinstance(q, ox.NamedNode))
+        known.planned = quantity
+        known.targets = None
+
+    def give_up(self, iri: str, quantity: ox.NamedNode) -> None:
+        """The update with this quantity was not carried out."""
+        known = self._known.get(iri)
+        if known is not None and known.planned == quantity:
+            known.planned = None
+            known.targets = None
+            known.described.clear()
+            self._replaced.difference_update(q for q in known.quantities if isinstance(q, ox.NamedNode))
+            self.forget_if_gone(iri)
+
+    def apply(self, delta: Delta) -> None:
+        """A notification of the subscription: rows of observation, quantity, topic, digest."""
+        touched: dict[str, Known] = {}
+        before: dict[str, set[str]] = {}
+        gone: set[ox.NamedNode] = set()
+        for rows, sign in ((delta.removed, -1), (delta.added, 1)):
+            for observation, quantity, topic, digest in rows:
+                if not isinstance(observation, ox.NamedNode):
+                    continue
+                known = self.get(observation.value)
+                if observation.value not in touched:
+                    touched[observation.value] = known
+                    before[observation.value] = self._declared(known)
+                key = (quantity, topic, digest)
+                known.rows[key] += sign
+                if not known.rows[key]:
+                    del known.rows[key]
+                if isinstance(quantity, ox.NamedNode):
+                    (gone.add if sign < 0 else gone.discard)(quantity)
+                    if sign > 0 and quantity == known.planned:
+                        known.planned = None
+        for iri, known in touched.items():
+            known.targets = None
+            self._tie(iri, before[iri], self._declared(known))
+            gone -= {row[0] for row in known.rows if isinstance(row[0], ox.NamedNode)}
+            self.forget_if_gone(iri)
+        self.lost |= gone - self._replaced
+        self._replaced -= gone
+
+    @staticmethod
+    def _declared(known: Known) -> set[str]:
+        return known.topics if known.rows and known.digest is None else set()
+
+    def _tie(self, iri: str, before: set[str], after: set[str]) -> None:
+        for topic in before - after:
+            ties = self._by_topic[topic]
+            ties.pop(iri, None)
+            if not ties:
+                del self._by_topic[topic]
+        for topic in after - before:
+            self._by_topic.setdefault(topic, {})[iri] = None
+
+    def forget_if_gone(self, iri: str) -> None:
+        """Keep nothing of an observation that is not in the graph."""
+        known = self._known.get(iri)
+        if known is not None and not known.exists:
+            del self._known[iri]

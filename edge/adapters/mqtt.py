@@ -1,0 +1,229 @@
+"""The MQTT adapter: messages of a broker into observations, acknowledged only when what they led to is on disk."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from paho.mqtt.client import (
+    Client,
+    ConnectFlags,
+    DisconnectFlags,
+    MQTTMessage,
+    error_string,
+    topic_matches_sub,
+)
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge.adapters.intake import Intake
+from edge.adapters.messages import Inbox, Message, Receipts, receipt_of
+from edge.adapters.mqtt_client import make_client, subscribe
+from edge.adapters.settings import MqttSettings
+from edge.adapters.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+_LOOP = 1.0
+"""Seconds the connection's thread sleeps at most while nothing happens."""
+
+
+class MqttAdapter:
+    """One connection to one broker: a thread that receives and acknowledges, and one that writes.
+
+    A message of QoS 1 or 2 is acknowledged after the commit of the updates it led to, also when that was none. While
+    the engine cannot take them, messages stay unacknowledged; when `max_queued` wait, the connection is read no
+    further and messages of QoS 0 are dropped. A broker that is away is tried again for ever.
+    """
+
+    def __init__(self, settings: MqttSettings, intake: Intake, receipts: Iterable[bytes] = ()) -> None:
+        """Raises OSError (ssl.SSLError included) if a certificate file cannot be used. `receipts`: oldest first."""
+        self._settings = settings
+        self._intake = intake
+        self._client = make_client(settings)
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
+        self._inbox = Inbox(settings.max_queued)
+        self._lock = threading.Lock()
+        self._receipts = Receipts(max(1000, 4 * settings.max_inflight), receipts)
+        self._pending: dict[bytes, Message] = {}
+        self._connection = 0
+        self._extra: frozenset[str] = frozenset()
+        self._subscribed = False
+        self._stopping = threading.Event()
+        self._reason = ""
+        self._down_since: float | None = None
+        self._attempt = 0
+        self._look_again = 0.0
+        writer = Writer(settings, intake, self._stopping)
+        self._threads = [
+            threading.Thread(target=self._stay_connected, name="edge-mqtt", daemon=True),
+            threading.Thread(target=self._write, args=(writer,), name="edge-mqtt-write", daemon=True),
+        ]
+        self.connected = False
+        self.received = 0
+        """Messages that came in."""
+        self.dropped = 0
+        """Messages of QoS 0 that found the queue full."""
+        self.duplicates = 0
+        """Messages delivered again that had been carried out before."""
+        self.acknowledged = 0
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait in the adapter."""
+        return len(self._inbox)
+
+    def start(self) -> None:
+        """Connect and stay connected. Returns at once; a broker that is down is logged and tried again."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout: float = 3.0) -> None:
+        """Take in nothing more, finish what waits if `timeout` seconds suffice, disconnect."""
+        deadline = time.monotonic() + timeout
+        connection, writing = self._threads
+        self._inbox.close()
+        if writing.is_alive():
+            writing.join(max(0.0, timeout - 0.5))
+        self._stopping.set()
+        self._client.disconnect()
+        for thread in (writing, connection):
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _stay_connected(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                self._connection += 1
+            self._reason = ""
+            try:
+                self._client.reconnect()
+                self._serve()
+            except (OSError, ValueError) as error:  # ValueError: a host name or certificate that is not one
+                self._reason = self._reason or str(error)
+            if self._stopping.is_set():
+                return
+            self._note_down()
+            longest = min(self._settings.reconnect_max, self._settings.reconnect_min * 2 ** min(self._attempt, 30))
+            self._attempt += 1
+            self._stopping.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, hides nothing
+
+    def _serve(self) -> None:
+        """Run the connection until it is lost."""
+        while (code := self._client.loop(_LOOP)) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            if self.connected and "#" not in self._settings.topics and time.monotonic() >= self._look_again:
+                self._look_again = time.monotonic() + _LOOP / 2
+                self._follow_declared_topics()
+        self._reason = self._reason or error_string(code)
+
+    def _note_down(self) -> None:
+        if self._down_since is None:
+            self._down_since = time.monotonic()
+            _log.warning("mqtt.down", extra={"broker": self._settings.broker, "reason": self._reason})
+
+    def _note_up(self) -> None:
+        self._attempt = 0
+        down = 0.0 if self._down_since is None else time.monotonic() - self._down_since
+        self._down_since = None
+        _log.info("mqtt.up", extra={"broker": self._settings.broker, "down_seconds": round(down, 1)})
+
+    def _on_connect(
+        self, client: Client, _: object, flags: ConnectFlags, reason: ReasonCode, __: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._reason = f"the broker refused the connection: {reason}"
+            return
+        self.connected = True
+        self._note_up()
+        if not (flags.session_present and self._subscribed):
+            self._extra = frozenset()
+            subscribe(client, self._settings.topics, self._settings)
+            self._subscribed = True
+
+    def _on_disconnect(
+        self, _: Client, __: object, ___: DisconnectFlags, reason: ReasonCode, ____: Properties | None
+    ) -> None:
+        self.connected = False
+        if reason.is_failure:
+            self._reason = self._reason or str(reason)
+
+    def _on_subscribe(
+        self, _: Client, __: object, ___: int, reasons: list[ReasonCode], ____: Properties | None
+    ) -> None:
+        for reason in reasons:
+            if reason.is_failure:
+                _log.error("mqtt.subscription_refused", extra={"broker": self._settings.broker, "reason": str(reason)})
+
+    def _follow_declared_topics(self) -> None:
+        """Topics of observations in the graph count also where the configured filters leave them out."""
+        wanted = frozenset(
+            topic
+            for topic in self._intake.declared_topics
+            if not _has_wildcard(topic) and not any(topic_matches_sub(known, topic) for known in self._settings.topics)
+        )
+        if wanted == self._extra:
+            return
+        if new := wanted - self._extra:
+            subscribe(self._client, new, self._settings)
+        if old := self._extra - wanted:
+            self._client.unsubscribe(list(old))
+        self._extra = wanted
+
+    def _on_message(self, _: Client, __: object, came: MQTTMessage) -> None:
+        self.received += 1
+        try:
+            topic = came.topic
+        except UnicodeDecodeError:
+            topic = came._topic.decode("utf-8", errors="replace")  # paho has no public access to it
+        payload = bytes(came.payload)
+        receipt = receipt_of(came.mid, topic, payload) if came.qos else b""
+        message = Message(topic, payload, came.qos, came.retain, came.mid, datetime.now(UTC), self._connection, receipt)
+        if not came.qos:
+            if not self._inbox.offer(message):
+                self.dropped += 1
+            return
+        if not self._is_known(message, came.dup):
+            self._inbox.put(message)
+
+    def _is_known(self, message: Message, again: bool) -> bool:
+        """Whether a message that is delivered again was carried out or is waiting; if not, it now counts as waiting."""
+        receipt = message.receipt
+        with self._lock:
+            if again:
+                if receipt in self._receipts:
+                    self.duplicates += 1
+                    self._client.acknowledge(message.mid, message.qos)
+                    return True
+                if waiting := self._pending.get(receipt):
+                    waiting.connection = message.connection
+                    return True
+            self._pending[receipt] = message
+            return False
+
+    def _write(self, writer: Writer) -> None:
+        while batch := self._inbox.take(self._settings.max_batch):
+            if not writer.write(batch):
+                return
+            self._acknowledge([message for message in batch if message.qos])
+
+    def _acknowledge(self, messages: list[Message]) -> None:
+        with self._lock:
+            self._receipts.add(message.receipt for message in messages)
+            for message in messages:
+                if self._pending.get(message.receipt) is message:
+                    del self._pending[message.receipt]
+                if message.connection == self._connection and self.connected:
+                    self._client.acknowledge(message.mid, message.qos)
+                    self.acknowledged += 1
+
+
+def _has_wildcard(topic: str) -> bool:
+    return "+" in topic or "#" in topic

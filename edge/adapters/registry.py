@@ -1,0 +1,86 @@
+"""Messages that led to nothing: topics nobody maps and values nobody can read, bounded, for people to look at."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+
+EXCERPT = 200
+"""Bytes of a payload that are shown."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    count: int
+    excerpt: str
+    last_seen: datetime
+
+
+class _Register:
+    """The most recently seen entries, at most `limit` of them, each with a count. Thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[str, ...], _Entry] = OrderedDict()
+        self.total = 0
+        """All that was ever counted, forgotten entries included."""
+
+    def _count(self, key: tuple[str, ...], payload: bytes, seen: datetime) -> None:
+        with self._lock:
+            self.total += 1
+            entry = self._entries.get(key)
+            if entry is None:
+                self._entries[key] = _Entry(1, excerpt(payload), seen)
+                if len(self._entries) > self._limit:
+                    self._entries.popitem(last=False)
+                return
+            entry.count += 1
+            entry.excerpt = excerpt(payload)
+            entry.last_seen = seen
+            self._entries.move_to_end(key)
+
+    def _listed(self, *names: str) -> list[dict[str, object]]:
+        """Most recent first."""
+        with self._lock:
+            return [
+                {
+                    **dict(zip(names, key, strict=True)),
+                    "count": entry.count,
+                    "last_payload": entry.excerpt,
+                    "last_seen": entry.last_seen.isoformat(timespec="milliseconds"),
+                }
+                for key, entry in reversed(self._entries.items())
+            ]
+
+
+class UnmappedTopics(_Register):
+    """Topics that no mapping matches."""
+
+    def add(self, topic: str, payload: bytes, seen: datetime) -> None:
+        """Count one message."""
+        self._count((topic,), payload, seen)
+
+    def listed(self) -> list[dict[str, object]]:
+        """`topic`, `count`, `last_payload` (excerpt), `last_seen` (ISO 8601), most recent first."""
+        return self._listed("topic")
+
+
+class BadValues(_Register):
+    """Values that a mapping matched and could not read, or that could not become an observation."""
+
+    def add(self, topic: str, mapping: str, reason: str, payload: bytes, seen: datetime) -> None:
+        """Count one bad value."""
+        self._count((topic, mapping, reason), payload, seen)
+
+    def listed(self) -> list[dict[str, object]]:
+        """`topic`, `mapping`, `reason`, `count`, `last_payload`, `last_seen` (ISO 8601); most recent first."""
+        return self._listed("topic", "mapping", "reason")
+
+
+def excerpt(payload: bytes) -> str:
+    """The beginning of a payload as text, whatever it is."""
+    text = payload[:EXCERPT].decode("utf-8", errors="replace")
+    return text + "…" if len(payload) > EXCERPT else text

@@ -1,0 +1,82 @@
+"""The settings of the adapters, as far as they act on them. Defaults are those of the gateway's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSettings:
+    """The connection to an MQTT broker. Durations are in seconds."""
+
+    broker: str
+    """`mqtt://HOST[:1883]` or `mqtts://HOST[:8883]` (TLS)."""
+    version: Literal["3.1.1", "5"] = "3.1.1"
+    client_id: str = "sepa-edge"
+    """Must stay the same from one start to the next: the broker keeps what was not acknowledged under it."""
+    username: str = ""
+    password: str = ""
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    topics: tuple[str, ...] = ("#",)
+    qos: int = 1
+    keepalive: int = 30
+    session_expiry: int = 86_400
+    """0 begins every connection with a clean session. MQTT 3.1.1 knows no other duration than for ever."""
+    reconnect_min: float = 1.0
+    reconnect_max: float = 60.0
+    max_inflight: int = 256
+    """Messages of QoS 1 and 2 that are not acknowledged yet (MQTT 5; with 3.1.1 the broker decides)."""
+    max_queued: int = 10_000
+    """Messages that wait in the adapter. Beyond, QoS 0 is dropped and the connection is read no further."""
+    max_batch: int = 500
+    """Messages that go to the engine together at most."""
+    retry_min: float = 0.2
+    retry_max: float = 30.0
+    """Waits between attempts while the engine cannot take an update (disk full, queue full)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationsSettings:
+    """How readings become observations."""
+
+    time: Literal["always", "message", "never"] = "always"
+    """Time of an observation: the message's or else that of arrival, the message's alone, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappingsSettings:
+    """Which mapping files apply, and the bounds of what is remembered of messages that led to nothing."""
+
+    dir: Path | None = None
+    packs: tuple[str, ...] = ()
+    reload_interval: float = 2.0
+    max_payload: int = 256 * 1024
+    max_readings: int = 1000
+    max_unmapped: int = 1000
+    max_bad_values: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The gateway's own sensors."""
+
+    interval: float = 10.0
+    refresh: float = 600.0
+    """A value that hardly moves is written again after this many seconds: its time tells that it still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The embedded broker."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    max_connections: int = 100
+    max_message: int = 1024 * 1024
+    """Largest packet in bytes; a client that sends a larger one is disconnected."""
+    max_retained: int = 10_000
+    """Retained messages that are kept; the oldest go first."""

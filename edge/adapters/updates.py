@@ -1,0 +1,113 @@
+"""The constant SPARQL texts of the adapters: ADD_OBSERVATION, UPDATE_VALUE and what they need around them.
+
+Values only ever come in as forced bindings, so each text is parsed once. A variable of a template that is bound
+neither by the request nor by WHERE leaves its triple out (SPARQL 1.1 Update, section 3.1.3), which makes one text do
+for observations with and without a unit, a label, a value or a time. WHERE is a basic graph pattern with OPTIONALs of
+triples alone: the engine runs those on its index.
+"""
+
+from __future__ import annotations
+
+from edge.adapters.terms import PREFIXES
+
+ADD_OBSERVATION = (
+    PREFIXES
+    + """
+DELETE { ?observation ?p ?o . ?q ?p1 ?o1 . ?i ?p2 ?o2 }
+INSERT {
+  ?observation rdf:type sosa:Observation ; rdfs:label ?label ; rdfs:comment ?comment ;
+    sosa:hasFeatureOfInterest ?location ; sosa:observedProperty ?property ; sosa:madeBySensor ?sensor ;
+    arces-monitor:hasMqttTopic ?topic ; arces-monitor:hasMappingDigest ?digest ; sosa:hasResult ?quantity .
+  ?quantity rdf:type qudt-1-1:QuantityValue ; qudt-1-1:unit ?unit ; qudt-1-1:numericValue ?value ;
+    time:hasTime ?instant .
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
+}
+WHERE {
+  OPTIONAL {
+    ?observation rdf:type sosa:Observation ; ?p ?o .
+    OPTIONAL {
+      ?observation sosa:hasResult ?q . ?q ?p1 ?o1 .
+      OPTIONAL { ?q time:hasTime ?i . ?i ?p2 ?o2 }
+    }
+  }
+}"""
+)
+"""Listing 18, ADD_OBSERVATION: a new description and a new quantity in place of the old ones, with its first value."""
+
+GIVE_QUANTITY = (
+    PREFIXES
+    + """
+INSERT {
+  ?observation sosa:hasResult ?quantity .
+  ?quantity rdf:type qudt-1-1:QuantityValue ; qudt-1-1:unit ?unit ; qudt-1-1:numericValue ?value ;
+    time:hasTime ?instant .
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
+}
+WHERE { ?observation rdf:type sosa:Observation }"""
+)
+"""An observation that a client described without a result gets one; what the client said stays."""
+
+UPDATE_VALUE = (
+    PREFIXES
+    + """
+DELETE { ?quantity qudt-1-1:numericValue ?oldValue }
+INSERT { ?quantity qudt-1-1:numericValue ?value }
+WHERE {
+  ?observation rdf:type sosa:Observation ; sosa:hasResult ?quantity .
+  OPTIONAL { ?quantity qudt-1-1:numericValue ?oldValue }
+}"""
+)
+"""Listing 18, UPDATE_VALUE, as it is there: for quantities that have no IRI of their own and so no instant."""
+
+UPDATE_VALUE_AND_TIME = (
+    PREFIXES
+    + """
+DELETE { ?quantity qudt-1-1:numericValue ?oldValue . ?instant time:inXSDDateTimeStamp ?oldTime }
+INSERT {
+  ?quantity qudt-1-1:numericValue ?value ; time:hasTime ?instant .
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
+}
+WHERE {
+  ?observation rdf:type sosa:Observation ; sosa:hasResult ?quantity .
+  OPTIONAL { ?quantity qudt-1-1:numericValue ?oldValue }
+  OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
+}"""
+)
+"""UPDATE_VALUE and when it was measured, in one update: no subscriber ever sees the one without the other."""
+
+UPDATE_VALUE_WITHOUT_TIME = (
+    PREFIXES
+    + """
+DELETE {
+  ?quantity qudt-1-1:numericValue ?oldValue ; time:hasTime ?instant .
+  ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?oldTime
+}
+INSERT { ?quantity qudt-1-1:numericValue ?value }
+WHERE {
+  ?observation rdf:type sosa:Observation ; sosa:hasResult ?quantity .
+  OPTIONAL { ?quantity qudt-1-1:numericValue ?oldValue }
+  OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
+}"""
+)
+"""UPDATE_VALUE for a value of unknown time: the time of the value before must not stay beside it."""
+
+FORGET_INSTANT = (
+    PREFIXES
+    + """
+DELETE { ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time }
+WHERE { ?instant time:inXSDDateTimeStamp ?time }"""
+)
+"""The instant of a quantity that is gone: a client's ADD_OBSERVATION knows nothing of instants and leaves them."""
+
+OBSERVATIONS = (
+    PREFIXES
+    + """
+SELECT ?observation ?quantity ?topic ?digest
+WHERE {
+  ?observation rdf:type sosa:Observation .
+  OPTIONAL { ?observation sosa:hasResult ?quantity }
+  OPTIONAL { ?observation arces-monitor:hasMqttTopic ?topic }
+  OPTIONAL { ?observation arces-monitor:hasMappingDigest ?digest }
+}"""
+)
+"""What the adapters must know of the graph: Listing 18, TOPICS, and the quantities. No new value touches it."""

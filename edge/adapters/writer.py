@@ -1,0 +1,68 @@
+"""Batches of MQTT messages into the engine, as often as it takes: nothing that was taken in is lost on an error."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from edge.adapters.intake import Intake
+from edge.adapters.messages import Message
+from edge.adapters.observations import Arrival
+from edge.adapters.settings import MqttSettings
+from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
+
+_log = logging.getLogger(__name__)
+
+_LATER = (TooManyRequests, StorageFailed, NotReady)
+"""Errors that say nothing against the message: it is tried again."""
+
+
+class Writer:
+    """Maps messages and has the engine carry out what they say. Used by one thread."""
+
+    def __init__(self, settings: MqttSettings, intake: Intake, stopping: threading.Event) -> None:
+        self._settings = settings
+        self._intake = intake
+        self._stopping = stopping
+
+    def write(self, batch: list[Message]) -> bool:
+        """Carry out what the messages say, in one transaction with their receipts.
+
+        Waits while the engine cannot. A message that the engine refuses for what it says is counted as bad. False: the
+        adapter stops and nothing of the batch is done.
+        """
+        arrivals = [arrival for message in batch for arrival in self._read(message)]
+        if not arrivals:
+            return True
+        receipt = b"".join(message.receipt for message in batch if message.qos)
+        try:
+            return self._commit(arrivals, receipt)
+        except EdgeError as error:
+            if len(batch) == 1:
+                self._intake.refuse(arrivals, error.description)
+                return True
+        return all(self.write([message]) for message in batch)
+
+    def _read(self, message: Message) -> list[Arrival]:
+        arrivals = self._intake.read(message.topic, message.payload, message.received)
+        if not message.retain:
+            return arrivals
+        return self._intake.news(arrivals)
+
+    def _commit(self, arrivals: list[Arrival], receipt: bytes) -> bool:
+        wait = self._settings.retry_min
+        waited = False
+        while not self._stopping.is_set():
+            try:
+                self._intake.write(arrivals, receipt)
+            except _LATER as error:
+                if not waited:
+                    _log.error("mqtt.engine_behind", extra={"reason": error.description, "readings": len(arrivals)})
+                waited = True
+                self._stopping.wait(wait)
+                wait = min(wait * 2, self._settings.retry_max)
+            else:
+                if waited:
+                    _log.info("mqtt.engine_caught_up", extra={"readings": len(arrivals)})
+                return True
+        return False
