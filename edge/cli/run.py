@@ -1,0 +1,96 @@
+"""`edge run`: the gateway itself, and what it says to the person who started it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from edge import __version__
+from edge.cli.config import config_option, data_dir_of_gateway, load_settings
+from edge.cli.failures import REFUSED, USAGE, Failure
+
+if TYPE_CHECKING:
+    from edge.app import Gateway
+
+_EXAMPLE_TOPIC: Final = "senml/kitchen"
+_EXAMPLE_PAYLOAD: Final = '[{"n":"temperature","u":"Cel","v":21.5}]'
+_EXAMPLE_QUERY: Final = (
+    "SELECT ?observation ?value WHERE { ?observation <http://www.w3.org/ns/sosa/hasResult> ?result . "
+    "?result <http://qudt.org/1.1/schema/qudt#numericValue> ?value }"
+)
+
+_CODES: Final = """\b
+Exit codes:
+  0  stopped by SIGTERM or Ctrl-C, everything is stored
+  1  failed while starting, running or stopping: standard error says why
+  2  wrong command line or settings, a port in use, a data directory that cannot be used
+"""
+
+
+@click.command(epilog=_CODES)
+@config_option
+@data_dir_of_gateway
+def run(file: Path | None, data_dir: Path | None) -> None:
+    """Run the gateway until SIGTERM or Ctrl-C.
+
+    Needs no settings: readings come in over an embedded MQTT broker (port 1883), SPARQL queries and updates over HTTP
+    (8000), subscriptions over WebSocket (9000). When it is ready, DATA_DIR/endpoints.json tells programs where it listens.
+    """
+    settings = load_settings(file, data_dir).settings
+
+    from edge import app, log
+
+    log.configure(settings.log.level, settings.log.format)
+    try:
+        app.run(settings, ready=_greet)
+    except app.StartRefused as error:
+        raise Failure(error.description, USAGE) from None
+    except app.StopFailed as error:
+        raise Failure(error.description, REFUSED) from None
+
+
+def _greet(gateway: Gateway) -> None:
+    """Say where to look, and give the two commands that show the gateway at work."""
+    where = gateway.endpoints
+    command = _command()
+    directory = "" if gateway.is_default_data_dir else f" --data-dir {shlex.quote(str(gateway.settings.data_dir))}"
+    broker = "embedded broker" if not gateway.settings.mqtt.broker else "your broker"
+    rows = [
+        ("page", where["http"] + "/", "current observations, in a browser"),
+        ("SPARQL", where["http"] + "/sparql", "queries and updates"),
+        ("subscribe", where["ws"], "SPARQL subscriptions"),
+    ]
+    if "mqtt" in where:
+        rows.append(("MQTT", where["mqtt"], f"readings; {broker}"))
+    rows.append(("data", str(gateway.settings.data_dir), "all that survives a restart"))
+    width = max(len(value) for _, value, _ in rows[:-1])
+    text = [f"sepa-edge {__version__} is running. Ctrl-C stops it.", ""]
+    text += [f"  {name:<10} {value:<{width}}  {note}" for name, value, note in rows]
+    text += ["", "In another terminal, be told what changes:", ""]
+    text += [f"  {command} subscribe{directory} {shlex.quote(_EXAMPLE_QUERY)}"]
+    if "mqtt" in where:
+        publish = f"{command} publish{directory} {_EXAMPLE_TOPIC} {shlex.quote(_EXAMPLE_PAYLOAD)}"
+        text += ["", "and publish a reading:", "", f"  {publish}"]
+    try:
+        click.echo("\n".join([*text, ""]))
+    except OSError:
+        # Nobody reads standard output any more; the gateway goes on.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
+
+
+def _command() -> str:
+    """What to type in another terminal to start this very command."""
+    started = Path(sys.argv[0])
+    found = shutil.which("edge")
+    if started.name == "edge":
+        if found is not None and Path(found).resolve() == started.resolve():
+            return "edge"
+        here = started.absolute()
+        return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
+    return f"{shlex.quote(sys.executable)} -m edge"
