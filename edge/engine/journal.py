@@ -1,0 +1,280 @@
+"""The journal: the engine's durable memory, one SQLite file with the latest snapshot and all change sets since.
+
+It knows no threads and no clock: one caller at a time, which passes in the times. In a file it is as durable as SQLite
+in WAL mode; in memory (no directory) it keeps nothing and costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal, Self
+
+import pyoxigraph as ox
+
+from edge.engine import journal_codec, journal_file
+from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.datadir import DirectoryLock
+from edge.engine.journal_codec import Entry
+from edge.protocol.errors import StorageFailed
+
+__all__ = ["Entry", "Journal"]
+
+Durability = Literal["commit", "interval"]
+
+AlsoWrite = Callable[[sqlite3.Connection], None]
+"""Writes what belongs to a commit into other tables of the file, in the same transaction. It must not end that."""
+
+CHUNK_QUADS = 10_000
+"""Quads in a chunk of a snapshot: what is in memory twice while one is written or restored."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """An open journal. Made by `Journal.open`; to be closed with `close`."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        contents: journal_file.Contents,
+        *,
+        path: Path | None,
+        lock: DirectoryLock | None,
+        flush_interval: float | None,
+        snapshot_min_bytes: int,
+        snapshot_ratio: float,
+        receipts_kept: int,
+    ) -> None:
+        self.flush_interval = flush_interval
+        """Seconds after which `flush` should be called again; None: every commit is durable as it returns."""
+        self._connection = connection
+        self._path = path
+        self._lock = lock
+        self._sequence = contents.sequence
+        self._receipts = deque(contents.receipts, maxlen=receipts_kept)
+        self._journal_bytes = contents.journal_bytes
+        self._snapshot_bytes = contents.snapshot_bytes
+        self._snapshot_min_bytes = snapshot_min_bytes
+        self._snapshot_ratio = snapshot_ratio
+        self._snapshot_retry_bytes = 0
+        self._unflushed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | None,
+        *,
+        durability: Durability = "commit",
+        flush_interval: float = 1.0,
+        snapshot_min_bytes: int = 4 * 1024 * 1024,
+        snapshot_ratio: float = 1.0,
+        receipts_kept: int = 4096,
+    ) -> Self:
+        """Open the journal in a directory, which is created and locked, or one in memory (None).
+
+        `durability` "commit": what `commit` was given is on the medium when it returns. "interval": a power cut (not
+        the end of the process) loses what came after the last `flush`, which is due every `flush_interval` seconds.
+        A snapshot is due when the journal is larger than `snapshot_min_bytes` and than `snapshot_ratio` times the last
+        snapshot (bytes as stored). The last `receipts_kept` receipts are kept.
+
+        Raises `DataDirectoryRefused`, with nothing written to the file, when the directory cannot be used or is in
+        use, and when the file is damaged, of another application or of a newer version.
+        """
+        lock = path = None
+        contents = journal_file.Contents()
+        if directory is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            journal_file.upgrade(connection)
+        else:
+            path = directory / journal_file.FILE_NAME
+            lock = DirectoryLock(directory)
+            try:
+                connection, contents = _open_file(path, durability)
+            except BaseException:
+                lock.release()
+                raise
+        return cls(
+            connection,
+            contents,
+            path=path,
+            lock=lock,
+            flush_interval=None if path is None or durability == "commit" else flush_interval,
+            snapshot_min_bytes=snapshot_min_bytes,
+            snapshot_ratio=snapshot_ratio,
+            receipts_kept=receipts_kept,
+        )
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last entry committed; the first one ever is 1."""
+        return self._sequence
+
+    @property
+    def journal_bytes(self) -> int:
+        """Bytes of entries since the snapshot, as stored."""
+        return self._journal_bytes
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes of the snapshot, as stored."""
+        return self._snapshot_bytes
+
+    def receipts(self) -> tuple[bytes, ...]:
+        """The last receipts that were committed, oldest first."""
+        return tuple(self._receipts)
+
+    def restore(self) -> Iterator[ChangeSet]:
+        """What leads from the empty graph to the present one: the snapshot in chunks, then every change set.
+
+        Raises `DataDirectoryRefused` where the file turns out damaged after all.
+        """
+        if self._path is None:
+            return
+        try:
+            for body in journal_file.read_bodies(self._connection):
+                for entry in journal_codec.decode(body):
+                    yield entry.changes
+        except (ValueError, sqlite3.Error) as error:
+            journal_file.refuse_error(self._path, error)
+
+    def commit(self, entries: Sequence[Entry], also: AlsoWrite | None = None) -> int:
+        """Store entries in one transaction, with what `also` writes; returns the sequence number of the last one.
+
+        Raises `StorageFailed` (no room, I/O error): nothing of it is stored, and a later commit can succeed. What
+        `also` raises, other than errors of SQLite, is passed on with the same effect.
+        """
+        body = journal_codec.encode(entries) if entries and self._path is not None else b""
+        try:
+            with self._transaction() as connection:
+                if body:
+                    first = self._sequence + 1
+                    row = (first, body, journal_file.checksum(body, first))
+                    connection.execute("INSERT INTO commits VALUES (?, ?, ?)", row)
+                if also is not None:
+                    also(connection)
+        except sqlite3.Error as error:
+            self._clear_log(error)
+            raise StorageFailed(
+                f"The update could not be stored in {self._path or 'memory'} ({error}); it was undone."
+                " Make room on that disk, or see whether it is in order; then send the update again."
+            ) from error
+        self._sequence += len(entries)
+        self._journal_bytes += len(body)
+        self._receipts += (entry.receipt for entry in entries if entry.receipt)
+        self._unflushed = True
+        return self._sequence
+
+    def flush(self) -> None:
+        """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""
+        if self._path is None or self.flush_interval is None or not self._unflushed:
+            return
+        try:
+            # A checkpoint would do as well, and write every page a second time.
+            descriptor = os.open(f"{self._path}-wal", os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StorageFailed(
+                f"The last updates are not yet safe from a power cut: {self._path} cannot be written"
+                f" ({error.strerror}). See whether its disk is in order."
+            ) from error
+        self._unflushed = False
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether the journal has grown enough for a snapshot, and enough since one that failed."""
+        return self._journal_bytes > max(self._snapshot_threshold, self._snapshot_retry_bytes)
+
+    def snapshot(self, quads: Iterable[ox.Quad], graphs: Iterable[ox.NamedNode | ox.BlankNode]) -> bool:
+        """Replace the snapshot and all change sets by these quads and named graphs: the state at `sequence`.
+
+        False: it failed (no room, I/O error) and changed nothing. That is logged once, and a snapshot becomes due
+        again when the journal has grown by another quarter of what makes one due.
+        """
+        if self._path is None:
+            return True
+        receipts = journal_codec.encode([Entry(0, NO_CHANGE, receipt) for receipt in self._receipts])
+        try:
+            with self._transaction() as connection:
+                size = journal_file.replace_snapshot(connection, self._sequence, _chunks(quads, graphs), receipts)
+        except sqlite3.Error as error:
+            if not self._snapshot_retry_bytes:
+                _logger.warning("No snapshot could be stored in %s: %s. The journal grows on.", self._path, error)
+            self._snapshot_retry_bytes = self._journal_bytes + self._snapshot_threshold // 4
+            self._clear_log(error)
+            return False
+        if self._snapshot_retry_bytes:
+            _logger.info("Snapshots are stored in %s again.", self._path)
+        self._snapshot_retry_bytes = 0
+        self._snapshot_bytes = size
+        self._journal_bytes = 0
+        self._unflushed = True
+        self._give_back_room()
+        return True
+
+    def close(self) -> None:
+        """Move the write-ahead log into the file, close it and let another gateway have the directory."""
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def _snapshot_threshold(self) -> int:
+        return max(self._snapshot_min_bytes, int(self._snapshot_ratio * self._snapshot_bytes))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _clear_log(self, error: sqlite3.Error) -> None:
+        """Empty the write-ahead log after a failed commit: it makes room, and no frame of that commit is left there.
+
+        Such frames do not count, but after `kill -9` they would if only their sync had failed.
+        """
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _give_back_room(self) -> None:
+        """Shrink the file where it has more free pages than the journal takes until the next snapshot."""
+        with contextlib.suppress(sqlite3.Error):
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            surplus = free - self._snapshot_threshold * 5 // 4 // journal_file.PAGE_SIZE
+            if surplus > 0:
+                self._connection.execute(f"PRAGMA incremental_vacuum({surplus})").fetchall()
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _open_file(path: Path, durability: Durability) -> tuple[sqlite3.Connection, journal_file.Contents]:
+    if not path.exists():
+        journal_file.create(path, durability)
+    contents = journal_file.verify(path)
+    try:
+        return journal_file.connect(path, durability), contents
+    except sqlite3.Error as error:
+        journal_file.refuse_error(path, error)
+
+
+def _chunks(quads: Iterable[ox.Quad], graphs: Iterable[ox.NamedNode | ox.BlankNode]) -> Iterator[bytes]:
+    """The bodies of a snapshot: the named graphs first, so that quads find theirs."""
+    yield journal_codec.encode([Entry(0, ChangeSet(created=tuple(graphs)))])
+    rest = iter(quads)
+    while chunk := tuple(islice(rest, CHUNK_QUADS)):
+        yield journal_codec.encode([Entry(0, ChangeSet(added=chunk))])

@@ -1,0 +1,125 @@
+"""How journal entries become bytes: numbers and receipts in front, then the quads of all as one N-Quads text.
+
+A body is one flag byte (`r` raw, `z` zlib) and the content: the number of entries (u32), for each entry its head and
+its receipt, and the text. One text for a whole commit compresses well and is parsed in one go. A head counts the lines
+that belong to its entry: quads added, quads removed, graphs created, graphs dropped, in this order. Lines that tell
+a graph have its name as their subject. All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pyoxigraph as ox
+
+from edge.engine.changes import ChangeSet
+
+COMPRESS_FROM = 256
+"""Bytes of content from which a body is compressed; below, there is nothing to win."""
+
+_COUNT = struct.Struct("<I")
+_HEAD = struct.Struct("<qIIIII")
+_GRAPH_LINE = ox.NamedNode("urn:g")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One update in the journal.
+
+    `at` is the time of the update in microseconds since the epoch. `receipt` are opaque bytes by which the sender of
+    the update can later be told that it was made durable (empty: none wanted).
+    """
+
+    at: int
+    changes: ChangeSet
+    receipt: bytes = b""
+
+
+def encode(entries: Sequence[Entry]) -> bytes:
+    """The body that holds these entries."""
+    content = bytearray(_COUNT.pack(len(entries)))
+    quads: list[ox.Quad] = []
+    for entry in entries:
+        changes = entry.changes
+        counts = len(changes.added), len(changes.removed), len(changes.created), len(changes.dropped)
+        content += _HEAD.pack(entry.at, *counts, len(entry.receipt))
+        content += entry.receipt
+        quads += changes.added
+        quads += changes.removed
+        for name in (*changes.created, *changes.dropped):
+            quads.append(ox.Quad(name, _GRAPH_LINE, _GRAPH_LINE))
+    content += ox.serialize(quads, format=ox.RdfFormat.N_QUADS) or b""
+    return b"r" + content if len(content) < COMPRESS_FROM else b"z" + zlib.compress(content, 1)
+
+
+def decode(body: bytes) -> Iterator[Entry]:
+    """The entries of a body, in order. Raises `ValueError` where it is not a body that `encode` made."""
+    content = _content(body)
+    heads, start = _heads(content)
+    quads = _parse(content[start:])
+    for at, added, removed, created, dropped, receipt in heads:
+        changes = ChangeSet(
+            tuple(islice(quads, added)),
+            tuple(islice(quads, removed)),
+            tuple(_graph_name(quad) for quad in islice(quads, created)),
+            tuple(_graph_name(quad) for quad in islice(quads, dropped)),
+        )
+        found = len(changes.added), len(changes.removed), len(changes.created), len(changes.dropped)
+        if found != (added, removed, created, dropped):
+            raise ValueError("there are fewer quads than the entry counts")
+        yield Entry(at, changes, receipt)
+    if next(quads, None) is not None:
+        raise ValueError("there are more quads than the entries count")
+
+
+def receipts(body: bytes) -> list[bytes]:
+    """One receipt for each entry of a body, empty where it has none; no quad is parsed. Raises as `decode` does."""
+    return [head[-1] for head in _heads(_content(body))[0]]
+
+
+_Head = tuple[int, int, int, int, int, bytes]
+
+
+def _content(body: bytes) -> bytes:
+    if body[:1] == b"r":
+        return body[1:]
+    if body[:1] != b"z":
+        raise ValueError("the encoding is unknown")
+    try:
+        return zlib.decompress(body[1:])
+    except zlib.error as error:
+        raise ValueError(f"it cannot be decompressed: {error}") from error
+
+
+def _heads(content: bytes) -> tuple[list[_Head], int]:
+    """The heads with their receipts, and where the text begins."""
+    heads: list[_Head] = []
+    try:
+        (count,) = _COUNT.unpack_from(content)
+        position = _COUNT.size
+        for _ in range(count):
+            *numbers, length = _HEAD.unpack_from(content, position)
+            position += _HEAD.size + length
+            heads.append((*numbers, content[position - length : position]))
+    except struct.error as error:
+        raise ValueError(f"it is too short: {error}") from error
+    return heads, position
+
+
+def _parse(text: bytes) -> Iterator[ox.Quad]:
+    """The quads of an N-Quads text. Lenient: what was in the graph comes back, strict parsers or not."""
+    try:
+        yield from ox.parse(text, ox.RdfFormat.N_QUADS, lenient=True)
+    except SyntaxError as error:
+        raise ValueError(f"its quads cannot be read: {error}") from error
+
+
+def _graph_name(line: ox.Quad) -> ox.NamedNode | ox.BlankNode:
+    name = line.subject
+    if not isinstance(name, ox.NamedNode | ox.BlankNode):
+        raise ValueError(f"{name} cannot name a graph")  # noqa: TRY004 (it is the body that is wrong)
+    return name
