@@ -24,6 +24,7 @@ class Dataset:
 
     @property
     def given(self) -> bool:
+        """Whether the request names any graph."""
         return self.default_graphs is not None or self.named_graphs is not None
 
 
@@ -61,6 +62,7 @@ class UpdateOutcome:
 
     @property
     def changed(self) -> bool:
+        """Whether the update did anything."""
         return bool(self.added or self.removed)
 
 
@@ -93,10 +95,12 @@ class Delta:
 
     @cached_property
     def added_json(self) -> str:
+        """`addedResults` as JSON text."""
         return results_to_json(self.variables, self.added)
 
     @cached_property
     def removed_json(self) -> str:
+        """`removedResults` as JSON text."""
         return results_to_json(self.variables, self.removed)
 
 

@@ -1,0 +1,135 @@
+"""The SUB Engine as one object: a request and a time go in, an outcome comes out.
+
+It knows neither sockets nor threads nor the wall clock. Whoever runs it decides when what it did is durable and then
+lets the notifications go, or takes it back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyoxigraph as ox
+
+from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.evaluator import World
+from edge.engine.general import Rules
+from edge.engine.graph import LiveGraph
+from edge.engine.mirror import GraphName, Mirror
+from edge.engine.plan import UpdatePlan
+from edge.engine.query import QueryProcessor
+from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.spu_manager import Activation, SpuManager
+from edge.engine.update import Loader, UpdateProcessor
+from edge.protocol.results import Term
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedUpdate:
+    """An update that is known to be legal."""
+
+    plan: UpdatePlan
+    bindings: Mapping[str, Term]
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """An update that the live graph has seen and nobody has been told of yet."""
+
+    changes: ChangeSet
+    activations: list[Activation] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> UpdateOutcome:
+        """What the publisher is told."""
+        return UpdateOutcome(len(self.changes.added), len(self.changes.removed))
+
+
+class Engine:
+    """The live graph and everything that works on it. One thread may write; queries may run on others."""
+
+    def __init__(self, rules: Rules, load: Loader) -> None:
+        self.graph = LiveGraph()
+        self.rules = rules
+        self.writing = threading.RLock()
+        """Held by the writer from the first execution of a batch until it is published or undone."""
+        self._writer_mirror = Mirror(self._dump, self.writing)
+        self._reader_mirror = Mirror(self._dump, self.writing)
+        self._updates = UpdateProcessor(self.graph, self._writer_mirror, rules, load)
+        self.spus = SpuManager(World(self.graph, self._writer_mirror, rules))
+        self.queries = QueryProcessor(self._reader_mirror, rules)
+
+    def restore(self, changes: Iterable[ChangeSet]) -> None:
+        """Apply journalled change sets."""
+        for change in changes:
+            self._apply(change)
+            self.graph.dictionary.sweep()
+
+    def prepare(self, request: UpdateRequest) -> PreparedUpdate:
+        """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        return PreparedUpdate(self._updates.plan(request.sparql, request.dataset), request.bindings)
+
+    def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
+        """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
+        done: list[Executed] = []
+        try:
+            for update in updates:
+                done.append(self._execute(update, now))  # noqa: PERF401  what is done so far must be known
+        except BaseException:
+            self.undo(done)
+            raise
+        return done
+
+    def undo(self, executed: Sequence[Executed]) -> None:
+        """Take back what was executed last, which could not be made durable."""
+        for step in reversed(executed):
+            inverse = step.changes.inverse()
+            self._apply(inverse)
+            self._writer_mirror.note(inverse)
+            self.spus.undo(step.activations)
+
+    def publish(self, executed: Sequence[Executed]) -> int:
+        """Make what was executed visible to queries and tell the subscribers. Returns the notifications sent."""
+        sent = 0
+        for step in executed:
+            self._reader_mirror.note(step.changes)
+            sent += self.spus.notify(step.activations)
+        self.graph.dictionary.sweep()
+        return sent
+
+    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
+        """Subscribe to a query; the sink gets sequence 0 before this returns. Raises `ParsingFailed`, `Forbidden`."""
+        try:
+            return self.spus.create(request, sink, alias, now)
+        finally:
+            self.graph.dictionary.sweep()
+
+    def unsubscribe(self, spuid: str) -> None:
+        """End a subscription. Raises `NotFound`."""
+        self.spus.destroy(spuid)
+        self.graph.dictionary.sweep()
+
+    def _execute(self, update: PreparedUpdate, now: int) -> Executed:
+        transaction = self._updates.run(update.plan, update.bindings, now)
+        changes = transaction.change_set()
+        if not changes:
+            self._writer_mirror.note(NO_CHANGE)
+            return Executed(NO_CHANGE)
+        self._writer_mirror.note(changes)
+        activations = self.spus.activate(transaction.quads, graphs_changed=bool(transaction.graphs), now=now)
+        return Executed(changes, activations)
+
+    def _apply(self, change: ChangeSet) -> None:
+        graph = self.graph
+        for name in change.created:
+            graph.create(graph.intern_graph(name))
+        for quad in change.removed:
+            graph.remove(graph.intern_quad(quad))
+        for quad in change.added:
+            graph.add(graph.intern_quad(quad))
+        for name in change.dropped:
+            graph.drop(graph.intern_graph(name))
+
+    def _dump(self) -> tuple[Iterable[ox.Quad], Iterable[GraphName]]:
+        return self.graph.quads(), self.graph.named_graphs()

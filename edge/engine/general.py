@@ -1,0 +1,151 @@
+"""Evaluation of general SPARQL text on a mirror, under the rules that the engine adds to Oxigraph's.
+
+NOW() is the engine's time; a protocol dataset is strict (what is not named is not there); nothing is fetched from
+elsewhere unless the operator allowed it; variables of `SELECT *` come in the order in which the query names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyoxigraph as ox
+
+from edge.engine.requests import Dataset
+from edge.engine.syntax import Token, has_word, replace_now, tokenize, variables
+from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed
+from edge.protocol.results import Term
+
+_DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the operator decides about evaluation."""
+
+    base_iri: str = "http://localhost/"
+    """Against what relative IRIs are resolved where the request has no BASE."""
+    union_default_graph: bool = False
+    """Whether the default graph of the store is the union of all graphs."""
+    allow_service: bool = False
+    allow_load: bool = False
+
+
+def date_time(now: int) -> str:
+    """Microseconds since 1970 as an xsd:dateTime lexical form in UTC."""
+    return (_EPOCH + timedelta(microseconds=now)).isoformat().replace("+00:00", "Z")
+
+
+def check_query(text: str, rules: Rules) -> list[Token]:
+    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, `Forbidden`."""
+    tokens = _allowed(text, rules)
+    try:
+        ox.Store().query(text, base_iri=rules.base_iri)
+    except (SyntaxError, ValueError) as error:
+        raise ParsingFailed(f"Not a SPARQL 1.1 query: {error}") from None
+    except (RuntimeError, OSError):
+        pass  # legal; that evaluation fails on an empty store says nothing
+    return tokens
+
+
+def _allowed(text: str, rules: Rules) -> list[Token]:
+    tokens = tokenize(text)
+    if not rules.allow_service and has_word(tokens, "SERVICE"):
+        raise Forbidden(
+            "SERVICE is switched off, so that nobody can make the gateway send requests; engine.allow_service allows it"
+        )
+    return tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQuery:
+    """A query of which `SELECT *` has been written out; `variables` is None for what is not a SELECT."""
+
+    text: str
+    tokens: list[Token]
+    form: str
+    """SELECT, ASK, CONSTRUCT or DESCRIBE."""
+
+
+def prepare_query(text: str, rules: Rules) -> ListedQuery:
+    """Check a query, find its form, and write out `SELECT *` in order of first appearance."""
+    tokens = check_query(text, rules)
+    at = next(i for i, token in enumerate(tokens) if token.word() in _FORMS)
+    form = tokens[at].word()
+    if form == "SELECT":
+        star = at + 1
+        if tokens[star].word() in ("DISTINCT", "REDUCED"):
+            star += 1
+        if tokens[star].text == "*":
+            names = _visible(text, tokens, rules)
+            if names:
+                listed = " ".join(f"?{name}" for name in names)
+                text = text[: tokens[star].start] + listed + text[tokens[star].end :]
+                tokens = tokenize(text)
+    return ListedQuery(text, tokens, form)
+
+
+_FORMS = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
+
+
+def _visible(text: str, tokens: Sequence[Token], rules: Rules) -> list[str]:
+    """The variables that `SELECT *` selects, in order of first appearance."""
+    result = ox.Store().query(text, base_iri=rules.base_iri)
+    visible = {variable.value for variable in result.variables}  # type: ignore[union-attr]
+    return [name for name in variables(tokens) if name in visible]
+
+
+def evaluate(
+    store: ox.Store,
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    dataset: Dataset,
+    rules: Rules,
+    now: int,
+    graph: ox.NamedNode | None = None,
+    blanks: Mapping[str, Term] | None = None,
+) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+    """Run a checked query.
+
+    `now` in microseconds since 1970; `graph` takes the place of the default graph; `blanks` are variables that stand
+    for blank nodes of the store.
+    """
+    default, named = _graphs(dataset)
+    if graph is not None and not dataset.given:
+        default = [graph]
+    try:
+        return store.query(
+            replace_now(text, tokens, date_time(now)),
+            base_iri=rules.base_iri,
+            use_default_graph_as_union=rules.union_default_graph and default is None,
+            default_graph=default,
+            named_graphs=named,
+            substitutions={ox.Variable(name): term for name, term in blanks.items()} if blanks else None,
+        )
+    except SyntaxError as error:
+        raise ParsingFailed(f"Not a SPARQL 1.1 query: {error}") from None
+    except (RuntimeError, OSError, ValueError) as error:
+        raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
+
+
+class EvaluationFailed(EdgeError):
+    """A legal query whose evaluation failed, for example because a SERVICE did not answer."""
+
+    error = "evaluation_failed"
+    status_code = 500
+
+
+def _graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedNode | ox.BlankNode] | None]:
+    """The dataset as Oxigraph takes it. SPARQL 1.1 Protocol, 2.1.4: giving one kind of graph leaves the other empty."""
+    if not dataset.given:
+        return None, None
+    try:
+        return (
+            [ox.NamedNode(iri) for iri in dataset.default_graphs or ()],
+            [ox.NamedNode(iri) for iri in dataset.named_graphs or ()],
+        )
+    except ValueError as error:
+        raise ParsingFailed(f"A graph of the dataset is not an absolute IRI: {error}") from None

@@ -1,0 +1,255 @@
+"""The live graph: a dictionary index of quads, the authoritative state (the paper's Context Triple Store).
+
+Three nested indexes a graph, over interned terms. Nothing here knows SPARQL, files or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.terms import BLANK, IRI, LITERAL, Dictionary
+from edge.protocol.results import Term
+
+Quad = tuple[int, int, int, int]
+"""Subject, predicate, object, graph: ids of the dictionary."""
+
+DEFAULT_GRAPH: Final = 0
+"""The id under which the default graph stands. The dictionary reserves it."""
+
+Leaf = int | set[int]
+Index = dict[int, dict[int, Leaf]]
+
+
+def _insert(index: Index, first: int, second: int, third: int) -> None:
+    branch = index.get(first)
+    if branch is None:
+        index[first] = {second: third}
+        return
+    leaf = branch.get(second)
+    if leaf is None:
+        branch[second] = third
+    elif isinstance(leaf, int):
+        branch[second] = {leaf, third}
+    else:
+        leaf.add(third)
+
+
+def _delete(index: Index, first: int, second: int, third: int) -> None:
+    branch = index[first]
+    leaf = branch[second]
+    if isinstance(leaf, int):
+        del branch[second]
+        if not branch:
+            del index[first]
+        return
+    leaf.discard(third)
+    if len(leaf) == 1:
+        branch[second] = leaf.pop()
+
+
+def _leaf(leaf: Leaf | None) -> Iterable[int]:
+    if leaf is None:
+        return ()
+    return (leaf,) if isinstance(leaf, int) else leaf
+
+
+class TripleIndex:
+    """The triples of one graph."""
+
+    __slots__ = ("_osp", "_pos", "_predicates", "_spo", "size")
+
+    def __init__(self) -> None:
+        self._spo: Index = {}
+        self._pos: Index = {}
+        self._osp: Index = {}
+        self._predicates: dict[int, int] = {}
+        self.size = 0
+
+    def contains(self, s: int, p: int, o: int) -> bool:
+        """Whether the triple is there."""
+        branch = self._spo.get(s)
+        if branch is None:
+            return False
+        leaf = branch.get(p)
+        return leaf == o if isinstance(leaf, int) else leaf is not None and o in leaf
+
+    def add(self, s: int, p: int, o: int) -> None:
+        """Add a triple that is not there."""
+        _insert(self._spo, s, p, o)
+        _insert(self._pos, p, o, s)
+        _insert(self._osp, o, s, p)
+        self._predicates[p] = self._predicates.get(p, 0) + 1
+        self.size += 1
+
+    def remove(self, s: int, p: int, o: int) -> None:
+        """Remove a triple that is there."""
+        _delete(self._spo, s, p, o)
+        _delete(self._pos, p, o, s)
+        _delete(self._osp, o, s, p)
+        left = self._predicates[p] - 1
+        if left:
+            self._predicates[p] = left
+        else:
+            del self._predicates[p]
+        self.size -= 1
+
+    def match(self, s: int | None, p: int | None, o: int | None) -> Iterator[tuple[int, int, int]]:
+        """The triples that agree with what is given; None stands for anything. Do not change the graph meanwhile."""
+        if s is not None:
+            branch = self._spo.get(s)
+            if branch is None:
+                return
+            if p is not None:
+                leaf = branch.get(p)
+                if o is None:
+                    for third in _leaf(leaf):
+                        yield s, p, third
+                elif leaf == o or (isinstance(leaf, set) and o in leaf):
+                    yield s, p, o
+            elif o is not None:
+                for predicate in _leaf(self._osp.get(o, {}).get(s)):
+                    yield s, predicate, o
+            else:
+                for predicate, leaf in branch.items():
+                    for third in _leaf(leaf):
+                        yield s, predicate, third
+        elif p is not None:
+            branch = self._pos.get(p)
+            if branch is None:
+                return
+            if o is not None:
+                for subject in _leaf(branch.get(o)):
+                    yield subject, p, o
+            else:
+                for third, leaf in branch.items():
+                    for subject in _leaf(leaf):
+                        yield subject, p, third
+        elif o is not None:
+            for subject, leaf in self._osp.get(o, {}).items():
+                for predicate in _leaf(leaf):
+                    yield subject, predicate, o
+        else:
+            for subject, branch in self._spo.items():
+                for predicate, leaf in branch.items():
+                    for third in _leaf(leaf):
+                        yield subject, predicate, third
+
+    def estimate(self, s: int | None, p: int | None, o: int | None) -> int:
+        """About how many triples `match` would give, without walking them."""
+        if s is not None:
+            branch = self._spo.get(s)
+            if branch is None:
+                return 0
+            if p is not None:
+                leaf = branch.get(p)
+                return 0 if leaf is None else 1 if o is not None or isinstance(leaf, int) else len(leaf)
+            return len(branch)
+        if p is not None:
+            if o is None:
+                return self._predicates.get(p, 0)
+            leaf = self._pos.get(p, {}).get(o)
+            return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
+        return len(self._osp.get(o, ())) if o is not None else self.size
+
+
+class LiveGraph:
+    """The RDF dataset that the gateway serves: a default graph and named graphs, which may exist and be empty."""
+
+    def __init__(self) -> None:
+        self.dictionary = Dictionary()
+        self.dictionary.retain(self.dictionary.intern(ox.BlankNode()))  # takes the id; nobody can name it
+        self.graphs: dict[int, TripleIndex] = {DEFAULT_GRAPH: TripleIndex()}
+        """Graph id -> its triples. The default graph is always there; named graphs come and go."""
+
+    def __len__(self) -> int:
+        """How many quads there are."""
+        return sum(index.size for index in self.graphs.values())
+
+    def contains(self, quad: Quad) -> bool:
+        """Whether the quad is there."""
+        s, p, o, g = quad
+        index = self.graphs.get(g)
+        return index is not None and index.contains(s, p, o)
+
+    def add(self, quad: Quad) -> bool:
+        """Add a quad to a graph that exists. False: it was there."""
+        s, p, o, g = quad
+        index = self.graphs[g]
+        if index.contains(s, p, o):
+            return False
+        index.add(s, p, o)
+        retain = self.dictionary.retain
+        retain(s)
+        retain(p)
+        retain(o)
+        return True
+
+    def remove(self, quad: Quad) -> bool:
+        """Remove a quad. False: it was not there."""
+        s, p, o, g = quad
+        index = self.graphs.get(g)
+        if index is None or not index.contains(s, p, o):
+            return False
+        index.remove(s, p, o)
+        release = self.dictionary.release
+        release(s)
+        release(p)
+        release(o)
+        return True
+
+    def create(self, graph: int) -> bool:
+        """Begin an empty named graph. False: it exists."""
+        if graph in self.graphs:
+            return False
+        self.graphs[graph] = TripleIndex()
+        self.dictionary.retain(graph)
+        return True
+
+    def drop(self, graph: int) -> bool:
+        """End a named graph, which must be empty. False: there is none."""
+        if graph == DEFAULT_GRAPH or graph not in self.graphs:
+            return False
+        del self.graphs[graph]
+        self.dictionary.release(graph)
+        return True
+
+    def legal(self, quad: Quad) -> bool:
+        """Whether the terms may stand where they stand (RDF 1.1 Concepts, section 3.1)."""
+        kinds = self.dictionary.kinds
+        s, p, _, g = quad
+        return kinds[s] <= BLANK and kinds[p] == IRI and kinds[g] < LITERAL
+
+    def intern_quad(self, quad: ox.Quad) -> Quad:
+        """A quad of terms as a quad of ids."""
+        intern = self.dictionary.intern
+        return intern(quad.subject), intern(quad.predicate), intern(quad.object), self.intern_graph(quad.graph_name)
+
+    def intern_graph(self, name: Term | ox.DefaultGraph) -> int:
+        """A graph's name as an id."""
+        return DEFAULT_GRAPH if isinstance(name, ox.DefaultGraph) else self.dictionary.intern(name)
+
+    def decode_graph(self, graph: int) -> ox.NamedNode | ox.BlankNode | ox.DefaultGraph:
+        """A graph's id as its name."""
+        if graph == DEFAULT_GRAPH:
+            return ox.DefaultGraph()
+        return self.dictionary.terms[graph]  # type: ignore[return-value]
+
+    def decode(self, quad: Quad) -> ox.Quad:
+        """A quad of ids as a quad of terms."""
+        terms = self.dictionary.terms
+        s, p, o, g = quad
+        return ox.Quad(terms[s], terms[p], terms[o], self.decode_graph(g))  # type: ignore[arg-type]
+
+    def quads(self) -> Iterator[ox.Quad]:
+        """Every quad, as terms."""
+        for graph, index in self.graphs.items():
+            for s, p, o in index.match(None, None, None):
+                yield self.decode((s, p, o, graph))
+
+    def named_graphs(self) -> list[ox.NamedNode | ox.BlankNode]:
+        """The names of the named graphs that exist."""
+        terms = self.dictionary.terms
+        return [terms[graph] for graph in self.graphs if graph != DEFAULT_GRAPH]  # type: ignore[misc]

@@ -1,0 +1,316 @@
+"""The scheduler: the only part of the engine that knows threads.
+
+One writer thread takes requests from one FIFO queue: updates, subscribes, unsubscribes (SEPA paper, section 4.2). An
+update is processed to its end, subscriptions included, before the next begins. Updates that waited share one commit;
+nothing that they caused leaves before it. Queries run on threads of their own and wait for no update.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from edge.engine.changes import NO_CHANGE
+from edge.engine.engine import Engine, Executed, PreparedUpdate
+from edge.engine.journal import Entry, Journal
+from edge.engine.requests import QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.settings import EngineSettings
+from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
+
+T = TypeVar("T")
+
+Clock = Callable[[], int]
+"""Microseconds since 1970, UTC."""
+
+_LONG_TEXT = 32_768
+"""Characters from which an update is compiled on a query thread, so that the caller's event loop goes on."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Updates:
+    """Updates that were given at once."""
+
+    prepared: Sequence[PreparedUpdate]
+    receipt: bytes
+    future: Future[list[UpdateOutcome]]
+    executed: list[Executed] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Task:
+    """Something else for the writer thread."""
+
+    run: Callable[[], None]
+
+
+class Scheduler:
+    """The engine's outside. Every method may be called from any thread and returns at once."""
+
+    def __init__(self, engine: Engine, journal: Journal, settings: EngineSettings, clock: Clock) -> None:
+        """Restores the engine from the journal and starts. Raises what `Journal.restore` raises."""
+        self._engine = engine
+        self._journal = journal
+        self._settings = settings
+        self._clock = clock
+        self._queue: deque[_Updates | _Task] = deque()
+        self._ready = threading.Condition()
+        self._pending_updates = 0
+        self._pending_queries = 0
+        self._open = True
+        self.updates_done = 0
+        """Update requests that were carried out."""
+        self.notifications_sent = 0
+        """Notifications that were handed to sinks, those of sequence 0 not counted."""
+        engine.restore(journal.restore())
+        self._receipts = frozenset(journal.receipts())
+        self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
+        self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._writer.start()
+
+    # What clients can ask for
+
+    def update(self, requests: Sequence[UpdateRequest], receipt: bytes = b"") -> Future[list[UpdateOutcome]]:
+        """Run updates in order, in one transaction: all or none. Done when they are durable.
+
+        `receipt` is stored in the same transaction and found again by `receipts`. The future raises `ParsingFailed`,
+        `Forbidden`, `UpdateFailed`, `StorageFailed`, `TooManyRequests` (the queue is full) or `NotReady` (closing).
+        """
+        future: Future[list[UpdateOutcome]] = Future()
+        future.set_running_or_notify_cancel()
+        if sum(len(request.sparql) for request in requests) > _LONG_TEXT:
+            self._on_reader(future, lambda: self._submit(requests, receipt, future))
+        else:
+            self._submit(requests, receipt, future)
+        return future
+
+    def query(self, request: QueryRequest) -> Future[QueryResult]:
+        """Answer a query over a committed state that is no older than the call.
+
+        The future raises `ParsingFailed`, `Forbidden`, `EvaluationFailed`, `TooManyRequests` or `NotReady`. Cancelling
+        it takes a query that has not begun out of the line.
+        """
+        future: Future[QueryResult] = Future()
+
+        def answer() -> None:
+            if future.set_running_or_notify_cancel():
+                future.set_result(self._engine.queries.run(request, self._clock()))
+
+        self._on_reader(future, answer)
+        return future
+
+    def subscribe(self, query: QueryRequest, sink: Sink, alias: str | None = None) -> Future[Subscription]:
+        """Subscribe. The sink gets sequence 0 before the future is done, and every notification from then on."""
+        return self._on_writer(lambda: self._engine.subscribe(query, sink, alias, self._clock()))
+
+    def unsubscribe(self, spuid: str) -> Future[None]:
+        """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
+        return self._on_writer(lambda: self._engine.unsubscribe(spuid))
+
+    def receipts(self) -> frozenset[bytes]:
+        """The receipts of the updates that had been committed last when this process began."""
+        return self._receipts
+
+    # What operators can see
+
+    @property
+    def pending_updates(self) -> int:
+        """Updates that wait or are being carried out."""
+        return self._pending_updates
+
+    @property
+    def pending_queries(self) -> int:
+        """Queries that wait or are being answered."""
+        return self._pending_queries
+
+    @property
+    def quads(self) -> int:
+        """Quads of the live graph."""
+        return len(self._engine.graph)
+
+    @property
+    def subscriptions(self) -> int:
+        """Active subscriptions."""
+        return self._engine.spus.subscriptions
+
+    @property
+    def spus(self) -> int:
+        """SPUs that serve them."""
+        return self._engine.spus.spus
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last commit."""
+        return self._journal.sequence
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are taken and carried out."""
+        return self._open and self._writer.is_alive()
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Take no more requests, carry out those that wait, close the journal. False: not all done in `timeout` s."""
+        with self._ready:
+            self._open = False
+            self._ready.notify()
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._writer.join(timeout)
+        return not self._writer.is_alive()
+
+    # On the caller's thread
+
+    def _submit(self, requests: Sequence[UpdateRequest], receipt: bytes, future: Future[list[UpdateOutcome]]) -> None:
+        try:
+            prepared = [self._engine.prepare(request) for request in requests]
+            self._enqueue(_Updates(prepared, receipt, future), updates=len(prepared))
+        except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+            future.set_exception(error)
+
+    def _enqueue(self, item: _Updates | _Task, updates: int = 0) -> None:
+        with self._ready:
+            if not self._open:
+                raise NotReady("The gateway is stopping; try again when it is back")
+            if updates and self._pending_updates + updates > self._settings.max_pending_updates:
+                raise TooManyRequests(
+                    f"{self._pending_updates} updates are waiting (engine.max_pending_updates is "
+                    f"{self._settings.max_pending_updates}); try again later"
+                )
+            self._pending_updates += updates
+            self._queue.append(item)
+            self._ready.notify()
+
+    def _on_writer(self, action: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                _settle(future, action)
+
+        try:
+            self._enqueue(_Task(run))
+        except EdgeError as error:
+            future.set_exception(error)
+        return future
+
+    def _on_reader(self, future: Future[T], action: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+                future.set_exception(error)
+            finally:
+                with self._ready:
+                    self._pending_queries -= 1
+
+        with self._ready:
+            if not self._open:
+                future.set_exception(NotReady("The gateway is stopping; try again when it is back"))
+                return
+            limit = self._settings.max_pending_queries
+            if self._pending_queries >= limit:
+                future.set_exception(
+                    TooManyRequests(f"{limit} queries are waiting (engine.max_pending_queries); try again later")
+                )
+                return
+            self._pending_queries += 1
+            self._readers.submit(run)
+
+    # On the writer thread
+
+    def _write(self) -> None:
+        while True:
+            work = self._next()
+            if work is None:
+                break
+            if isinstance(work, _Task):
+                work.run()
+            elif work:
+                self._run(work)
+                self._pending_updates -= sum(len(item.prepared) for item in work)
+            self._look_after_journal()
+        self._journal.close()
+
+    def _next(self) -> list[_Updates] | _Task | None:
+        """What to do next: a task, or the updates that wait, as many as may share a commit. None: stop."""
+        wait = self._settings.flush_interval if self._settings.durability == "interval" else None
+        with self._ready:
+            if not self._queue and self._open:
+                self._ready.wait(wait)
+            if not self._queue:
+                return [] if self._open else None
+            head = self._queue.popleft()
+            if isinstance(head, _Task):
+                return head
+            batch = [head]
+            size = len(head.prepared)
+            while self._queue:
+                item = self._queue[0]
+                if isinstance(item, _Task) or size + len(item.prepared) > self._settings.max_batch:
+                    break
+                batch.append(item)
+                size += len(item.prepared)
+                self._queue.popleft()
+            return batch
+
+    def _run(self, batch: Sequence[_Updates]) -> None:
+        now = self._clock()
+        engine = self._engine
+        with engine.writing:
+            done = [item for item in batch if self._execute(item, now)]
+            entries = [entry for item in done for entry in _entries(item, now)]
+            executed = [step for item in done for step in item.executed]
+            try:
+                if entries:
+                    self._journal.commit(entries)
+            except EdgeError as error:
+                engine.undo(executed)
+                for item in done:
+                    item.future.set_exception(error)
+                return
+            for item in done:
+                item.future.set_result([step.outcome for step in item.executed])
+            self.updates_done += len(executed)
+            self.notifications_sent += engine.publish(executed)
+
+    def _execute(self, item: _Updates, now: int) -> bool:
+        try:
+            item.executed = self._engine.execute(item.prepared, now)
+        except EdgeError as error:
+            item.future.set_exception(error)
+            return False
+        except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+            _log.exception("update failed by a fault of the gateway")
+            item.future.set_exception(error)
+            return False
+        return True
+
+    def _look_after_journal(self) -> None:
+        if self._settings.durability == "interval":
+            self._journal.flush(self._clock())
+        if self._journal.snapshot_due:
+            self._journal.snapshot(self._engine.graph.quads(), self._engine.graph.named_graphs())
+
+
+def _entries(item: _Updates, now: int) -> list[Entry]:
+    """What is to be stored of updates: their changes, and the receipt with the last of them."""
+    changes = [step.changes for step in item.executed if step.changes]
+    if not changes:
+        return [Entry(now, NO_CHANGE, item.receipt)] if item.receipt else []
+    receipts = [b""] * (len(changes) - 1) + [item.receipt]
+    return [Entry(now, change, receipt) for change, receipt in zip(changes, receipts, strict=True)]
+
+
+def _settle(future: Future[T], action: Callable[[], T]) -> None:
+    try:
+        future.set_result(action())
+    except EdgeError as error:
+        future.set_exception(error)
+    except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+        _log.exception("request failed by a fault of the gateway")
+        future.set_exception(error)

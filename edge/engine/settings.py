@@ -1,0 +1,27 @@
+"""What the operator decides about the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Limits and policies, with their defaults."""
+
+    durability: Literal["commit", "interval"] = "commit"
+    """"commit": nothing leaves before the update is on disk. "interval": the disk is written every `flush_interval`."""
+    flush_interval: float = 1.0
+    """Seconds."""
+    max_pending_updates: int = 10_000
+    max_batch: int = 256
+    """Waiting updates that share one commit, at the most."""
+    query_workers: int = 2
+    max_pending_queries: int = 100
+    base_iri: str = "http://localhost/"
+    default_graph_as_union: bool = False
+    allow_load: bool = False
+    allow_service: bool = False
+    snapshot_min_bytes: int = 4 * 1024 * 1024
+    snapshot_ratio: float = 1.0

@@ -1,0 +1,59 @@
+"""Building a running engine: journal, live graph, scheduler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyoxigraph as ox
+
+from edge.engine.engine import Engine
+from edge.engine.general import Rules
+from edge.engine.journal import Journal
+from edge.engine.scheduler import Clock, Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.update import Loader
+from edge.protocol.errors import Forbidden
+
+
+def system_clock() -> int:
+    """The machine's time, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def _no_loader(document: str) -> Iterable[ox.Quad]:
+    raise Forbidden(f"Nothing here can load {document}")
+
+
+def open_engine(
+    directory: Path | None,
+    settings: EngineSettings | None = None,
+    *,
+    clock: Clock = system_clock,
+    load: Loader = _no_loader,
+) -> Scheduler:
+    """Open a data directory, or with None a memory that nothing survives, and start an engine on it.
+
+    `load` fetches the documents of LOAD. Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a
+    newer version or not writable; it is then as it was.
+    """
+    settings = settings or EngineSettings()
+    journal = Journal.open(
+        directory,
+        durability=settings.durability,
+        flush_interval=settings.flush_interval,
+        snapshot_min_bytes=settings.snapshot_min_bytes,
+        snapshot_ratio=settings.snapshot_ratio,
+    )
+    rules = Rules(
+        base_iri=settings.base_iri,
+        union_default_graph=settings.default_graph_as_union,
+        allow_service=settings.allow_service,
+        allow_load=settings.allow_load,
+    )
+    try:
+        return Scheduler(Engine(rules, load), journal, settings, clock)
+    except BaseException:
+        journal.close()
+        raise

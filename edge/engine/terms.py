@@ -1,0 +1,134 @@
+"""The dictionary: RDF terms interned as small integers, and the one literal policy of the engine.
+
+Literals are kept in the value form that Oxigraph gives them (`"01"^^xsd:integer` becomes `"1"^^xsd:integer`, `@EN`
+becomes `@en`), whoever wrote them: index, mirror and deltas then always agree on what is the same term.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.protocol.results import Term
+
+XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+
+IRI: Final = 0
+BLANK: Final = 1
+LITERAL: Final = 2
+TRIPLE: Final = 3
+
+_KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Literal: LITERAL, ox.Triple: TRIPLE}
+
+# Datatypes whose lexical forms Oxigraph leaves alone, and forms of others that are known to be in value form already.
+# All else asks Oxigraph itself, which costs about 20 us.
+_PLAIN: Final = frozenset({XSD + "string", XSD + "anyURI", "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"})
+_VALUE_FORMS: Final = {
+    XSD + "integer": re.compile(r"0|-?[1-9]\d{0,17}"),
+    XSD + "decimal": re.compile(r"0|-?[1-9]\d{0,14}|-?(?:0|[1-9]\d{0,8})\.\d{0,8}[1-9]"),
+    XSD + "boolean": re.compile(r"true|false"),
+    XSD + "dateTime": re.compile(
+        r"[12]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,8}[1-9])?Z"
+    ),
+}
+
+
+@lru_cache(maxsize=4096)
+def _by_oxigraph(literal: ox.Literal) -> ox.Literal:
+    name = ox.NamedNode("urn:x-edge:x")
+    store = ox.Store()
+    store.add(ox.Quad(name, name, literal))
+    (quad,) = store
+    assert isinstance(quad.object, ox.Literal)  # noqa: S101
+    return quad.object
+
+
+def canonical(term: Term) -> Term:
+    """The term as the engine keeps it: literals in value form, everything else as it is."""
+    kind = type(term)
+    if kind is ox.Literal:
+        literal: ox.Literal = term  # type: ignore[assignment]
+        datatype = literal.datatype.value
+        if datatype in _PLAIN:
+            language = literal.language
+            return literal if language is None or language.islower() else _by_oxigraph(literal)
+        form = _VALUE_FORMS.get(datatype)
+        if form is not None and form.fullmatch(literal.value):
+            return literal
+        return _by_oxigraph(literal)
+    if kind is ox.Triple:
+        triple: ox.Triple = term  # type: ignore[assignment]
+        return ox.Triple(triple.subject, triple.predicate, canonical(triple.object))
+    return term
+
+
+class Dictionary:
+    """Terms to ints and back. An id is valid while something refers to it, and at least until the next `sweep`.
+
+    `retain` and `release` count the references of quads, results and patterns. A term that nobody refers to any more
+    is forgotten by `sweep`, which the engine calls only between requests: within one, ids never change their meaning.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[Term, int] = {}
+        self.terms: list[Term] = []
+        """id -> term. Read it directly in inner loops; never write it."""
+        self.kinds = bytearray()
+        """id -> IRI, BLANK, LITERAL or TRIPLE."""
+        self._references: list[int] = []
+        self._idle: set[int] = set()
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def intern(self, term: Term) -> int:
+        """The id of a term, given one if it has none. `term` may be in any form: it is made canonical."""
+        found = self._ids.get(term)
+        if found is not None:
+            return found
+        term = canonical(term)
+        found = self._ids.get(term)
+        if found is not None:
+            return found
+        if self._free:
+            new = self._free.pop()
+            self.terms[new] = term
+            self.kinds[new] = _KINDS[type(term)]
+            self._references[new] = 0
+        else:
+            new = len(self.terms)
+            self.terms.append(term)
+            self.kinds.append(_KINDS[type(term)])
+            self._references.append(0)
+        self._ids[term] = new
+        self._idle.add(new)
+        return new
+
+    def retain(self, term_id: int) -> None:
+        """One more reference to a term."""
+        self._references[term_id] += 1
+
+    def release(self, term_id: int) -> None:
+        """One reference fewer. The term itself goes at the next `sweep`."""
+        left = self._references[term_id] - 1
+        self._references[term_id] = left
+        if left == 0:
+            self._idle.add(term_id)
+
+    def sweep(self) -> None:
+        """Forget the terms that nothing refers to."""
+        if not self._idle:
+            return
+        for term_id in self._idle:
+            if self._references[term_id] == 0:
+                del self._ids[self.terms[term_id]]
+                self.terms[term_id] = _FORGOTTEN
+                self._free.append(term_id)
+        self._idle.clear()
+
+
+_FORGOTTEN: Final = ox.NamedNode("urn:x-edge:forgotten")

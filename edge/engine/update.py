@@ -1,0 +1,285 @@
+"""The update processor: runs an update plan on the live graph and says exactly what changed.
+
+Within an operation all deletions come before all insertions, over all solutions of its WHERE, which is evaluated once;
+later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A request that fails half way is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.general import Rules, evaluate
+from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
+from edge.engine.mirror import Mirror
+from edge.engine.pattern import Frame, Layout, Pattern, Places
+from edge.engine.plan import GeneralWhere, Load, Manage, Modify, Target, Transfer, UpdatePlan, compile_update
+from edge.engine.requests import Dataset
+from edge.engine.syntax import tokenize
+from edge.engine.template import Variable
+from edge.protocol.errors import EdgeError, Forbidden, UpdateFailed
+from edge.protocol.results import Term
+
+Loader = Callable[[str], Iterable[ox.Quad]]
+"""Fetches and parses the document of a LOAD; raises `EdgeError`."""
+
+
+_CACHED_LENGTH: Final = 16_384
+"""Longer texts are data, not templates: they are not kept, in characters."""
+
+
+class Transaction:
+    """The changes of one request so far: applied to the live graph, net, and able to be undone."""
+
+    def __init__(self, graph: LiveGraph) -> None:
+        self._graph = graph
+        self._quads: dict[Quad, bool] = {}
+        self._graphs: dict[int, bool] = {}
+
+    def add(self, quad: Quad) -> None:
+        """Add a quad, and its graph if that does not exist."""
+        if quad[3] not in self._graph.graphs:
+            self.create(quad[3])
+        if self._graph.add(quad) and self._quads.pop(quad, True):
+            self._quads[quad] = True
+
+    def remove(self, quad: Quad) -> None:
+        """Remove a quad if it is there."""
+        if self._graph.remove(quad) and not self._quads.pop(quad, False):
+            self._quads[quad] = False
+
+    def create(self, graph: int) -> None:
+        """Begin a named graph if there is none of that name."""
+        if self._graph.create(graph) and self._graphs.pop(graph, True):
+            self._graphs[graph] = True
+
+    def drop(self, graph: int) -> None:
+        """Remove a graph's triples, and the graph if it has a name."""
+        self.clear(graph)
+        if self._graph.drop(graph) and not self._graphs.pop(graph, False):
+            self._graphs[graph] = False
+
+    def clear(self, graph: int) -> None:
+        """Remove a graph's triples."""
+        for s, p, o in list(self._graph.graphs[graph].match(None, None, None)):
+            self.remove((s, p, o, graph))
+
+    @property
+    def quads(self) -> Mapping[Quad, bool]:
+        """The net change: True for a quad that is new, False for one that is gone."""
+        return self._quads
+
+    @property
+    def graphs(self) -> Mapping[int, bool]:
+        """The named graphs that began (True) or ceased (False) to exist."""
+        return self._graphs
+
+    def change_set(self) -> ChangeSet:
+        """The net change, as terms."""
+        decode = self._graph.decode
+        terms = self._graph.dictionary.terms
+        return ChangeSet(
+            added=tuple(decode(quad) for quad, present in self._quads.items() if present),
+            removed=tuple(decode(quad) for quad, present in self._quads.items() if not present),
+            created=tuple(terms[graph] for graph, present in self._graphs.items() if present),  # type: ignore[misc]
+            dropped=tuple(terms[graph] for graph, present in self._graphs.items() if not present),  # type: ignore[misc]
+        )
+
+    def undo(self) -> None:
+        """Bring the live graph back to where it was before. Nothing else may have changed it since."""
+        for graph, present in self._graphs.items():
+            if not present:
+                self._graph.create(graph)
+        for quad, present in self._quads.items():
+            (self._graph.remove if present else self._graph.add)(quad)
+        for graph, present in self._graphs.items():
+            if present:
+                self._graph.drop(graph)
+        self._quads.clear()
+        self._graphs.clear()
+
+
+class UpdateProcessor:
+    """Turns update requests into transactions on one live graph."""
+
+    def __init__(self, graph: LiveGraph, mirror: Mirror, rules: Rules, load: Loader, plans: int = 1024) -> None:
+        """`mirror` is the writer's own; `plans` is how many compiled updates are kept."""
+        self._graph = graph
+        self._mirror = mirror
+        self._rules = rules
+        self._load = load
+        self._compile = lru_cache(maxsize=plans)(self._compile_anew)
+
+    def plan(self, text: str, dataset: Dataset) -> UpdatePlan:
+        """The plan of an update, compiled on first sight. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        compile_ = self._compile_anew if len(text) > _CACHED_LENGTH else self._compile
+        return compile_(text, dataset)
+
+    def run(self, plan: UpdatePlan, bindings: Mapping[str, Term], now: int) -> Transaction:
+        """Apply a plan. `now` in microseconds since 1970. Raises `EdgeError`, and then nothing has changed."""
+        transaction = Transaction(self._graph)
+        try:
+            for operation in plan.operations:
+                if isinstance(operation, Modify):
+                    self._modify(operation, bindings, transaction, now)
+                elif isinstance(operation, Manage):
+                    self._manage(operation, transaction)
+                elif isinstance(operation, Transfer):
+                    self._transfer(operation, transaction)
+                else:
+                    self._load_document(operation, transaction)
+        except BaseException:
+            transaction.undo()
+            self._mirror.note(NO_CHANGE)
+            raise
+        return transaction
+
+    def _compile_anew(self, text: str, dataset: Dataset) -> UpdatePlan:
+        return compile_update(text, dataset, self._rules)
+
+    def _modify(self, operation: Modify, bindings: Mapping[str, Term], transaction: Transaction, now: int) -> None:
+        layout = operation.layout
+        frame = layout.frame(self._graph, bindings)
+        if isinstance(operation.where, Pattern):
+            solutions = operation.where.solutions(self._graph, frame)
+        else:
+            solutions = self._general(operation.where, layout, frame, bindings, transaction, now)
+        removed: list[Quad] = []
+        added: list[Quad] = []
+        for solution in solutions:
+            removed.extend(self._instances(operation.deletes, solution))
+            if operation.inserts:
+                for place in layout.fresh:
+                    solution[place] = self._graph.dictionary.intern(ox.BlankNode())
+                added.extend(self._instances(operation.inserts, solution))
+        for quad in removed:
+            transaction.remove(quad)
+        for quad in added:
+            transaction.add(quad)
+
+    def _instances(self, template: tuple[Places, ...], frame: Frame) -> Iterator[Quad]:
+        """The quads of a template for one solution; what is unbound or in an illegal position yields none."""
+        for s, p, o, g in template:
+            quad = (frame[s], frame[p], frame[o], frame[g])
+            if None not in quad and self._graph.legal(quad):  # type: ignore[arg-type]
+                yield quad  # type: ignore[misc]
+
+    def _general(
+        self,
+        where: GeneralWhere,
+        layout: Layout,
+        frame: Frame,
+        bindings: Mapping[str, Term],
+        transaction: Transaction,
+        now: int,
+    ) -> Iterator[Frame]:
+        """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
+        self._mirror.stage(transaction.change_set())
+        store = self._mirror.open()
+        group, blanks = _bound_text(where.group, bindings)
+        text = f"{where.prologue}SELECT * WHERE {group}"
+        result = evaluate(
+            store,
+            text,
+            tokenize(text),
+            dataset=where.dataset,
+            rules=self._rules,
+            now=now,
+            graph=where.graph,
+            blanks=blanks,
+        )
+        assert isinstance(result, ox.QuerySolutions)  # noqa: S101
+        columns = [(index, layout.place(Variable(name.value))) for index, name in enumerate(result.variables)]
+        intern = self._graph.dictionary.intern
+        try:
+            for solution in list(result):
+                for index, place in columns:
+                    term = solution[index]
+                    frame[place] = None if term is None else intern(term)
+                yield frame
+        except (RuntimeError, OSError) as error:
+            raise UpdateFailed(f"The WHERE clause could not be evaluated: {error}") from None
+
+    def _manage(self, operation: Manage, transaction: Transaction) -> None:
+        target = operation.target
+        if operation.verb == "CREATE":
+            graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
+            if graph in self._graph.graphs and not operation.silent:
+                raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT does not mind")
+            transaction.create(graph)
+            return
+        act = transaction.clear if operation.verb == "CLEAR" else transaction.drop
+        for graph in self._targets(operation.verb, target, silent=operation.silent):
+            act(graph)
+
+    def _targets(self, verb: str, target: Target, *, silent: bool) -> list[int]:
+        if target.which == "DEFAULT":
+            return [DEFAULT_GRAPH]
+        if target.which == "ALL":
+            return list(self._graph.graphs)
+        if target.which == "NAMED":
+            return [graph for graph in self._graph.graphs if graph != DEFAULT_GRAPH]
+        graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
+        if graph in self._graph.graphs:
+            return [graph]
+        if silent:
+            return []
+        raise UpdateFailed(f"{verb}: there is no graph {target.graph}; {verb} SILENT does not mind")
+
+    def _transfer(self, operation: Transfer, transaction: Transaction) -> None:
+        """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
+        sources = self._targets(operation.verb, operation.source, silent=operation.silent)
+        destination = self._graph.intern_graph(operation.destination.graph or ox.DefaultGraph())
+        if sources == [destination]:
+            return
+        triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]
+        if operation.verb != "ADD" and destination in self._graph.graphs:
+            transaction.clear(destination)
+        for s, p, o in triples:
+            transaction.add((s, p, o, destination))
+        if operation.verb == "MOVE":
+            for source in sources:
+                transaction.drop(source)
+
+    def _load_document(self, operation: Load, transaction: Transaction) -> None:
+        if not self._rules.allow_load:
+            raise Forbidden(
+                "LOAD is switched off, so that nobody can make the gateway send requests; engine.allow_load allows it"
+            )
+        try:
+            quads = list(self._load(operation.document.value))
+        except EdgeError as error:
+            if operation.silent:
+                return
+            raise UpdateFailed(f"LOAD {operation.document}: {error.description}") from None
+        blanks: dict[str, Term] = {}
+        for quad in quads:
+            name = operation.graph or quad.graph_name
+            fresh = ox.Quad(_renamed(quad.subject, blanks), quad.predicate, _renamed(quad.object, blanks), name)  # type: ignore[arg-type]
+            transaction.add(self._graph.intern_quad(fresh))
+
+
+def _renamed(term: Term, blanks: dict[str, Term]) -> Term:
+    """Blank nodes of a document are none that the graph has already."""
+    return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term
+
+
+def _bound_text(group: str, bindings: Mapping[str, Term]) -> tuple[str, dict[str, Term]]:
+    """A group with forced bindings written as constants, and the bindings to blank nodes, which cannot be written.
+
+    A term's own serialisation is one token of SPARQL, so no value can be more than a value.
+    """
+    blanks: dict[str, Term] = {name: term for name, term in bindings.items() if isinstance(term, ox.BlankNode)}
+    pieces: list[str] = []
+    position = 0
+    for token in tokenize(group) if len(blanks) < len(bindings) else ():
+        name = token.text[1:]
+        if token.kind == "var" and name in bindings and name not in blanks:
+            pieces += (group[position : token.start], str(bindings[name]))
+            position = token.end
+    pieces.append(group[position:])
+    return "".join(pieces), blanks
