@@ -1,0 +1,42 @@
+"""Fetches the documents of LOAD, which is off unless the operator allows it (`engine.allow_load`)."""
+
+from __future__ import annotations
+
+import pyoxigraph as ox
+
+from edge.protocol.errors import TooLarge, UpdateFailed
+
+TIMEOUT = 10.0
+"""Seconds for the whole fetch to stay silent; the writer waits for it."""
+
+MAX_DOCUMENT = 50 * 1024 * 1024
+"""Bytes of a document, at the most."""
+
+_ACCEPT = "application/n-quads, application/n-triples, text/turtle, application/trig, application/rdf+xml;q=0.8"
+
+
+def load_document(iri: str) -> list[ox.Quad]:
+    """The quads of an RDF document on the Web. Raises `UpdateFailed`, `TooLarge`."""
+    import httpx  # late: hardly any gateway needs it
+
+    if not iri.startswith(("http://", "https://")):
+        raise UpdateFailed("only http and https documents can be loaded")
+    content = bytearray()
+    try:
+        with httpx.stream("GET", iri, headers={"Accept": _ACCEPT}, timeout=TIMEOUT, follow_redirects=True) as response:
+            response.raise_for_status()
+            for chunk in response.iter_bytes():
+                content += chunk
+                if len(content) > MAX_DOCUMENT:
+                    raise TooLarge(f"the document is larger than {MAX_DOCUMENT} bytes")
+            kind = response.headers.get("content-type", "").partition(";")[0].strip()
+            media = ox.RdfFormat.from_media_type(kind) or ox.RdfFormat.from_extension(iri.rpartition(".")[2])
+            base = str(response.url)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UpdateFailed(f"the document could not be fetched: {error}") from None
+    if media is None:
+        raise UpdateFailed(f"{kind or 'a document without content type'} is not an RDF format that is known here")
+    try:
+        return list(ox.parse(bytes(content), format=media, base_iri=base))
+    except (SyntaxError, ValueError) as error:
+        raise UpdateFailed(f"the document is not {media.name}: {error}") from None
