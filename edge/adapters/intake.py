@@ -9,7 +9,7 @@ from datetime import datetime
 from edge.adapters.observations import Arrival, Observations
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
-from edge.mapping import Mapper
+from edge.mapping.mapper import Mapper
 from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)([eE][-+]?\d+)?")
@@ -21,8 +21,8 @@ class Intake:
     """The way of a message into the graph, the same for every adapter that receives messages.
 
     A topic may be mapped by files and by clients who tied an observation to it in the graph (the Topics Manager of
-    the SEPA paper, section 5.4). Both apply. Where both mean the same observation the file's value counts, since it
-    knows the payload's form; the graph's mapping takes the first number it finds.
+    the SEPA paper, section 5.4). Both apply. Where both mean the same observation only the file's value counts, since
+    it knows the payload's form; the graph's mapping takes the first number it finds.
     """
 
     def __init__(
@@ -32,7 +32,6 @@ class Intake:
         settings = settings or MappingsSettings()
         self._mapper = mapper
         self._observations = observations
-        self._max_payload = settings.max_payload
         self.unmapped = UnmappedTopics(settings.max_unmapped)
         self.bad_values = BadValues(settings.max_bad_values)
         self.readings = 0
@@ -45,18 +44,16 @@ class Intake:
 
     def read(self, topic: str, payload: bytes, received: datetime) -> list[Arrival]:
         """The readings of one message. Never fails: what cannot be read is counted."""
-        if len(payload) > self._max_payload:
-            reason = f"the payload has {len(payload)} bytes; mappings.max_payload allows {self._max_payload}"
-            self.bad_values.add(topic, "", reason, payload, received)
-            return []
-        mapped = self._mapper().map(topic, payload)
+        mapper = self._mapper()
+        mapped = mapper.map(topic, payload, received)
         for problem in mapped.problems:
-            self.bad_values.add(topic, problem.mapping, problem.reason, payload, received)
+            self.bad_values.add(topic, problem.mapping, f"{problem.what}: {problem.reason}", payload, received)
         arrivals = [Arrival(reading, received) for reading in mapped.readings]
         declared = self._observations.declared_for(topic)
         if declared:
-            arrivals += self._declared(topic, payload, received, declared, {a.reading.observation for a in arrivals})
-        elif not mapped.matched:
+            wanted = [observation for observation in declared if not mapper.yields(topic, observation)]
+            arrivals += self._declared(topic, payload, received, wanted)
+        elif not (mapped.matched or mapped.ignored):
             self.unmapped.add(topic, payload, received)
         self.readings += len(arrivals)
         return arrivals
@@ -82,11 +79,8 @@ class Intake:
         reading = arrival.reading
         self.bad_values.add(reading.topic or "", reading.observation, reason, reading.value.encode(), arrival.received)
 
-    def _declared(
-        self, topic: str, payload: bytes, received: datetime, declared: list[str], mapped: set[str]
-    ) -> list[Arrival]:
-        wanted = [observation for observation in declared if observation not in mapped]
-        if not wanted:
+    def _declared(self, topic: str, payload: bytes, received: datetime, wanted: list[str]) -> list[Arrival]:
+        if not wanted or not payload:
             return []
         number = _NUMBER.search(payload[:_SEARCHED].decode("utf-8", errors="replace"))
         if number is None:

@@ -43,13 +43,13 @@ class Receipts:
     """
 
     def __init__(self, limit: int, stored: Iterable[bytes] = ()) -> None:
+        """`stored`: blocks of receipts from before the start. They count until `limit` new ones are there."""
         self._limit = limit
         self._recent: OrderedDict[bytes, None] = OrderedDict()
-        for block in stored:
-            self.add(block[start : start + _RECEIPT] for start in range(0, len(block), _RECEIPT))
+        self._stored = {block[start : start + _RECEIPT] for block in stored for start in range(0, len(block), _RECEIPT)}
 
     def __contains__(self, receipt: bytes) -> bool:
-        return receipt in self._recent
+        return receipt in self._recent or receipt in self._stored
 
     def add(self, receipts: Iterable[bytes]) -> None:
         """These messages are carried out and committed."""
@@ -58,6 +58,7 @@ class Receipts:
             self._recent.move_to_end(receipt)
         while len(self._recent) > self._limit:
             self._recent.popitem(last=False)
+            self._stored.clear()
 
 
 class Inbox:

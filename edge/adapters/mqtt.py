@@ -42,7 +42,7 @@ class MqttAdapter:
     """
 
     def __init__(self, settings: MqttSettings, intake: Intake, receipts: Iterable[bytes] = ()) -> None:
-        """Raises OSError (ssl.SSLError included) if a certificate file cannot be used. `receipts`: oldest first."""
+        """`receipts`: those the engine has. Raises OSError (ssl.SSLError included) for an unusable certificate file."""
         self._settings = settings
         self._intake = intake
         self._client = make_client(settings)

@@ -118,6 +118,7 @@ class Observations:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             self._engine.unsubscribe(subscription.spuid)
+            self._inbox.clear()
 
     def write(self, arrivals: Iterable[Arrival], receipt: bytes = b"") -> Future[tuple[Plan, list[UpdateOutcome]]]:
         """Have the engine carry out what the readings ask for, as one unit. The result comes after the commit.
@@ -128,22 +129,25 @@ class Observations:
             plan = self._plan(arrivals)
             return self._submit(plan, receipt)
 
-    def declare(self, readings: Iterable[Reading]) -> Future[tuple[Plan, list[UpdateOutcome]]]:
+    def declare(self, readings: Iterable[Reading]) -> Plan:
         """Add the observations that mappings declare, before the first value comes (the initial mappings of the paper).
 
-        The values of the readings mean nothing. Observations that are there and unchanged are left alone.
+        The values of the readings mean nothing. Observations that are there and unchanged are left alone. Waits for the
+        commit, and lets nobody else write before it: a value must not overtake its observation. Raises `EdgeError`.
         """
+        plan = Plan()
         with self._lock:
-            plan = Plan()
+            self._catch_up()
             for reading in readings:
                 try:
-                    self._catch_up()
                     known = self._known.get(reading.observation)
                     if self._wants_description(known, reading, _description(reading)):
                         self._add(plan, known, reading, {})
                 except ValueError as error:
                     plan.refused.append((Arrival(reading, _NEVER), str(error)))
-            return self._submit(plan, b"")
+                    self._known.forget_if_gone(reading.observation)
+            self._submit(plan, b"").result()
+        return plan
 
     def declared_for(self, topic: str) -> list[str]:
         """IRIs of the observations that clients tied to `topic` in the graph (the paper's Topics Manager)."""
@@ -206,6 +210,7 @@ class Observations:
     def _catch_up(self) -> None:
         if self._failure is not None:
             _log.error("observations.subscription_failed", extra={"reason": self._failure})
+            self.close()
             self.start()
         while self._inbox:
             self._inbox.popleft()()

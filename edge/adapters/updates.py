@@ -3,7 +3,7 @@
 Values only ever come in as forced bindings, so each text is parsed once. A variable of a template that is bound
 neither by the request nor by WHERE leaves its triple out (SPARQL 1.1 Update, section 3.1.3), which makes one text do
 for observations with and without a unit, a label, a value or a time. WHERE is a basic graph pattern with OPTIONALs of
-triples alone: the engine runs those on its index.
+triples alone, none inside another: the engine runs those on its index.
 """
 
 from __future__ import annotations
@@ -23,13 +23,9 @@ INSERT {
   ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time
 }
 WHERE {
-  OPTIONAL {
-    ?observation rdf:type sosa:Observation ; ?p ?o .
-    OPTIONAL {
-      ?observation sosa:hasResult ?q . ?q ?p1 ?o1 .
-      OPTIONAL { ?q time:hasTime ?i . ?i ?p2 ?o2 }
-    }
-  }
+  OPTIONAL { ?observation rdf:type sosa:Observation ; ?p ?o }
+  OPTIONAL { ?observation rdf:type sosa:Observation ; sosa:hasResult ?q . ?q ?p1 ?o1 }
+  OPTIONAL { ?observation rdf:type sosa:Observation ; sosa:hasResult ?q . ?q time:hasTime ?i . ?i ?p2 ?o2 }
 }"""
 )
 """Listing 18, ADD_OBSERVATION: a new description and a new quantity in place of the old ones, with its first value."""

@@ -26,22 +26,38 @@ class Writer:
         self._stopping = stopping
 
     def write(self, batch: list[Message]) -> bool:
-        """Carry out what the messages say, in one transaction with their receipts.
+        """Carry out what the messages say, in as few transactions as their size allows, each with its receipts.
 
         Waits while the engine cannot. A message that the engine refuses for what it says is counted as bad. False: the
-        adapter stops and nothing of the batch is done.
+        adapter stops and not everything is done.
         """
-        arrivals = [arrival for message in batch for arrival in self._read(message)]
+        part: list[Message] = []
+        arrivals: list[Arrival] = []
+        for message in batch:
+            read = self._read(message)
+            if arrivals and len(arrivals) + len(read) > self._settings.max_batch:
+                if not self._write(part, arrivals):
+                    return False
+                part, arrivals = [], []
+            part.append(message)
+            arrivals += read
+        return self._write(part, arrivals)
+
+    def _write(self, part: list[Message], arrivals: list[Arrival]) -> bool:
         if not arrivals:
             return True
-        receipt = b"".join(message.receipt for message in batch if message.qos)
+        receipt = b"".join(message.receipt for message in part)
         try:
             return self._commit(arrivals, receipt)
         except EdgeError as error:
-            if len(batch) == 1:
-                self._intake.refuse(arrivals, error.description)
-                return True
-        return all(self.write([message]) for message in batch)
+            reason = error.description
+        except Exception as error:  # noqa: BLE001  a fault of ours; what caused it must not hold up what comes after
+            _log.exception("mqtt.engine_fault")
+            reason = f"a fault of the gateway: {error}"
+        if len(part) == 1:
+            self._intake.refuse(arrivals, reason)
+            return True
+        return all(self._write([message], self._read(message)) for message in part)
 
     def _read(self, message: Message) -> list[Arrival]:
         arrivals = self._intake.read(message.topic, message.payload, message.received)

@@ -1,0 +1,148 @@
+"""Mapping files: the packs that come along and the operator's own directory, read again when something changed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.adapters.settings import MappingsSettings
+from edge.mapping.errors import MappingError
+from edge.mapping.mapper import Mapper
+from edge.mapping.pack import MappingPack, load_builtin, load_pack
+from edge.mapping.settings import MappingLimits
+from edge.protocol.errors import EdgeError
+
+_log = logging.getLogger(__name__)
+
+_ENDINGS = (".toml", ".json")
+
+_Stamp = tuple[int, int, int]
+"""Modification time (ns), size and inode: replaced, rewritten and touched files all differ."""
+
+
+@dataclass(slots=True)
+class _File:
+    stamp: _Stamp
+    pack: MappingPack | None
+    """The last version that could be read."""
+    fault: str | None
+
+
+class MappingFiles:
+    """The mapper of the moment. Changes apply to the next message; a broken file leaves its last good version."""
+
+    def __init__(self, settings: MappingsSettings, changed: Callable[[Mapper], None] = lambda _: None) -> None:
+        """Reads everything. `changed` is called on the watching thread with each new mapper, before it is used.
+
+        Raises `MappingError` for a pack that does not come along. Broken files of the operator raise nothing.
+        """
+        self._directory = settings.dir
+        self._limits = MappingLimits(payload=settings.max_payload, readings=settings.max_readings)
+        self._interval = settings.reload_interval
+        self._changed = changed
+        self._packs = [load_builtin(name, limits=self._limits) for name in settings.packs]
+        self._files: dict[Path, _File] = {}
+        self._unreadable: str | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
+        self.reloads = 0
+        """How often something changed since the start."""
+        self._read()
+        self.mapper = self._mapper()
+
+    def start(self) -> None:
+        """Watch the directory."""
+        if self._directory is not None and self._interval > 0:
+            self._thread.start()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Watch no more."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def faults(self) -> list[dict[str, object]]:
+        """Files that cannot be used as they are: `file`, `reason`, `previous_version_applies`."""
+        listed: list[dict[str, object]] = [
+            {"file": str(path), "reason": file.fault, "previous_version_applies": file.pack is not None}
+            for path, file in list(self._files.items())
+            if file.fault is not None
+        ]
+        if self._unreadable is not None:
+            listed.append({"file": str(self._directory), "reason": self._unreadable, "previous_version_applies": True})
+        return listed
+
+    def look(self) -> bool:
+        """Read what changed since the last look. Returns whether the mapper is a new one."""
+        if not self._read():
+            return False
+        mapper = self._mapper()
+        try:
+            self._changed(mapper)
+        except EdgeError as error:  # the engine cannot take it now; the first value will say the same
+            _log.warning("mappings.not_declared", extra={"reason": error.description})
+        self.mapper = mapper
+        self.reloads += 1
+        return True
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(self._interval):
+            self.look()
+
+    def _mapper(self) -> Mapper:
+        own = [file.pack for _, file in sorted(self._files.items()) if file.pack is not None]
+        return Mapper([*own, *self._packs], self._limits)
+
+    def _read(self) -> bool:
+        found = self._stamps()
+        if found is None:
+            return False
+        changed = False
+        for path in self._files.keys() - found.keys():
+            changed |= self._files.pop(path).pack is not None
+            _log.info("mappings.file_removed", extra={"file": str(path)})
+        for path, stamp in found.items():
+            known = self._files.get(path)
+            if known is None or known.stamp != stamp:
+                changed |= self._load(path, stamp, known)
+        return changed
+
+    def _load(self, path: Path, stamp: _Stamp, known: _File | None) -> bool:
+        try:
+            pack = load_pack(path, limits=self._limits)
+        except (MappingError, OSError) as error:
+            previous = known.pack if known is not None else None
+            self._files[path] = _File(stamp, previous, str(error))
+            _log.error(
+                "mappings.file_broken",
+                extra={"file": str(path), "reason": str(error), "previous_version_applies": previous is not None},
+            )
+            return False
+        self._files[path] = _File(stamp, pack, None)
+        _log.info("mappings.file_read", extra={"file": str(path), "mappings": len(pack.mappings)})
+        return True
+
+    def _stamps(self) -> dict[Path, _Stamp] | None:
+        """The files there are. None: the directory cannot be read, which says nothing of its files."""
+        found: dict[Path, _Stamp] = {}
+        if self._directory is None:
+            return found
+        try:
+            for path in self._directory.iterdir():
+                if path.suffix in _ENDINGS and not path.name.startswith("."):
+                    status = path.stat()
+                    found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        except FileNotFoundError:
+            # The directory is the operator's to make; a file may go between the two calls and is gone then.
+            if self._directory.exists():
+                return self._stamps()
+        except OSError as error:
+            if self._unreadable is None:
+                _log.error("mappings.directory_unreadable", extra={"dir": str(self._directory), "reason": str(error)})
+            self._unreadable = str(error)
+            return None
+        self._unreadable = None
+        return found
