@@ -1,14 +1,14 @@
 """What a query depends on: the triple patterns in it, wherever they stand, as watches for the LUTT.
 
-The algebra is rdflib's. A query that rdflib cannot read, though it is legal, is taken to depend on everything: it is
-then evaluated more often than need be, and never wrong.
+The algebra is rdflib's, which takes its time and 16 MB: this module is imported when there is such a query. A query that
+rdflib cannot read, though it is legal, is taken to depend on everything: it is then evaluated more often than need be,
+and never wrong.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyoxigraph as ox
 import rdflib
@@ -17,23 +17,11 @@ from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import parseQuery
 from rdflib.plugins.sparql.parserutils import CompValue
 
-from edge.engine.lutt import Watch
+from edge.engine.lutt import EVERYTHING, Dependencies, Watch
 from edge.protocol.results import Term
 
 rdflib.NORMALIZE_LITERALS = False  # lexical forms are the engine's business
 logging.getLogger("rdflib.term").setLevel(logging.ERROR)  # it warns of every ill-typed literal that a query holds
-
-
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """What the result of a query can change with."""
-
-    watches: tuple[Watch, ...]
-    graph_names: bool
-    """Whether it changes when a named graph begins or ceases to exist."""
-
-
-EVERYTHING = Dependencies((Watch(),), graph_names=True)
 
 
 def dependencies(text: str, base_iri: str, default_graphs: Sequence[str] | None, *, union: bool) -> Dependencies:

@@ -14,10 +14,9 @@ from typing import Protocol
 
 import pyoxigraph as ox
 
-from edge.engine.analysis import Dependencies, dependencies
 from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
-from edge.engine.lutt import Watch
+from edge.engine.lutt import Dependencies, Watch
 from edge.engine.mirror import Mirror
 from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
 from edge.engine.requests import Dataset, QueryRequest
@@ -238,6 +237,8 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
         simple = _pattern_evaluator(query, at, names)
         if simple is not None:
             return simple
+    from edge.engine.analysis import dependencies  # late: rdflib is heavy, and plain patterns do without
+
     depends = dependencies(
         query.text, rules.base_iri, _default_graphs(query, at, names, dataset), union=rules.union_default_graph
     )

@@ -29,6 +29,17 @@ class Watch:
     """Only the default graph; `graph` is None then."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What the result of a query can change with."""
+
+    watches: tuple[Watch, ...]
+    graph_names: bool
+    """Whether it changes when a named graph begins or ceases to exist."""
+
+
+EVERYTHING = Dependencies((Watch(),), graph_names=True)
+
 Key = tuple[int | None, int | None, int | None, int | None]
 
 

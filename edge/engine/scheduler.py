@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,6 +65,8 @@ class Scheduler:
         self._pending_updates = 0
         self._pending_queries = 0
         self._open = True
+        self._flush_at = 0.0
+        self._flush_failing = False
         self.updates_done = 0
         """Update requests that were carried out."""
         self.notifications_sent = 0
@@ -291,10 +294,23 @@ class Scheduler:
         return True
 
     def _look_after_journal(self) -> None:
-        if self._settings.durability == "interval":
-            self._journal.flush(self._clock())
+        if self._settings.durability == "interval" and time.monotonic() >= self._flush_at:
+            self._flush_at = time.monotonic() + self._settings.flush_interval
+            self._flush()
         if self._journal.snapshot_due:
             self._journal.snapshot(self._engine.graph.quads(), self._engine.graph.named_graphs())
+
+    def _flush(self) -> None:
+        try:
+            self._journal.flush()
+        except EdgeError as error:
+            if not self._flush_failing:
+                _log.error("journal.flush_failed", extra={"reason": error.description})
+            self._flush_failing = True
+        else:
+            if self._flush_failing:
+                _log.info("journal.flush_recovered")
+            self._flush_failing = False
 
 
 def _entries(item: _Updates, now: int) -> list[Entry]:
