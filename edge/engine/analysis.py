@@ -1,6 +1,6 @@
 """What a query depends on: the triple patterns in it, wherever they stand, as watches for the LUTT.
 
-The algebra is rdflib's, which takes its time and 16 MB: this module is imported when there is such a query. A query that
+The algebra is rdflib's, which takes its time and 16 MB: this module is imported when there is such a query. What
 rdflib cannot read, though it is legal, is taken to depend on everything: it is then evaluated more often than need be,
 and never wrong.
 """
