@@ -40,18 +40,19 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     """Run the gateway until SIGTERM or Ctrl-C.
 
     Needs no settings: readings come in over an embedded MQTT broker (port 1883), SPARQL queries and updates over HTTP
-    (8000), subscriptions over WebSocket (9000). When it is ready, DATA_DIR/endpoints.json tells programs where it listens.
+    (8000), subscriptions over WebSocket (9000). When it is ready, DATA_DIR/endpoints.json tells programs where.
     """
     settings = load_settings(file, data_dir).settings
 
-    from edge import app, log
+    from edge import log, process
+    from edge.app import StartError, StopError
 
     log.configure(settings.log.level, settings.log.format)
     try:
-        app.run(settings, ready=_greet)
-    except app.StartRefused as error:
+        process.run(settings, ready=_greet)
+    except StartError as error:
         raise Failure(error.description, USAGE) from None
-    except app.StopFailed as error:
+    except StopError as error:
         raise Failure(error.description, REFUSED) from None
 
 

@@ -15,7 +15,10 @@ _PREFIXES: Final = {
     "http://www.w3.org/ns/sosa/": "sosa:",
     "http://www.w3.org/ns/ssn/": "ssn:",
     "http://qudt.org/schema/qudt/": "qudt:",
-    "http://qudt.org/vocab/unit/": "unit:",
+    "http://qudt.org/vocab/unit/": "qudt-unit:",
+    "http://qudt.org/1.1/schema/qudt#": "qudt-1-1:",
+    "http://qudt.org/1.1/vocab/unit#": "unit:",
+    "http://mml.arces.unibo.it/monitor#": "arces-monitor:",
 }
 
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"

@@ -1,0 +1,309 @@
+"""Composition: builds the house from its settings, and takes it down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Final, TypeVar
+
+from edge import __version__, endpoints
+from edge.adapters import settings as adapters
+from edge.adapters.broker import EmbeddedBroker
+from edge.adapters.files import MappingFiles
+from edge.adapters.host import HostAdapter
+from edge.adapters.intake import Intake
+from edge.adapters.mqtt import MqttAdapter
+from edge.adapters.observations import Observations
+from edge.config import Settings, read_password
+from edge.config.keys import default_data_dir
+from edge.documents import load_document
+from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine.datadir import DataDirectoryRefused
+from edge.gates.http import HttpGate, Views
+from edge.gates.settings import HttpGateSettings, WsGateSettings
+from edge.gates.ws import WsGate
+from edge.mapping.errors import MappingError
+from edge.mapping.mapper import Mapper
+from edge.mapping.outcome import Declared
+from edge.mapping.reading import XSD_STRING, Reading
+from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError
+
+_log = logging.getLogger(__name__)
+
+_CLIENT_ID: Final = "mqtt-client-id"
+"""File in the data directory with the name the gateway goes by at a broker."""
+
+_Settings = TypeVar("_Settings")
+
+
+class StartError(EdgeError):
+    """The gateway cannot start as it is set up: a port in use, a data directory that cannot be used."""
+
+    error: ClassVar[str] = "start_refused"
+    status_code: ClassVar[int] = 503
+
+
+class StopError(EdgeError):
+    """The gateway ended, and not everything that waited was done."""
+
+    error: ClassVar[str] = "stop_failed"
+
+
+def part(kind: type[_Settings], section: object, **others: object) -> _Settings:
+    """The settings of one part of the house: keys of the same name from a section, and `others`."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass, which TypeVar cannot say
+    found: dict[str, Any] = {name: getattr(section, name) for name in names if hasattr(section, name)}
+    return kind(**{**found, **others})
+
+
+class Gateway:
+    """One gateway. `async with Gateway(settings) as gateway:` has it run in the current event loop.
+
+    Several can live in one process, each with its data directory and ports of its own (0).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.endpoints: dict[str, str] = {}
+        """Service ("http", "ws", "mqtt") to URL, once it runs; what endpoints.json holds."""
+        self.metrics = Metrics()
+        self._engine: Scheduler | None = None
+        self._intake: Intake | None = None
+        self._files: MappingFiles | None = None
+        self._mqtt: MqttAdapter | None = None
+        self._began = time.monotonic()
+        self._stack = AsyncExitStack()
+        self._ready = False
+
+    @property
+    def is_default_data_dir(self) -> bool:
+        """Whether other commands find this gateway without being told the data directory."""
+        return self.settings.data_dir.absolute() == default_data_dir().absolute()
+
+    async def __aenter__(self) -> Gateway:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything; returns when clients are served and the endpoints file is written.
+
+        Raises `StartError`; nothing runs then, and nothing that was stored has changed.
+        """
+        self._began = time.monotonic()
+        try:
+            engine = await self._start_engine()
+            await self._start_gates(engine)
+            await self._start_adapters(engine)
+            await asyncio.to_thread(endpoints.write, self.settings.data_dir, self.endpoints)
+            self._stack.callback(endpoints.remove, self.settings.data_dir)
+        except BaseException:
+            await self.stop()
+            raise
+        self._ready = True
+        _log.info(
+            "gateway.ready",
+            extra={**self.endpoints, "version": __version__, "seconds": round(time.monotonic() - self._began, 2)},
+        )
+
+    async def stop(self) -> None:
+        """Take in nothing new, finish what waits, tell the clients, store everything. Nothing if it does not run."""
+        self._ready = False
+        await self._stack.aclose()
+
+    async def _start_engine(self) -> Scheduler:
+        settings = self.settings
+        try:
+            engine = await asyncio.to_thread(
+                open_engine,
+                settings.data_dir,
+                part(EngineSettings, settings.engine),
+                load=partial(load_document, timeout=settings.engine.load_timeout, limit=settings.engine.load_max_bytes),
+            )
+        except DataDirectoryRefused as error:
+            raise StartError(error.description) from error
+        self._stack.push_async_callback(self._close_engine, engine)
+        self._engine = engine
+        self.metrics.watch_engine(
+            triples=lambda: engine.quads,
+            pending_updates=lambda: engine.pending_updates,
+            journal_sequence=lambda: engine.sequence,
+            spus=lambda: engine.spus,
+        )
+        return engine
+
+    async def _close_engine(self, engine: Scheduler) -> None:
+        if not await asyncio.to_thread(engine.close, self.settings.shutdown.timeout):
+            raise StopError("The engine did not finish what waited; what was acknowledged is stored")
+
+    async def _start_gates(self, engine: Scheduler) -> None:
+        settings = self.settings
+        grace = settings.shutdown.timeout * 0.2
+        ws = WsGate(engine, part(WsGateSettings, settings.ws, close_timeout=grace), self.metrics)
+        port = await _listening(ws.start, "ws", settings.ws.host, settings.ws.port)
+        self._stack.push_async_callback(ws.stop)
+        self.endpoints["ws"] = f"ws://{_host(settings.ws.host)}:{port}/subscribe"
+        http = HttpGate(
+            engine,
+            part(
+                HttpGateSettings,
+                settings.http,
+                query_timeout=settings.engine.query_timeout,
+                shutdown_timeout=grace,
+            ),
+            self.metrics,
+            self._views(),
+        )
+        port = await _listening(http.start, "http", settings.http.host, settings.http.port)
+        self._stack.push_async_callback(http.stop)
+        self.endpoints["http"] = f"http://{_host(settings.http.host)}:{port}"
+
+    async def _start_adapters(self, engine: Scheduler) -> None:
+        settings = self.settings
+        observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
+        await asyncio.to_thread(observations.start)
+        self._stack.callback(observations.close)
+        if settings.mqtt.enabled:
+            await self._start_mqtt(engine, observations)
+        if settings.host.enabled:
+            host = HostAdapter(part(adapters.HostSettings, settings.host), observations)
+            host.start()
+            self._stack.push_async_callback(_in_thread, host.stop, settings.shutdown.timeout * 0.2)
+
+    async def _start_mqtt(self, engine: Scheduler, observations: Observations) -> None:
+        settings = self.settings
+        mappings = part(adapters.MappingsSettings, settings.mappings, dir=settings.mappings_dir)
+
+        def declare(mapper: Mapper) -> None:
+            observations.declare(_as_reading(declared) for declared in mapper.declared())
+
+        try:
+            files = await asyncio.to_thread(MappingFiles, mappings, declare)
+        except MappingError as error:
+            raise StartError(f"mappings.packs: {error}") from error
+        await asyncio.to_thread(declare, files.mapper)
+        files.start()
+        self._stack.push_async_callback(_in_thread, files.stop)
+        self._files = files
+        self._intake = intake = Intake(lambda: files.mapper, observations, mappings)
+        url = settings.mqtt.broker
+        if not url:
+            broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt))
+            await _listening(broker.start, "mqtt", settings.mqtt.host, settings.mqtt.port)
+            self._stack.push_async_callback(broker.stop)
+            url = broker.url
+        self.endpoints["mqtt"] = url
+        connection = part(
+            adapters.MqttSettings,
+            settings.mqtt,
+            broker=url,
+            client_id=settings.mqtt.client_id or _client_id(settings.data_dir),
+            password=read_password(settings.mqtt),
+        )
+        try:
+            adapter = MqttAdapter(connection, intake, engine.receipts())
+        except OSError as error:
+            raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
+        self._mqtt = adapter
+        self._watch_mqtt(adapter, intake, files)
+        adapter.start()
+        self._stack.push_async_callback(_in_thread, adapter.stop, settings.shutdown.timeout * 0.5)
+
+    def _views(self) -> Views:
+        return Views(
+            ready=lambda: self._ready and self._engine is not None and self._engine.ready,
+            health=self._health,
+            endpoints=lambda: self.endpoints,
+            unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
+            bad_values=lambda: self._intake.bad_values.listed() if self._intake is not None else [],
+        )
+
+    def _health(self) -> Mapping[str, object]:
+        health: dict[str, object] = {
+            "version": __version__,
+            "uptime_seconds": round(time.monotonic() - self._began),
+            "pending_updates": self._engine.pending_updates if self._engine is not None else 0,
+        }
+        if self._mqtt is not None:
+            health["mqtt"] = "connected" if self._mqtt.connected else "disconnected"
+        if self._files is not None:
+            health["mapping_faults"] = self._files.faults()
+        return health
+
+    def _watch_mqtt(self, adapter: MqttAdapter, intake: Intake, files: MappingFiles) -> None:
+        watch = self.metrics.watch
+        watch("mqtt_connected", "Whether the broker is connected: 1 or 0.", lambda: adapter.connected)
+        watch("mqtt_messages_received", "MQTT messages that came in.", lambda: adapter.received)
+        watch("mqtt_messages_queued", "MQTT messages that wait in the adapter.", lambda: adapter.queued)
+        watch("mqtt_messages_dropped", "MQTT messages of QoS 0 that found the queue full.", lambda: adapter.dropped)
+        watch("readings", "Readings that messages held.", lambda: intake.readings)
+        watch("unmapped_messages", "Messages of topics that no mapping matches.", lambda: intake.unmapped.total)
+        watch("bad_values", "Values that could not be read.", lambda: intake.bad_values.total)
+        watch("mapping_faults", "Mapping files that cannot be used as they are.", lambda: len(files.faults()))
+
+
+async def _in_thread(stop: Callable[..., object], *arguments: object) -> None:
+    await asyncio.to_thread(stop, *arguments)
+
+
+async def _listening(start: Callable[[], Any], section: str, host: str, port: int) -> int:
+    """Start what listens. Raises `StartError` where the address cannot be had."""
+    try:
+        return int(await start() or 0)
+    except OSError as error:
+        key, variable = f"{section}.port", f"EDGE__{section.upper()}__PORT"
+        if error.errno == errno.EADDRINUSE:
+            reason = f"{host}:{port} is in use by another program"
+        elif error.errno == errno.EACCES:
+            reason = f"{host}:{port} may not be used by this user"
+        else:
+            reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise StartError(f"{key}: {reason}; stop that, or set another port ({variable}=0: any free one)") from error
+
+
+def _host(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _client_id(data_dir: Path) -> str:
+    """The name at the broker, made once: a broker keeps under it what came while the gateway was away."""
+    file = data_dir / _CLIENT_ID
+    try:
+        if name := file.read_text(encoding="utf-8").strip():
+            return name
+    except FileNotFoundError:
+        pass
+    name = f"sepa-edge-{uuid.uuid4().hex[:12]}"
+    file.write_text(name + "\n", encoding="utf-8")
+    return name
+
+
+def _as_reading(declared: Declared) -> Reading:
+    """What a mapping declares, as the reading without a value that `Observations.declare` takes."""
+    return Reading(
+        declared.observation,
+        "",
+        XSD_STRING,
+        unit=declared.unit,
+        location=declared.location,
+        property=declared.property,
+        sensor=declared.sensor,
+        label=declared.label,
+        comment=declared.comment,
+        topic=declared.topic,
+    )

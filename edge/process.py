@@ -1,0 +1,70 @@
+"""One gateway as a process: it runs until a signal, stops within its time, and a second signal ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from edge.app import Gateway
+from edge.config import Settings
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
+    """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once. `ready` is called when it is.
+
+    Raises `StartError`, or `StopError` where something that waited was not done. Where it does not stop within
+    `shutdown.timeout` the process ends with exit code 1.
+    """
+    asyncio.run(_run(settings, ready))
+
+
+async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
+    gateway = Gateway(settings)
+    stopping = _signals()
+    starting = asyncio.create_task(gateway.start())
+    asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        try:
+            starting.result()
+        except BaseException:
+            asked.cancel()
+            raise
+        ready(gateway)
+        await asked
+    else:
+        # What is half up goes down again: `start` sees to that when it is cancelled.
+        starting.cancel()
+    began = time.monotonic()
+    _log.info("gateway.stopping")
+    try:
+        async with asyncio.timeout(settings.shutdown.timeout):
+            await asyncio.wait([starting])
+            await gateway.stop()
+    except TimeoutError:
+        # Threads that do not end would keep the process for ever. What was acknowledged is in the journal.
+        _log.error("gateway.stop_timeout", extra={"seconds": settings.shutdown.timeout})
+        os._exit(1)
+    _log.info("gateway.stopped", extra={"seconds": round(time.monotonic() - began, 2)})
+
+
+def _signals() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop(number: int) -> None:
+        if stopping.is_set():
+            _log.warning("gateway.killed", extra={"signal": signal.Signals(number).name})
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    return stopping
