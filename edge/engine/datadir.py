@@ -35,8 +35,9 @@ class DirectoryLock:
             directory.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
+            reason = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
             raise DataDirectoryRefused(
-                f"The data directory {directory} cannot be used: {error.strerror}."
+                f"The data directory {directory} cannot be used: {reason}."
                 " Name a directory that this user may write to, or correct its owner and mode."
             ) from error
         try:

@@ -258,7 +258,8 @@ class Journal:
             (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
             surplus = free - self._snapshot_threshold * 5 // 4 // journal_file.PAGE_SIZE
             if surplus > 0:
-                self._connection.execute(f"PRAGMA incremental_vacuum({surplus})").fetchall()
+                # `execute` would stop after one page: each is a row without columns.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
