@@ -1,1 +1,31 @@
 """The mapping language: payloads in, readings out. Pure: no sockets, no threads, no clock, nothing of edge."""
+
+from edge.mapping.errors import Fault, MappingError
+from edge.mapping.explain import Candidate, Explanation, check_file, explain, suggest
+from edge.mapping.mapper import Mapper
+from edge.mapping.outcome import Declared, Mapped, Problem
+from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pack
+from edge.mapping.reading import Reading
+from edge.mapping.schema import mapping_schema
+from edge.mapping.settings import MappingLimits
+
+__all__ = [
+    "Candidate",
+    "Declared",
+    "Explanation",
+    "Fault",
+    "Mapped",
+    "Mapper",
+    "MappingError",
+    "MappingLimits",
+    "MappingPack",
+    "Problem",
+    "Reading",
+    "builtin_names",
+    "check_file",
+    "explain",
+    "load_builtin",
+    "load_pack",
+    "mapping_schema",
+    "suggest",
+]

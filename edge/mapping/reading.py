@@ -1,4 +1,4 @@
-"""What a payload says once a mapping has read it: one value of one observation, with the terms that give it a meaning."""
+"""What a payload says once a mapping has read it: one value of one observation, and the terms that describe it."""
 
 from __future__ import annotations
 

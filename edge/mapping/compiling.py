@@ -1,0 +1,342 @@
+"""From a mapping file's keys to compiled mappings; everything that can be wrong with a key is found here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from edge.mapping.errors import BadKeyError, Fault, nearest
+from edge.mapping.jsonpath import MEMBER, Path, parse_path
+from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, TimeSpec
+from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
+from edge.mapping.regexes import compile_regex
+from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
+from edge.mapping.settings import MappingLimits
+from edge.mapping.template import Template, iri_template, text_template
+from edge.mapping.terms import constant
+from edge.mapping.times import time_format
+from edge.mapping.topics import TopicPattern, name_pattern, parse_topic
+from edge.mapping.units import UNIT_CODES
+from edge.mapping.values import KINDS, BadValueError, Converter, literal
+
+NAME: Final = "name"
+"""Built-in capture of SenML readings: the record's full name."""
+TOPIC: Final = "topic"
+"""Built-in capture: the whole topic."""
+
+_KIND_IRIS: Final = {
+    XSD_DECIMAL: "decimal",
+    XSD_INTEGER: "integer",
+    XSD_DOUBLE: "double",
+    XSD_BOOLEAN: "boolean",
+    XSD_STRING: "string",
+}
+Given = TypeVar("Given")
+Value = TypeVar("Value")
+_SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
+_IRI_KEYS: Final = ("unit", "location", "property", "sensor")
+_TEXT_KEYS: Final = ("label", "comment")
+
+
+class MappingCompiler:
+    """Compiles the mappings of one file; `pack` names it, `own` says that it is the operator's."""
+
+    def __init__(
+        self,
+        pack: str,
+        namespaces: dict[str, str],
+        units: dict[str, str],
+        defaults: ReadingKeys,
+        *,
+        own: bool,
+        limits: MappingLimits,
+    ) -> None:
+        self.pack = pack
+        self.namespaces = namespaces
+        self.units: dict[str, str | None] = {**UNIT_CODES, **self._units(units)}
+        self.defaults = defaults
+        self.own = own
+        self.limits = limits
+
+    def compile(self, spec: MappingSpec) -> CompiledMapping:
+        """One mapping. Raises `BadKeyError`."""
+        if spec.topic is None and spec.topic_regex is None:
+            raise BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex")
+        topic = _under("topic", parse_topic, spec.topic or "#")
+        regex = None if spec.topic_regex is None else _under("topic_regex", compile_regex, spec.topic_regex)
+        payload = spec.payload or _payload_kind(spec)
+        name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
+        captures = self._payload_captures(spec, payload)
+        names = [*topic.names, *(regex.groupindex if regex else ()), *(capture for capture, _ in captures), TOPIC]
+        if doubled := {each for each in names if names.count(each) > 1 or each in (MEMBER, NAME)}:
+            word = min(doubled)
+            raise BadKeyError(f"The capture {{{word}}} is defined twice, or built in.", key="topic")
+        many = {TOPIC, *topic.many, *(regex.groupindex if regex else ())}
+        ignore = bool(spec.ignore)
+        rules: tuple[Rule, ...] = ()
+        if ignore:
+            _only_routing_keys(spec)
+        else:
+            rules = self._rules(spec, name, payload, topic, names, many)
+        return CompiledMapping(
+            name, self.pack, self.own, topic, regex, payload, self._conditions(spec), captures, ignore, spec.also, rules
+        )
+
+    def _rules(
+        self, spec: MappingSpec, name: str, payload: str, topic: TopicPattern, names: list[str], many: set[str]
+    ) -> tuple[Rule, ...]:
+        times: dict[object, TimeRule] = {}
+        if spec.readings is None:
+            return (self._rule(spec, spec, name, payload, names, many, times, only=True),)
+        for key in ("path", "record", "pattern", "required"):
+            if getattr(spec, key) is not None:
+                raise BadKeyError(f'"{key}" belongs into the readings where there are any.', key=key)
+        if not spec.readings:
+            raise BadKeyError("The list of readings is empty.", key="readings")
+        rules = []
+        for index, reading in enumerate(spec.readings):
+            try:
+                only = len(spec.readings) == 1
+                rules.append(self._rule(reading, spec, name, payload, names, many, times, only=only))
+            except BadKeyError as error:
+                error.fault = _in_reading(error, index)
+                raise
+        return tuple(rules)
+
+    def _get(self, key: str, reading: ReadingSpec, mapping: MappingSpec) -> object:
+        for source in (reading, mapping, self.defaults):
+            value: object = getattr(source, key)
+            if value is not None:
+                return value
+        return None
+
+    def _rule(
+        self,
+        reading: ReadingSpec,
+        mapping: MappingSpec,
+        name: str,
+        payload: str,
+        names: list[str],
+        many: set[str],
+        times: dict[object, TimeRule],
+        *,
+        only: bool,
+    ) -> Rule:
+        _check_kind(reading, payload)
+        path = record = capture = regex = None
+        known, several = [*names], {*many}
+        if payload == "json":
+            path = _under("path", parse_path, reading.path or "$")
+            known += path.names
+            if path.has_member:
+                known.append(MEMBER)
+        elif payload == "senml":
+            record, capture, found = _record(reading.record)
+            known += [*found, NAME]
+            several |= {*found, NAME}
+        if reading.pattern is not None:
+            regex = _under("pattern", compile_regex, reading.pattern)
+            groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]
+            known += groups
+            several.update(groups)
+        if twice := [each for each in known if known.count(each) > 1]:
+            raise BadKeyError(f"The capture {{{twice[0]}}} is defined twice.", key="path")
+        terms = None
+        if not reading.ignore:
+            terms = self._terms(reading, mapping, known, several)
+        required = reading.required
+        if required is None:
+            required = only and path is not None and not path.wild
+        unit_from = self._get("unit_from", reading, mapping)
+        return Rule(
+            mapping=name,
+            what=reading.path or reading.record or "value",
+            terms=terms,
+            convert=self._converter(reading, mapping),
+            path=path,
+            record=record,
+            record_name=capture,
+            regex=regex,
+            unit_path=_under("unit_from", parse_path, str(unit_from)) if unit_from is not None else None,
+            units=self._unit_table(reading, mapping),
+            time=self._time(self._get("time", reading, mapping), payload, regex, times),
+            required=required,
+            when=() if reading is mapping else self._conditions(reading),
+        )
+
+    def _terms(
+        self, reading: ReadingSpec, mapping: MappingSpec, known: Collection[str], many: set[str]
+    ) -> TermTemplates:
+        templates: dict[str, Template | None] = {}
+        for key in ("observation", *_IRI_KEYS, *_TEXT_KEYS):
+            value = self._get(key, reading, mapping)
+            try:
+                if value is None:
+                    templates[key] = None
+                elif key in _TEXT_KEYS:
+                    templates[key] = text_template(str(value), known)
+                else:
+                    templates[key] = iri_template(str(value), self.namespaces, known, many)
+            except BadKeyError as error:
+                raise error.under(key) from None
+        observation = templates.pop("observation")
+        if observation is None:
+            raise BadKeyError("A reading needs an observation.", key="observation", allowed="an IRI or CURIE")
+        used = set(observation.names).union(*(each.names for each in templates.values() if each is not None))
+        return TermTemplates(observation, tuple(templates.values()), tuple(sorted(used)))
+
+    def _converter(self, reading: ReadingSpec, mapping: MappingSpec) -> Converter:
+        word = self._get("datatype", reading, mapping)
+        kind, datatype = _under("datatype", self._datatype, str(word) if word is not None else "number")
+        table = None
+        values = self._get("values", reading, mapping)
+        if isinstance(values, dict):
+            table = {}
+            for text, value in values.items():
+                try:
+                    table[text] = literal(value, kind if word is not None and datatype is None else None)
+                except BadValueError as error:
+                    raise BadKeyError(f'The value for "{text}" {error}.', key="values") from None
+        absent = self._get("absent", reading, mapping)
+        return Converter(
+            kind=kind,
+            datatype=datatype,
+            table=table,
+            absent=frozenset(absent) if isinstance(absent, list) else frozenset(),
+            **{
+                name: self._get(key, reading, mapping)  # type: ignore[arg-type]
+                for name, key in (("scale", "scale"), ("offset", "offset"), ("low", "min"), ("high", "max"))
+            },
+            decimal_comma=bool(self._get("decimal_comma", reading, mapping)),
+            max_digits=self.limits.digits,
+            max_text=self.limits.text,
+        )
+
+    def _datatype(self, word: str) -> tuple[str, str | None]:
+        if word in KINDS:
+            return word, None
+        if ":" not in word:
+            raise BadKeyError(
+                f'"{word}" is no datatype.', nearest=nearest(word, KINDS), allowed=", ".join(KINDS) + ", or an IRI"
+            )
+        iri = constant(word, self.namespaces)
+        if iri in _KIND_IRIS:
+            return _KIND_IRIS[iri], None
+        if iri.startswith(XSD):
+            raise BadKeyError(
+                f'"{word}" is not offered, since its values could not be checked.', allowed=", ".join(KINDS)
+            )
+        return "string", iri
+
+    def _units(self, table: dict[str, str]) -> dict[str, str | None]:
+        resolved: dict[str, str | None] = {}
+        for code, unit in table.items():
+            try:
+                resolved[code] = constant(unit, self.namespaces) if unit else None
+            except BadKeyError as error:
+                raise error.under(f'units."{code}"') from None
+        return resolved
+
+    def _unit_table(self, reading: ReadingSpec, mapping: MappingSpec) -> dict[str, str | None]:
+        sources = [source.units for source in (self.defaults, mapping, reading) if source.units]
+        if not sources:
+            return self.units
+        table = dict(self.units)
+        for source in sources:
+            table.update(self._units(source))
+        return table
+
+    def _time(
+        self, value: object, payload: str, regex: re.Pattern[str] | None, known: dict[object, TimeRule]
+    ) -> TimeRule | None:
+        if value is None or payload == "senml":
+            return None
+        spec = value if isinstance(value, TimeSpec) else TimeSpec(path=str(value))
+        if spec in known:
+            return known[spec]
+        try:
+            form = time_format(spec.format, spec.zone)
+            if payload == "json":
+                rule = TimeRule(parse_path(spec.path), None, form)
+            elif regex is not None and spec.path in regex.groupindex:
+                rule = TimeRule(None, spec.path, form)
+            else:
+                raise BadKeyError(f'The pattern has no group "{spec.path}" for the time.', allowed="(?P<time>...)")
+        except BadKeyError as error:
+            raise error.under("time") from None
+        known[spec] = rule
+        return rule
+
+    def _payload_captures(self, spec: MappingSpec, payload: str) -> tuple[tuple[str, Path | str], ...]:
+        found: list[tuple[str, Path | str]] = []
+        for name, place in (spec.captures or {}).items():
+            if payload == "text":
+                raise BadKeyError("Captures of text payloads are named groups of the pattern.", key="captures")
+            if not name.isidentifier():
+                raise BadKeyError(f'"{name}" is no name for a capture.', key="captures")
+            found.append((name, place if payload == "senml" else _under("captures", parse_path, place)))
+        return tuple(found)
+
+    def _conditions(self, spec: ReadingSpec) -> tuple[Condition, ...]:
+        when = spec.when if isinstance(spec.when, list) else [spec.when] if spec.when is not None else []
+        return tuple(self._condition(each) for each in when)
+
+    def _condition(self, spec: ConditionSpec) -> Condition:
+        one_of = tuple(spec.one_of) if spec.one_of is not None else None
+        if spec.equals is not None:
+            one_of = (spec.equals,)
+        regex = None if spec.matches is None else _under("when", compile_regex, spec.matches)
+        if spec.exists is None and one_of is None and regex is None:
+            raise BadKeyError("A condition says nothing.", key="when", allowed="exists, equals, one_of, matches")
+        if spec.path is None and spec.exists is not None:
+            raise BadKeyError('"exists" needs a path.', key="when")
+        path = None if spec.path is None else _under("when", parse_path, spec.path)
+        return Condition(path, spec.exists, one_of, regex, self.limits.regex_text)
+
+
+def _under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
+    try:
+        return function(given)
+    except BadKeyError as error:
+        raise error.under(key) from None
+
+
+def _in_reading(error: BadKeyError, index: int) -> Fault:
+    key = f"readings[{index}]" + (f".{error.fault.key}" if error.fault.key else "")
+    return replace(error.fault, key=key)
+
+
+def _payload_kind(spec: MappingSpec) -> str:
+    readings = [spec, *(spec.readings or ())]
+    if any(reading.record is not None for reading in readings):
+        return "senml"
+    paths = any(reading.path is not None or reading.unit_from is not None for reading in readings)
+    return "json" if paths or spec.captures else "text"
+
+
+def _check_kind(reading: ReadingSpec, payload: str) -> None:
+    for key, kind in (("path", "json"), ("record", "senml"), ("unit_from", "json")):
+        if getattr(reading, key) is not None and payload != kind:
+            raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
+    if reading.pattern is not None and payload == "senml":
+        raise BadKeyError('"pattern" is for payloads of kind text and json.', key="pattern")
+
+
+def _only_routing_keys(spec: MappingSpec) -> None:
+    allowed = ("name", "topic", "topic_regex", "payload", "when", "ignore")
+    for key in spec.model_fields_set:
+        if key not in allowed and getattr(spec, key) is not None:
+            raise BadKeyError("A mapping that ignores its topic has no readings.", key=key, allowed=", ".join(allowed))
+
+
+def _record(text: str | None) -> tuple[re.Pattern[str] | str | None, str | None, list[str]]:
+    if text is None:
+        return None, None, []
+    names: list[str] = []
+    try:
+        literal_name, regex, capture = name_pattern(text, names)
+    except BadKeyError as error:
+        raise error.under("record") from None
+    return literal_name if literal_name is not None else regex, capture, names

@@ -1,0 +1,65 @@
+"""What is wrong with a mapping file, told so that its author can mend it: file, line, mapping, key, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong in a mapping file."""
+
+    reason: str
+    file: str | None = None
+    line: int | None = None
+    mapping: str | None = None
+    key: str | None = None
+    allowed: str | None = None
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file or "mapping"
+        if self.line is not None:
+            place += f":{self.line}"
+        if self.mapping is not None:
+            place += f': mapping "{self.mapping}"'
+        if self.key is not None:
+            place += f": {self.key}"
+        text = f"{place}: {self.reason}"
+        if self.nearest is not None:
+            text += f' Did you mean "{self.nearest}"?'
+        if self.allowed is not None:
+            text += f" Allowed: {self.allowed}."
+        return text
+
+
+class MappingError(ValueError):
+    """A mapping file cannot be used; `faults` holds everything that is wrong with it."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)
+
+
+class BadKeyError(ValueError):
+    """The value of one key of a mapping is wrong; becomes a `Fault` once file and mapping are known."""
+
+    def __init__(
+        self, reason: str, *, key: str | None = None, allowed: str | None = None, nearest: str | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.fault = Fault(reason, key=key, allowed=allowed, nearest=nearest)
+
+    def under(self, key: str) -> BadKeyError:
+        """The same, said of `key` where no key was named yet."""
+        if self.fault.key is None:
+            self.fault = replace(self.fault, key=key)
+        return self
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known name that `word` was probably meant to be."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return close[0] if close else None

@@ -1,0 +1,315 @@
+"""Rules applied to a message: from the payload of a matched mapping to readings and problems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from edge.mapping.compiling import NAME, TOPIC
+from edge.mapping.jsonpath import MEMBER, Hit, Path
+from edge.mapping.outcome import Collector
+from edge.mapping.payload import Message, PayloadError
+from edge.mapping.reading import Reading
+from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
+from edge.mapping.senml import Record, records
+from edge.mapping.template import CaptureError
+from edge.mapping.times import BadTimeError
+from edge.mapping.values import BadValueError, OtherKindError, plain_text, shown
+
+_FIRST_NUMBER: Final = re.compile(
+    r"(?<![A-Za-z0-9_.])[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![0-9]|\.[0-9])"
+)
+_FIRST_COMMA_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.,])[-+]?[0-9]+(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_UNREAD: Final = object()
+
+RenderTerms = Callable[[Rule, dict[str, str]], Terms]
+"""Renders the terms of a rule that needs captures from the payload; remembers them. Raises `CaptureError`."""
+
+
+@dataclass(slots=True)
+class BoundRule:
+    """A rule with the captures of one topic put in."""
+
+    rule: Rule
+    captures: dict[str, str]
+    terms: Terms | None
+    """The terms, where the topic alone determines them."""
+    fault: str | None
+
+
+@dataclass(slots=True)
+class BoundMapping:
+    """A mapping with the captures of one topic put in."""
+
+    mapping: CompiledMapping
+    captures: dict[str, str]
+    rules: list[BoundRule]
+    members: dict[str, list[BoundRule]] = field(default_factory=dict)
+    """Rules for one member of a JSON object, by the member's name."""
+    deeper: list[BoundRule] = field(default_factory=list)
+    """The other rules for JSON."""
+
+
+def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> BoundMapping:
+    """`mapping` made ready for the messages of `topic`."""
+    captures = {**captures, TOPIC: topic}
+    bound = BoundMapping(mapping, captures, [])
+    for rule in mapping.rules:
+        fixed = captures
+        if rule.path is not None and (member := rule.path.member) is not None:
+            fixed = {**captures, MEMBER: member}
+        terms, fault = None, None
+        if rule.terms is not None and all(name in fixed for name in rule.terms.names):
+            try:
+                terms = rule.terms.render(fixed)
+            except CaptureError as error:
+                fault = str(error)
+        ready = BoundRule(rule, fixed, terms, fault)
+        bound.rules.append(ready)
+        if rule.path is not None and rule.path.single is not None:
+            bound.members.setdefault(rule.path.single, []).append(ready)
+        else:
+            bound.deeper.append(ready)
+    return bound
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """One message on its way through the mappings that are for it."""
+
+    message: Message
+    out: Collector
+    render: RenderTerms
+    now: datetime | None
+    _times: dict[TimeRule, datetime | None] = field(default_factory=dict)
+
+    def run(self, bound: BoundMapping) -> None:
+        """Apply one mapping."""
+        try:
+            if bound.mapping.payload == "json":
+                self._json(bound)
+            elif bound.mapping.payload == "senml":
+                self._senml(bound)
+            else:
+                self._text(bound)
+        except PayloadError as error:
+            self.out.problem(bound.mapping.name, "payload", str(error))
+
+    def _json(self, bound: BoundMapping) -> None:
+        document = self.message.document
+        captures: dict[str, str] = {}
+        for name, path in bound.mapping.captures:
+            value = path.first(document) if isinstance(path, Path) else None
+            if value is None or isinstance(value, dict | list):
+                self.out.problem(bound.mapping.name, str(name), "the payload lacks this capture, so nothing is read")
+                return
+            captures[name] = plain_text(value)
+        taken: set[tuple[int, str | int | None]] = set()
+        if bound.members and isinstance(document, dict):
+            for key, value in document.items():
+                for ready in bound.members.get(key, ()):
+                    if ready.rule.when and not ready.rule.applies(self.message):
+                        continue
+                    taken.add((id(document), key))
+                    self._json_value(ready, Hit(value, document, key, captures))
+        for ready in bound.deeper:
+            self._deeper(ready, document, captures, taken)
+        for ready in bound.rules:
+            wanted = ready.rule.path if ready.rule.required else None
+            if wanted is not None and next(wanted.walk(document), None) is None:
+                self.out.problem(ready.rule.mapping, ready.rule.what, "the payload has no such value")
+
+    def _deeper(
+        self, ready: BoundRule, document: object, captures: dict[str, str], taken: set[tuple[int, str | int | None]]
+    ) -> None:
+        path = ready.rule.path
+        if path is None or (ready.rule.when and not ready.rule.applies(self.message)):
+            return
+        for hit in path.walk(document):
+            place = (id(hit.parent), hit.key)
+            if path.wild and place in taken:
+                continue
+            taken.add(place)
+            if captures or hit.captures:
+                hit = Hit(hit.value, hit.parent, hit.key, {**captures, **hit.captures})
+            self._json_value(ready, hit)
+
+    def _json_value(self, ready: BoundRule, hit: Hit) -> None:
+        rule, value = ready.rule, hit.value
+        if rule.terms is None or value is None or (isinstance(value, dict | list) and not rule.required):
+            return
+        captures = hit.captures
+        unit_code: object = None
+        if rule.unit_path is not None:
+            unit_code = rule.unit_path.first(hit.parent if rule.unit_path.relative else self.message.document)
+        if rule.regex is not None:
+            match = self._search(rule, plain_text(value)) if not isinstance(value, dict | list) else None
+            if match is None:
+                return
+            value = _group_value(match)
+            captures = {**captures, **_named(match)}
+            unit_code = match.groupdict().get("unit") or unit_code
+        time = None
+        if rule.time is not None and rule.time.path is not None:
+            time = self._json_time(rule, rule.time, hit.parent)
+        self._emit(ready, value, captures, unit_code, time)
+
+    def _json_time(self, rule: Rule, time: TimeRule, parent: object) -> datetime | None:
+        path = time.path
+        if path is None:
+            return None
+        if path.relative:
+            return self._parse_time(rule, time, path.first(parent))
+        if time not in self._times:
+            self._times[time] = self._parse_time(rule, time, path.first(self.message.document))
+        return self._times[time]
+
+    def _parse_time(self, rule: Rule, time: TimeRule, raw: object) -> datetime | None:
+        try:
+            return time.format.parse(raw)
+        except BadTimeError as error:
+            self.out.problem(rule.mapping, "time", str(error), kept=True)
+            return None
+
+    def _text(self, bound: BoundMapping) -> None:
+        text = self.message.text
+        for ready in bound.rules:
+            rule = ready.rule
+            if rule.terms is None or text in rule.convert.absent or not rule.applies(self.message):
+                continue
+            if rule.regex is None:
+                self._emit(ready, self._default_text(rule, text), {}, None, None)
+                continue
+            match = self._search(rule, text)
+            if match is None:
+                continue
+            groups = match.groupdict()
+            time = None
+            if rule.time is not None and rule.time.group is not None:
+                time = self._parse_time(rule, rule.time, groups.get(rule.time.group))
+            self._emit(ready, _group_value(match), _named(match), groups.get("unit"), time)
+
+    def _default_text(self, rule: Rule, text: str) -> str:
+        convert = rule.convert
+        if convert.table is not None or convert.kind in ("string", "boolean", "auto"):
+            return text
+        regex = _FIRST_COMMA_NUMBER if convert.decimal_comma else _FIRST_NUMBER
+        match = regex.search(text, 0, self.out.limits.regex_text)
+        return match.group() if match is not None else text
+
+    def _search(self, rule: Rule, text: str) -> re.Match[str] | None:
+        if len(text) > self.out.limits.regex_text:
+            limit = self.out.limits.regex_text
+            self.out.problem(
+                rule.mapping, rule.what, f"has {len(text)} characters; a pattern is tried on up to {limit}"
+            )
+            return None
+        match = rule.regex.search(text) if rule.regex is not None else None
+        if match is None and rule.required is not False:
+            self.out.problem(rule.mapping, rule.what, f"the pattern is not found in {shown(text)}")
+        return match
+
+    def _senml(self, bound: BoundMapping) -> None:
+        found = list(records(self.message.document, self.now))
+        captures: dict[str, str] = {}
+        consumed = {str(place) for _, place in bound.mapping.captures}
+        for name, place in bound.mapping.captures:
+            value = next((record.value for record in found if record.name == place), None)
+            if value is None or isinstance(value, dict | list):
+                self.out.problem(bound.mapping.name, name, f'the pack has no record "{place}", so nothing is read')
+                return
+            captures[name] = plain_text(value)
+        for record in found:
+            if record.name in consumed:
+                continue
+            for ready in bound.rules:
+                names = _record_names(ready.rule, record.name)
+                if names is not None and ready.rule.applies(self.message):
+                    self._record(ready, record, {**captures, **names, NAME: record.name})
+                    break
+
+    def _record(self, ready: BoundRule, record: Record, captures: dict[str, str]) -> None:
+        rule = ready.rule
+        if rule.terms is None:
+            return
+        if record.time_fault is not None:
+            self.out.problem(rule.mapping, "time", record.time_fault, kept=True)
+        self._emit(ready, record.value, captures, record.unit, record.time, what=record.name)
+
+    def _emit(
+        self,
+        ready: BoundRule,
+        raw: object,
+        captures: dict[str, str],
+        unit_code: object,
+        time: datetime | None,
+        what: str | None = None,
+    ) -> None:
+        rule = ready.rule
+        try:
+            converted = rule.convert(raw)
+            if converted is None:
+                return
+            terms = ready.terms
+            if terms is None:
+                if ready.fault is not None:
+                    raise CaptureError(ready.fault)
+                terms = self.render(rule, {**captures, **ready.captures})
+        except OtherKindError as error:
+            if rule.path is None or not rule.path.wild:
+                self.out.problem(rule.mapping, what or rule.what, str(error))
+            return
+        except (BadValueError, CaptureError) as error:
+            self.out.problem(rule.mapping, what or rule.what, str(error))
+            return
+        unit = terms.unit if unit_code is None else self._unit(rule, unit_code, terms.unit)
+        self.out.reading(
+            Reading(
+                terms.observation,
+                converted[0],
+                converted[1],
+                unit,
+                terms.location,
+                terms.property,
+                terms.sensor,
+                terms.label,
+                terms.comment,
+                self.message.topic,
+                time,
+            ),
+            rule.mapping,
+        )
+
+    def _unit(self, rule: Rule, code: object, fallback: str | None) -> str | None:
+        unit = rule.units.get(code, _UNREAD) if isinstance(code, str) else _UNREAD
+        if unit is _UNREAD:
+            self.out.problem(rule.mapping, "unit", f"{shown(str(code))} is no known unit; add it to `units`", kept=True)
+            return fallback
+        return unit if isinstance(unit, str) else fallback
+
+
+def _group_value(match: re.Match[str]) -> str | None:
+    groups = match.groupdict()
+    if "value" in groups:
+        return groups["value"]
+    unnamed = match.re.groups > len(match.re.groupindex)
+    if not unnamed:
+        return match.group()
+    named = set(match.re.groupindex.values())
+    return next((match.group(index) for index in range(1, match.re.groups + 1) if index not in named), None)
+
+
+def _named(match: re.Match[str]) -> dict[str, str]:
+    return {name: value or "" for name, value in match.groupdict().items()}
+
+
+def _record_names(rule: Rule, name: str) -> dict[str, str] | None:
+    if rule.record is None:
+        return {} if rule.record_name is None else {rule.record_name: name}
+    if isinstance(rule.record, str):
+        return {} if rule.record == name else None
+    match = rule.record.fullmatch(name)
+    return None if match is None else match.groupdict()

@@ -1,0 +1,147 @@
+"""What an integrator asks of mappings: is my file right, what becomes of this message, and how would I map it?"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from edge.mapping.errors import Fault, MappingError
+from edge.mapping.mapper import Mapper, fits
+from edge.mapping.outcome import Mapped
+from edge.mapping.pack import load_pack
+from edge.mapping.payload import Message, PayloadError
+from edge.mapping.values import JsonNumber
+
+_MOST_READINGS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A mapping whose topic pattern matches."""
+
+    mapping: str
+    topic: str
+    """Its topic pattern."""
+    captures: dict[str, str]
+    applied: bool
+    why: str
+    """Why it was applied or not, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What becomes of one message, and why."""
+
+    topic: str
+    outcome: Mapped
+    candidates: tuple[Candidate, ...]
+    """In order of precedence."""
+    nearest: tuple[str, ...] = ()
+    """For an unmapped topic: topic patterns that are most like it."""
+    suggestion: str | None = None
+    """For an unmapped topic: a mapping to paste into a file and adapt."""
+
+
+def check_file(path: Path) -> list[Fault]:
+    """Everything that is wrong with a mapping file; empty where it can be used."""
+    try:
+        load_pack(path)
+    except MappingError as error:
+        return list(error.faults)
+    except OSError as error:
+        return [Fault(f"The file cannot be read: {error.strerror or error}.", file=str(path))]
+    return []
+
+
+def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> Explanation:
+    """What `mapper` makes of a message (`now`: time of arrival), and what a mapping for it could look like."""
+    outcome = mapper.map(topic, payload, now)
+    message = Message(topic, payload)
+    candidates: list[Candidate] = []
+    for group in mapper.groups(topic):
+        for bound in group:
+            mapping = bound.mapping
+            applied = mapping.name in outcome.mappings
+            if applied:
+                why = "ignores the message" if mapping.ignore else "applied"
+            elif not payload:
+                why = "the payload is empty: a cleared retained message"
+            elif not fits(mapping, message):
+                why = "its condition on the payload does not hold"
+            else:
+                why = "a mapping of higher precedence was applied"
+            captures = {name: value for name, value in bound.captures.items() if name != "topic"}
+            candidates.append(Candidate(mapping.name, mapping.topic.text, captures, applied, why))
+    if outcome.matched:
+        return Explanation(topic, outcome, tuple(candidates))
+    patterns = {mapping.topic.text for pack in mapper.packs for mapping in pack.mappings if mapping.topic.text != "#"}
+    nearest = difflib.get_close_matches(topic, sorted(patterns), n=3, cutoff=0.4)
+    return Explanation(topic, outcome, tuple(candidates), tuple(nearest), suggest(topic, payload))
+
+
+def suggest(topic: str, payload: bytes) -> str:
+    """A mapping (TOML) that maps this message, to paste into a file and adapt."""
+    lines = ["[[mapping]]", f"topic = {_quoted(topic.replace('{', '{{').replace('}', '}}'))}"]
+    base = "edge:" + re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-")
+    message = Message(topic, payload)
+    try:
+        document = message.document
+    except PayloadError:
+        document = None
+    if isinstance(document, list) and any(isinstance(each, dict) and {"n", "bn"} & each.keys() for each in document):
+        return "\n".join([*lines, 'payload = "senml"', f'observation = "{base}-{{name}}"', 'label = "{name}"']) + "\n"
+    if isinstance(document, dict | list):
+        return "\n".join([*lines, *_json_lines(base, document)]) + "\n"
+    lines.append(f'observation = "{base}"')
+    try:
+        text = message.text
+    except PayloadError:
+        text = ""
+    if text.lower() in ("on", "off", "true", "false"):
+        lines.append('datatype = "boolean"')
+    elif not re.search("[0-9]", text):
+        lines.append('datatype = "string"')
+    else:
+        lines.append('unit = "unit:DegreeCelsius"  # the unit of your sensor')
+    lines += ['location = "edge:place:my-room"', f"label = {_quoted(topic.replace('{', '{{').replace('}', '}}'))}"]
+    return "\n".join(lines) + "\n"
+
+
+def _json_lines(base: str, document: object) -> list[str]:
+    found: list[tuple[str, str]] = []
+    _leaves(document, "", found, 0)
+    lines = ['payload = "json"', 'location = "edge:place:my-room"', "readings = ["]
+    for path, kind in found:
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", path).strip("-") or "value"
+        extra = "" if kind == "number" else f', datatype = "{kind}"'
+        lines.append(f'  {{ path = {_quoted(path or "$")}, observation = "{base}-{name}"{extra} }},')
+    return [*lines, "]"]
+
+
+def _leaves(node: object, path: str, found: list[tuple[str, str]], depth: int) -> None:
+    if len(found) >= _MOST_READINGS or depth > 8:
+        return
+    if isinstance(node, dict):
+        for key, value in node.items():
+            plain = re.fullmatch(r"[A-Za-z0-9_:\-]+", key)
+            step = key if plain else "[" + json.dumps(key) + "]"
+            if not plain and ('"' in key or "\\" in key):
+                continue
+            _leaves(value, f"{path}.{step}" if path and plain else path + step, found, depth + 1)
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            _leaves(value, f"{path}[{index}]", found, depth + 1)
+    elif isinstance(node, bool):
+        found.append((path, "boolean"))
+    elif isinstance(node, JsonNumber):
+        found.append((path, "number"))
+    elif isinstance(node, str):
+        found.append((path, "string"))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")

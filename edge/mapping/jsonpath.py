@@ -1,0 +1,186 @@
+"""Paths into JSON payloads: names, quoted names, indices, `*` and captures of member names. A small JSONPath subset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from edge.mapping.errors import BadKeyError
+from edge.mapping.topics import name_pattern
+
+_ALLOWED = 'name, "quoted name", a.b, a[0], a[-1], a[*], a[{i}], *, {key}, switch:{n}; "$" and "@" only first'
+_STEP = re.compile(
+    r"""\.?(?:
+        \[\s*(?:(?P<index>-?[0-9]{1,6})|(?P<all>\*)|\{(?P<nth>[A-Za-z_][A-Za-z0-9_]*)\}
+            |(?P<quote>["'])(?P<quoted>.*?)(?P=quote))\s*\]
+        |"(?P<name2>[^"]*)"
+        |(?P<name>(?:\{[^{}]*\}|[^.\[\]{}"'\s*][^.\[\]{}"'*]*|\{\{|\}\})+)
+        |(?P<star>\*)
+    )""",
+    re.VERBOSE,
+)
+MEMBER: Final = "member"
+"""Built-in capture of JSON readings: the last member name on the way to the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place in the document that a path leads to."""
+
+    value: object
+    parent: object
+    key: str | int | None
+    captures: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    regex: re.Pattern[str] | None
+    capture: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    capture: str | None
+
+
+_AnyStep = _Key | _Names | _Index | _Items
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A compiled path. `single` is its one member name, where it is no more than that."""
+
+    text: str
+    steps: tuple[_AnyStep, ...]
+    names: tuple[str, ...]
+    relative: bool
+    """Whether it starts at the object that holds the value ("@")."""
+
+    @property
+    def wild(self) -> bool:
+        """Whether it may lead to several places."""
+        return any(isinstance(step, _Names | _Items) for step in self.steps)
+
+    @property
+    def single(self) -> str | None:
+        """The member name, for paths of one name."""
+        step = self.steps[0] if len(self.steps) == 1 else None
+        return step.name if isinstance(step, _Key) else None
+
+    @property
+    def has_member(self) -> bool:
+        """Whether there is a member name on the way."""
+        return any(isinstance(step, _Key | _Names) for step in self.steps)
+
+    @property
+    def member(self) -> str | None:
+        """The last fixed member name on the path."""
+        for step in reversed(self.steps):
+            if isinstance(step, _Key):
+                return step.name
+            if isinstance(step, _Names):
+                return None
+        return None
+
+    def first(self, document: object) -> object:
+        """The value of the first place, or None where there is none."""
+        for hit in self.walk(document):
+            return hit.value
+        return None
+
+    def walk(self, document: object) -> Iterator[Hit]:
+        """The places in `document`, in document order."""
+        if not self.steps:
+            yield Hit(document, None, None, {})
+            return
+        yield from _walk(self.steps, 0, document, {})
+
+
+def _walk(steps: tuple[_AnyStep, ...], at: int, node: object, captures: dict[str, str]) -> Iterator[Hit]:
+    last = at == len(steps) - 1
+    for key, value, found in _children(steps[at], node, captures):
+        if last:
+            yield Hit(value, node, key, found)
+        elif isinstance(value, dict | list):
+            yield from _walk(steps, at + 1, value, found)
+
+
+def _children(
+    step: _AnyStep, node: object, captures: dict[str, str]
+) -> Iterator[tuple[str | int, object, dict[str, str]]]:
+    if isinstance(node, dict):
+        if isinstance(step, _Key):
+            if step.name in node:
+                yield step.name, node[step.name], captures
+        elif isinstance(step, _Names):
+            for key, value in node.items():
+                if step.regex is None:
+                    yield key, value, _with(captures, step.capture, key)
+                elif match := step.regex.fullmatch(key):
+                    yield key, value, {**captures, MEMBER: key, **match.groupdict()}
+    elif isinstance(node, list):
+        if isinstance(step, _Index):
+            if -len(node) <= step.at < len(node):
+                yield step.at, node[step.at], captures
+        elif isinstance(step, _Items):
+            for index, value in enumerate(node):
+                yield index, value, captures if step.capture is None else {**captures, step.capture: str(index)}
+
+
+def _with(captures: dict[str, str], name: str | None, key: str) -> dict[str, str]:
+    found = {**captures, MEMBER: key}
+    if name is not None:
+        found[name] = key
+    return found
+
+
+def parse_path(text: str) -> Path:
+    """A path from its text, such as `sensors[0].temperature` or `{sensor}.Temperature`. Raises `BadKeyError`."""
+    rest = text.strip()
+    relative = rest.startswith("@")
+    if rest[:1] in ("$", "@"):
+        rest = rest[1:]
+    names: list[str] = []
+    steps: list[_AnyStep] = []
+    position = 0
+    while position < len(rest):
+        match = _STEP.match(rest, position)
+        if match is None or (steps and rest[position] not in ".["):
+            raise BadKeyError(f'"{text}" is no path: it breaks off before "{rest[position:]}".', allowed=_ALLOWED)
+        steps.append(_step(match, names))
+        position = match.end()
+    if not rest and not text.strip():
+        raise BadKeyError("A path is empty.", allowed=_ALLOWED)
+    if len(steps) > 32:
+        raise BadKeyError("A path has at most 32 steps.")
+    return Path(text, tuple(steps), tuple(names), relative)
+
+
+def _step(match: re.Match[str], names: list[str]) -> _AnyStep:
+    if match["index"] is not None:
+        return _Index(int(match["index"]))
+    if match["all"]:
+        return _Items(None)
+    if match["nth"]:
+        names.append(match["nth"])
+        return _Items(match["nth"])
+    if match["star"]:
+        return _Names(None, None)
+    for quoted in ("quoted", "name2"):
+        if match[quoted] is not None:
+            return _Key(match[quoted])
+    literal, regex, capture = name_pattern(match["name"], names)
+    return _Key(literal) if literal is not None else _Names(regex, capture)

@@ -1,0 +1,231 @@
+"""The mapper: one message in, its readings and problems out; a topic's mappings are found once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+
+from edge.mapping.evaluate import BoundMapping, BoundRule, Evaluation, bind
+from edge.mapping.outcome import Collector, Declared, FullError, Mapped
+from edge.mapping.pack import MappingPack
+from edge.mapping.payload import Message
+from edge.mapping.rules import CompiledMapping, Rule, Terms, TermTemplates
+from edge.mapping.settings import MappingLimits
+from edge.mapping.template import CaptureError, text_template
+from edge.mapping.terms import is_iri
+from edge.mapping.topics import TopicIndex, parse_topic
+from edge.mapping.values import Converter, storable
+
+Group = tuple[BoundMapping, ...]
+"""Mappings of equal precedence that are for one topic."""
+
+_LONGEST_TOPIC = 65_535
+_UNMAPPED = Mapped(False)
+_GRAPH = CompiledMapping("graph", "graph", True, parse_topic("#"), None, "text", (), (), False, False, ())
+
+
+class Mapper:
+    """Maps messages by the mappings of several packs. Not safe for use by several threads at once.
+
+    Operator's files (`MappingPack.own`) go before packs that come along, then the most specific topic pattern counts.
+    All mappings of the same precedence apply; less specific ones only where the more specific do not fit the payload
+    (`when`), or say `also`.
+    """
+
+    def __init__(self, packs: Iterable[MappingPack] = (), limits: MappingLimits | None = None) -> None:
+        self.packs = tuple(packs)
+        self.limits = limits or MappingLimits()
+        self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
+        order = 0
+        for pack in self.packs:
+            for mapping in pack.mappings:
+                self._index.add(mapping.topic, (order, mapping))
+                order += 1
+        self._routes: dict[str, tuple[Group, ...]] = {}
+        self._terms: dict[tuple[object, ...], Terms] = {}
+        self._declared: dict[str, dict[str, BoundRule]] = {}
+
+    def map(self, topic: str, payload: bytes, now: datetime | None = None) -> Mapped:
+        """What a message says. Never raises: what cannot be used is a problem.
+
+        `now`, the time of arrival (aware), is what relative SenML times count from; without it they are dropped.
+        """
+        routes = self._routes.get(topic)
+        if routes is None:
+            routes = self._route(topic)
+        declared = self._declared.get(topic) if self._declared else None
+        if not routes and declared is None:
+            return _UNMAPPED
+        if not payload:
+            # MQTT clears a retained message with an empty one: nothing was measured, nothing is wrong.
+            return Mapped(True)
+        out = Collector(self.limits)
+        if len(payload) > self.limits.payload:
+            name = routes[0][0].mapping.name if routes else "graph"
+            out.problem(name, "payload", f"has {len(payload)} bytes, the limit is {self.limits.payload}")
+            return Mapped(True, problems=tuple(out.problems))
+        evaluation = Evaluation(Message(topic, payload), out, self._render, now)
+        applied, ignored = self._apply(evaluation, routes)
+        if declared is not None:
+            self._apply_declared(evaluation, declared)
+            applied.append("graph")
+        return Mapped(bool(applied), tuple(applied), tuple(out.readings), tuple(out.problems), ignored)
+
+    def _apply(self, evaluation: Evaluation, routes: tuple[Group, ...]) -> tuple[list[str], bool]:
+        applied: list[str] = []
+        ignored = False
+        for group in routes:
+            fitting = [each for each in group if fits(each.mapping, evaluation.message)]
+            try:
+                for bound in fitting:
+                    applied.append(bound.mapping.name)
+                    if bound.mapping.ignore:
+                        ignored = True
+                    else:
+                        evaluation.run(bound)
+            except FullError:
+                break
+            if fitting and not all(bound.mapping.also for bound in fitting):
+                break
+        return applied, ignored
+
+    def _apply_declared(self, evaluation: Evaluation, declared: dict[str, BoundRule]) -> None:
+        try:
+            evaluation.run(BoundMapping(_GRAPH, {}, list(declared.values())))
+        except FullError:
+            return
+
+    def _route(self, topic: str) -> tuple[Group, ...]:
+        levels = topic.split("/")
+        if len(topic) > _LONGEST_TOPIC or not storable(topic):
+            return ()
+        groups: dict[tuple[bool, tuple[int, ...], bool, bool], list[tuple[int, BoundMapping]]] = {}
+        for order, mapping in self._index.find(topic, levels):
+            captures = mapping.topic.captures(levels)
+            if mapping.topic_regex is not None:
+                match = mapping.topic_regex.fullmatch(topic) if len(topic) <= self.limits.regex_text else None
+                if match is None:
+                    continue
+                captures.update({name: value or "" for name, value in match.groupdict().items()})
+            key = (not mapping.own, mapping.topic.specificity, mapping.topic_regex is None, not mapping.when)
+            groups.setdefault(key, []).append((order, bind(mapping, topic, captures)))
+        routes = tuple(
+            tuple(bound for _, bound in sorted(groups[key], key=lambda each: each[0])) for key in sorted(groups)
+        )
+        if len(self._routes) >= self.limits.topics:
+            del self._routes[next(iter(self._routes))]
+        self._routes[topic] = routes
+        return routes
+
+    def _render(self, rule: Rule, captures: dict[str, str]) -> Terms:
+        templates = rule.terms
+        if templates is None:
+            raise CaptureError("nothing is yielded")
+        key = (rule, *[captures[name] for name in templates.names])
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = templates.render(captures)
+            if len(self._terms) >= self.limits.terms:
+                del self._terms[next(iter(self._terms))]
+            self._terms[key] = terms
+        return terms
+
+    def groups(self, topic: str) -> tuple[Group, ...]:
+        """The mappings that are for a topic, those of highest precedence first."""
+        return self._routes.get(topic) or self._route(topic)
+
+    def declared(self) -> tuple[Declared, ...]:
+        """The observations that mappings of one topic each fully determine, in the order of the files."""
+        found: list[Declared] = []
+        for pack in self.packs:
+            for mapping in pack.mappings:
+                topic = mapping.topic.exact
+                if topic is None or mapping.ignore:
+                    continue
+                for group in _reachable(self.groups(topic)):
+                    for bound in group:
+                        if bound.mapping is mapping:
+                            found.extend(_declarations(bound, topic))
+        return tuple(found)
+
+    def yields(self, topic: str, observation: str) -> bool:
+        """Whether the files' mappings may give a reading of `observation` from a message of `topic`."""
+        for group in _reachable(self.groups(topic)):
+            for bound in group:
+                for ready in bound.rules:
+                    templates = ready.rule.terms
+                    if templates is not None and _accepts(ready, templates, observation):
+                        return True
+        return False
+
+    def declare(
+        self,
+        topic: str,
+        observation: str,
+        *,
+        unit: str | None = None,
+        location: str | None = None,
+        label: str | None = None,
+        comment: str | None = None,
+    ) -> bool:
+        """Take the first number of each message of `topic` as value of `observation` (the paper's Topics Manager).
+
+        Arguments are IRIs and plain texts. False where that is not needed, since files yield it already, or where
+        `observation` is no absolute IRI. A message of the topic then yields what the files say and this.
+        """
+        if not is_iri(observation) or self.yields(topic, observation):
+            return False
+        terms = Terms(observation, unit, location, None, None, label, comment)
+        rule = Rule(
+            mapping="graph",
+            what="value",
+            terms=TermTemplates(text_template("", ()), (), ()),
+            convert=Converter(kind="number", max_digits=self.limits.digits, max_text=self.limits.text),
+            path=None,
+            record=None,
+            record_name=None,
+            regex=None,
+            unit_path=None,
+            units={},
+            time=None,
+            required=True,
+            when=(),
+        )
+        self._declared.setdefault(topic, {})[observation] = BoundRule(rule, {}, terms, None)
+        return True
+
+    def withdraw(self, topic: str, observation: str) -> bool:
+        """Undo `declare`. False where nothing was declared."""
+        entries = self._declared.get(topic, {})
+        known = entries.pop(observation, None) is not None
+        if known and not entries:
+            del self._declared[topic]
+        return known
+
+
+def fits(mapping: CompiledMapping, message: Message) -> bool:
+    """Whether the conditions of `mapping` hold."""
+    return not mapping.when or all(condition.holds(message) for condition in mapping.when)
+
+
+def _reachable(groups: tuple[Group, ...]) -> Iterable[Group]:
+    for group in groups:
+        yield group
+        if any(not bound.mapping.when and not bound.mapping.also for bound in group):
+            return
+
+
+def _declarations(bound: BoundMapping, topic: str) -> Iterable[Declared]:
+    for ready in bound.rules:
+        if ready.terms is not None:
+            yield Declared(bound.mapping.name, topic, **asdict(ready.terms))
+
+
+def _accepts(ready: BoundRule, templates: TermTemplates, observation: str) -> bool:
+    if ready.terms is not None:
+        return ready.terms.observation == observation
+    try:
+        return templates.observation.accepts(observation, ready.captures)
+    except CaptureError:
+        return False

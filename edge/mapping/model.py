@@ -1,0 +1,139 @@
+"""The mapping file as its author writes it: every key, its type and what it means. The JSON schema comes from here."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - pydantic reports ValueError as a fault of the file
+    return value
+
+
+def _bounded(value: Decimal) -> Decimal:
+    if value and (abs(value.adjusted()) > 40 or len(value.as_tuple().digits) > 40):
+        raise ValueError("must be a number of at most 40 digits")
+    return value
+
+
+Number = Annotated[Decimal, BeforeValidator(_no_boolean), AfterValidator(_bounded), Field(allow_inf_nan=False)]
+Scalar = StrictBool | Annotated[Decimal, Field(allow_inf_nan=False, strict=False)] | StrictStr
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TimeSpec(_Table):
+    """Where and how a message tells its time."""
+
+    path: str = Field(description="JSON path, or for text payloads the name of the pattern's group.")
+    format: str = Field(default="auto", description="auto, iso8601, unix, unix_ms, unix_us, or a strptime pattern.")
+    zone: str | None = Field(default=None, description="Zone of times that name none: UTC, +01:00, Europe/Rome.")
+
+
+class ConditionSpec(_Table):
+    """What must hold of a payload for the mapping to apply."""
+
+    path: str | None = Field(
+        default=None, description="JSON path of what is looked at; none: the whole payload as text."
+    )
+    exists: bool | None = Field(default=None, description="Whether the path must lead somewhere, or must not.")
+    equals: Scalar | None = Field(default=None, description="The value must be this.")
+    one_of: list[Scalar] | None = Field(default=None, description="The value must be one of these.")
+    matches: str | None = Field(default=None, description="A regular expression must be found in the value.")
+
+
+class ReadingKeys(_Table):
+    """The keys of a reading; in a mapping or in [defaults] they are the defaults of its readings."""
+
+    observation: str | None = Field(default=None, description="IRI of the observation: CURIE or IRI, with {captures}.")
+    unit: str | None = Field(
+        default=None, description="IRI of the unit; where the payload tells one, the unit if it tells none."
+    )
+    unit_from: str | None = Field(default=None, description="JSON path of a unit code in the payload.")
+    units: dict[str, str] | None = Field(
+        default=None, description='Unit codes of payloads to unit IRIs; "" means no unit.'
+    )
+    location: str | None = Field(default=None, description="IRI of the feature of interest, with {captures}.")
+    property: str | None = Field(default=None, description="IRI of the observed property, with {captures}.")
+    sensor: str | None = Field(default=None, description="IRI of the sensor, with {captures}.")
+    label: str | None = Field(default=None, description="Short name for people, with {captures}.")
+    comment: str | None = Field(default=None, description="Longer text for people, with {captures}.")
+    datatype: str | None = Field(
+        default=None,
+        description="number (default), integer, decimal, double, boolean, string, auto, or another datatype's IRI.",
+    )
+    values: dict[str, Scalar] | None = Field(
+        default=None, description='What texts mean: { "ON" = true, "OFF" = false }.'
+    )
+    absent: list[str] | None = Field(default=None, description='Texts that mean "no value", such as "nan".')
+    scale: Number | None = Field(default=None, description="The value is multiplied by this, exactly.")
+    offset: Number | None = Field(default=None, description="This is added after scaling, exactly.")
+    min: Number | None = Field(
+        default=None, description="A smaller value (after scaling) is a problem, and no reading."
+    )
+    max: Number | None = Field(default=None, description="A larger value (after scaling) is a problem, and no reading.")
+    decimal_comma: bool | None = Field(default=None, description="Numbers in texts are written 22,5.")
+    time: str | TimeSpec | None = Field(default=None, description="JSON path (or group) of the message's timestamp.")
+
+
+class ReadingSpec(ReadingKeys):
+    """One reading of a payload."""
+
+    path: str | None = Field(default=None, description="JSON path of the value; {key} captures a member's name.")
+    record: str | None = Field(default=None, description="Name of the SenML record, with {captures}; default: any.")
+    pattern: str | None = Field(default=None, description="Regular expression whose group `value` is the value.")
+    required: bool | None = Field(default=None, description="Whether it is a problem when the payload lacks the value.")
+    when: ConditionSpec | list[ConditionSpec] | None = Field(
+        default=None, description="Conditions on the payload; all must hold."
+    )
+    ignore: bool | None = Field(
+        default=None, description="Take the value away from readings with wildcards; yield nothing."
+    )
+
+
+class MappingSpec(ReadingSpec):
+    """One mapping: the topics it is for, and the readings it yields."""
+
+    name: str | None = Field(default=None, description="Name in messages; default: the topic.")
+    topic: str | None = Field(
+        default=None, description="Topic pattern: +, #, {capture}, {capture:glob*}, {capture...}."
+    )
+    topic_regex: str | None = Field(default=None, description="Regular expression the whole topic must match as well.")
+    payload: Literal["text", "json", "senml"] | None = Field(
+        default=None, description="How the payload is read. Default: json where a path is given, else text."
+    )
+    captures: dict[str, str] | None = Field(
+        default=None, description="Captures from the payload: JSON path or SenML record name."
+    )
+    also: bool = Field(default=False, description="Let less specific mappings of the same topic apply as well.")
+    readings: list[ReadingSpec] | None = Field(default=None, description="Several readings of one payload.")
+
+
+class FileSpec(_Table):
+    """A mapping file."""
+
+    description: str | None = Field(default=None, description="What the file is for.")
+    namespaces: dict[str, str] = Field(default_factory=dict, description="Prefixes for CURIEs.")
+    units: dict[str, str] = Field(
+        default_factory=dict, description="Unit codes of payloads to unit IRIs, for all mappings."
+    )
+    defaults: ReadingKeys = Field(
+        default_factory=lambda: ReadingKeys(), description="Defaults of all mappings of the file."
+    )
+    mapping: list[MappingSpec] = Field(default_factory=list, description="The mappings.")
+
+
+class Listing17Entry(_Table):
+    """An entry of `semantic-mappings`, as in the paper's Listing 17."""
+
+    observation: str
+    unit: str | None = None
+    location: str | None = None
+    comment: str | None = None
+    label: str | None = None

@@ -1,0 +1,68 @@
+"""Regular expressions of mapping files: compiled once, refused where a payload could make them run for ever."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from edge.mapping.errors import BadKeyError
+
+_LONGEST: Final = 1000
+_UNBOUNDED = re.compile(r"[*+]|\{[0-9]*,\}|\{[0-9]*,[0-9]{3,}\}")
+
+
+def compile_regex(text: str) -> re.Pattern[str]:
+    """`text` compiled. Raises `BadKeyError` for what is no regular expression, or repeats a repetition.
+
+    `(a+)+` and its like take time exponential in the length of the text they fail on. Python's `re` cannot be stopped,
+    so they are refused here, and the length of what expressions are tried on is bounded (`MappingLimits.regex_text`).
+    """
+    if len(text) > _LONGEST:
+        raise BadKeyError(f"A regular expression has at most {_LONGEST} characters.")
+    try:
+        compiled = re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadKeyError(f"Not a regular expression: {error}.") from None
+    if _repeats_repetition(text):
+        raise BadKeyError(
+            f'"{text}" repeats a group that repeats by itself, which can run for ever on a hostile text.',
+            allowed="a repetition (*, +) inside a group, or of a group, not both",
+        )
+    return compiled
+
+
+def _repeats_repetition(text: str) -> bool:
+    inner: list[bool] = [False]  # for each open group: does it hold an unbounded repetition?
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if char == "\\":
+            position += 2
+            continue
+        if char == "[":
+            position = _class_end(text, position)
+            continue
+        if char == "(":
+            inner.append(False)
+        elif char == ")" and len(inner) > 1:
+            held = inner.pop()
+            if _UNBOUNDED.match(text, position + 1):
+                if held:
+                    return True
+                held = True
+            inner[-1] = inner[-1] or held
+        elif _UNBOUNDED.match(text, position):
+            inner[-1] = True
+        position += 1
+    return False
+
+
+def _class_end(text: str, start: int) -> int:
+    position = start + 1
+    if text[position : position + 1] == "^":
+        position += 1
+    if text[position : position + 1] == "]":
+        position += 1
+    while position < len(text) and text[position] != "]":
+        position += 2 if text[position] == "\\" else 1
+    return position + 1

@@ -1,0 +1,144 @@
+"""Templates of IRIs and texts with `{captures}`; captures are percent-encoded so that none can break out of an IRI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+from urllib.parse import quote
+
+from edge.mapping.errors import BadKeyError, nearest
+from edge.mapping.terms import expand, is_iri
+
+FILTERS: Final[dict[str, Callable[[str], str]]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "capitalize": str.capitalize,
+}
+"""What may follow a capture's name: `{node|capitalize}`."""
+
+Parts = list["str | tuple[str, tuple[Callable[[str], str], ...]]"]
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_LONGEST_CAPTURE: Final = 4096
+_SAFE_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/?#]+[/?#]|[^/?#])")
+
+
+class CaptureError(ValueError):
+    """A capture holds something that cannot be a part of an IRI or a text."""
+
+
+class Template:
+    """A compiled template. `names` are the captures it needs; `constant` is its text where it needs none."""
+
+    __slots__ = ("_iri", "_many", "_parts", "constant", "names")
+
+    def __init__(self, parts: Parts, *, iri: bool, many: Collection[str]) -> None:
+        self._parts = tuple(parts)
+        self._iri = iri
+        self._many = frozenset(many)
+        self.names = frozenset(part[0] for part in parts if not isinstance(part, str))
+        self.constant = None if self.names else "".join(part for part in parts if isinstance(part, str))
+
+    def render(self, captures: Mapping[str, str]) -> str:
+        """The text with the captures put in. Raises `CaptureError`."""
+        if self.constant is not None:
+            return self.constant
+        out: list[str] = []
+        for part in self._parts:
+            if isinstance(part, str):
+                out.append(part)
+                continue
+            name, filters = part
+            value = captures[name]
+            for function in filters:
+                value = function(value)
+            out.append(self._encode(name, value) if self._iri else _text(value))
+        return "".join(out)
+
+    def accepts(self, text: str, captures: Mapping[str, str]) -> bool:
+        """Whether rendering may give `text`, once `captures` are known and any others may be anything."""
+        pattern: list[str] = []
+        for part in self._parts:
+            if isinstance(part, str):
+                pattern.append(re.escape(part))
+            elif part[0] in captures:
+                value = captures[part[0]]
+                for function in part[1]:
+                    value = function(value)
+                pattern.append(re.escape(self._encode(part[0], value)))
+            else:
+                pattern.append("[^\\s]+?")
+        return re.fullmatch("".join(pattern), text) is not None
+
+    def _encode(self, name: str, value: str) -> str:
+        if name in self._many:
+            return "/".join(_segment(name, level) if level else "" for level in value.split("/"))
+        return _segment(name, value)
+
+
+def _segment(name: str, value: str) -> str:
+    # "." and ".." have a meaning in paths that no percent-encoding takes away (RFC 3986, 6.2.2.2).
+    if value in ("", ".", ".."):
+        raise CaptureError(f'the capture {{{name}}} is "{value}", which cannot be a part of an IRI')
+    if len(value) > _LONGEST_CAPTURE:
+        raise CaptureError(f"the capture {{{name}}} has {len(value)} characters, the limit is {_LONGEST_CAPTURE}")
+    try:
+        return quote(value, safe=":")
+    except UnicodeEncodeError:
+        raise CaptureError(f"the capture {{{name}}} is not valid Unicode") from None
+
+
+def _text(value: str) -> str:
+    return _UNSTORABLE.sub("\ufffd", value[:_LONGEST_CAPTURE])
+
+
+def _parse(text: str, known: Collection[str]) -> Parts:
+    parts: Parts = []
+    position = 0
+    for token in _TOKEN.finditer(text):
+        if token.start() > position:
+            parts.append(text[position : token.start()])
+        position = token.end()
+        if token.group() in ("{{", "}}"):
+            parts.append(token.group()[0])
+            continue
+        inner = token.group(1)
+        if inner is None:
+            raise BadKeyError(
+                f'A brace is open or stray in "{text}".', allowed="{capture}, and {{ }} for braces themselves"
+            )
+        name, *filters = (word.strip() for word in inner.split("|"))
+        if name not in known:
+            raise BadKeyError(
+                f'"{text}" uses {{{name}}}, which nothing captures.',
+                nearest=nearest(name, known),
+                allowed=", ".join(f"{{{each}}}" for each in sorted(known)) or "no captures here",
+            )
+        for word in filters:
+            if word not in FILTERS:
+                raise BadKeyError(f'"{word}" is no filter.', nearest=nearest(word, FILTERS), allowed=", ".join(FILTERS))
+        parts.append((name, tuple(FILTERS[word] for word in filters)))
+    if position < len(text):
+        parts.append(text[position:])
+    return parts
+
+
+def text_template(text: str, known: Collection[str]) -> Template:
+    """A template of plain text (label, comment). Raises `BadKeyError`."""
+    return Template(_parse(text, known), iri=False, many=set())
+
+
+def iri_template(text: str, namespaces: Mapping[str, str], known: Collection[str], many: Collection[str]) -> Template:
+    """A template of an IRI; `many` names the captures that may hold several topic levels. Raises `BadKeyError`."""
+    parts = _parse(expand(text, namespaces), known)
+    sample = "".join(part if isinstance(part, str) else "x" for part in parts)
+    if not is_iri(sample):
+        raise BadKeyError(f'"{sample}" is not an absolute IRI.')
+    has_captures = any(not isinstance(part, str) for part in parts)
+    if has_captures and not (isinstance(parts[0], str) and _SAFE_PREFIX.match(parts[0])):
+        raise BadKeyError(
+            f'"{text}" must begin with a fixed scheme and host, so that no message can choose them.',
+            allowed="http://host/{capture}, urn:name:{capture}, prefix:{capture}",
+        )
+    return Template(parts, iri=True, many=many)

@@ -1,0 +1,85 @@
+"""IRIs as mapping files write them: prefixes, CURIEs, and the check that a text is an absolute IRI (RFC 3987)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from edge.mapping.errors import BadKeyError, nearest
+
+NAMESPACES: Final[dict[str, str]] = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "sosa": "http://www.w3.org/ns/sosa/",
+    "ssn": "http://www.w3.org/ns/ssn/",
+    "time": "http://www.w3.org/2006/time#",
+    "qudt-1-1": "http://qudt.org/1.1/schema/qudt#",
+    "qudt-unit-1-1": "http://qudt.org/1.1/vocab/unit#",
+    "unit": "http://qudt.org/1.1/vocab/unit#",
+    "qudt-unit-2": "http://qudt.org/vocab/unit/",
+    "arces-monitor": "http://mml.arces.unibo.it/monitor#",
+    "edge": "urn:sepa-edge:",
+}
+"""Prefixes that need no declaring: those of the paper's Listing 18, and the gateway's own."""
+
+_PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_URI_SCHEMES = frozenset({"urn", "tag", "mailto", "did", "info", "geo"})
+_UCS = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd"
+_CHAR = rf"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/{_UCS}]|%[0-9A-Fa-f]{{2}})"
+_IRI = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.\-]*:(?://(?:[A-Za-z0-9\-._~!$&'()*+,;=@%:{_UCS}]*@)?"
+    rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~{_UCS}]+)(?::[0-9]*)?(?=[/?#]|$)|(?!//))"
+    rf"{_CHAR}*(?:\?(?:{_CHAR}|\?)*)?(?:#(?:{_CHAR}|\?)*)?"
+)
+
+
+def is_iri(text: str) -> bool:
+    """Whether `text` is an absolute IRI by the grammar of RFC 3987 (hosts of registered names and IP literals)."""
+    return _IRI.fullmatch(text) is not None
+
+
+def expand(text: str, namespaces: Mapping[str, str]) -> str:
+    """`text`, a CURIE, an absolute IRI or an IRI in angle brackets, as an IRI. Braces (captures) are left alone.
+
+    Raises `BadKeyError` for an unknown prefix or a text that is neither.
+    """
+    if text.startswith("<") and text.endswith(">"):
+        return text[1:-1]
+    prefix, colon, local = text.partition(":")
+    if not colon:
+        raise BadKeyError(f'"{text}" is neither an IRI nor a CURIE.', allowed="http://host/name, urn:name, prefix:name")
+    if prefix in namespaces and not local.startswith("//"):
+        return namespaces[prefix] + local
+    if local.startswith("//") or prefix in _URI_SCHEMES:
+        return text
+    raise BadKeyError(
+        f'The prefix "{prefix}" of "{text}" is not known; declare it in [namespaces].',
+        nearest=nearest(prefix, namespaces),
+        allowed=", ".join(sorted(namespaces)),
+    )
+
+
+def constant(text: str, namespaces: Mapping[str, str]) -> str:
+    """`text` as an IRI without captures, checked. Raises `BadKeyError`."""
+    iri = expand(text, namespaces)
+    if not is_iri(iri):
+        raise BadKeyError(f'"{iri}" is not an absolute IRI.')
+    return iri
+
+
+def namespace_table(declared: Mapping[str, str]) -> dict[str, str]:
+    """The known prefixes and those a file declares; a declared one may use a known one (`z2m = "edge:zigbee:"`).
+
+    Raises `BadKeyError`.
+    """
+    table = dict(NAMESPACES)
+    for prefix, value in declared.items():
+        if not _PREFIX.fullmatch(prefix):
+            raise BadKeyError(f'"{prefix}" is not a prefix.', key="namespaces", allowed="letters, digits, _ . -")
+        try:
+            table[prefix] = constant(value, table)
+        except BadKeyError as error:
+            raise error.under(f"namespaces.{prefix}") from None
+    return table

@@ -1,0 +1,206 @@
+"""From what a payload holds to a lexical form and its datatype; exact decimal scaling, value tables, plausibility."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from typing import Final
+
+from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
+
+KINDS: Final = ("number", "integer", "decimal", "double", "boolean", "string", "auto")
+"""The words for datatypes. `number` is a decimal, or a double where written with an exponent; `auto` follows JSON."""
+
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?").fullmatch
+_NUMBER = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?([eE][-+]?[0-9]+)?").fullmatch
+_UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]").search
+# Enough for any number of `MappingLimits.digits` characters times a scale plus an offset, without rounding.
+EXACT: Final = Context(prec=1000)
+_DOUBLE: Final = Context(prec=17)
+_BOOLEANS: Final = {"true": "true", "1": "true", "on": "true", "yes": "true"} | {
+    "false": "false",
+    "0": "false",
+    "off": "false",
+    "no": "false",
+}
+
+
+class JsonNumber(str):
+    """The digits of a JSON number as the payload has them (NaN and Infinity, which JSON forbids, included)."""
+
+    __slots__ = ()
+
+
+class BadValueError(ValueError):
+    """The payload's value cannot be one of this observation; the text says why."""
+
+
+class OtherKindError(BadValueError):
+    """The value is not of the kind wanted at all (a text, an object); readings with wildcards pass over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Converts one raw value: None, bool, `JsonNumber`, str, or (refused) list and dict."""
+
+    kind: str = "number"
+    datatype: str | None = None
+    """IRI of a datatype beyond the kinds; the text is taken as it is."""
+    table: Mapping[str, tuple[str, str]] | None = None
+    absent: frozenset[str] = frozenset()
+    scale: Decimal | None = None
+    offset: Decimal | None = None
+    low: Decimal | None = None
+    high: Decimal | None = None
+    decimal_comma: bool = False
+    max_digits: int = 64
+    max_text: int = 65_536
+    _calculated: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_calculated", self.scale is not None or self.offset is not None)
+
+    def __call__(self, raw: object) -> tuple[str, str] | None:
+        """Lexical form and datatype IRI; None where the payload says that there is no value. Raises `BadValueError`."""
+        if raw is None:
+            return None
+        if isinstance(raw, dict | list):
+            raise OtherKindError(f"is {'an object' if isinstance(raw, dict) else 'an array'}, not a value")
+        if self.absent and str(raw).strip() in self.absent:
+            return None
+        if self.table is not None:
+            return self._look_up(raw)
+        kind = self.kind
+        if kind == "auto":
+            kind = "boolean" if isinstance(raw, bool) else "number" if isinstance(raw, JsonNumber) else "string"
+        if kind == "string":
+            return self._string(raw)
+        if kind == "boolean":
+            return _boolean(raw), XSD_BOOLEAN
+        return self._number(raw, kind)
+
+    def _look_up(self, raw: object) -> tuple[str, str]:
+        word = plain_text(raw)
+        found = (self.table or {}).get(word)
+        if found is None:
+            known = ", ".join(list(self.table or {})[:10])
+            raise BadValueError(f"{shown(word)} is not in the table of values ({known})")
+        return found
+
+    def _string(self, raw: object) -> tuple[str, str]:
+        text = plain_text(raw)
+        if len(text) > self.max_text:
+            raise BadValueError(f"is a text of {len(text)} characters, the limit is {self.max_text}")
+        if not storable(text):
+            raise BadValueError(f"{shown(text)} holds control characters or broken Unicode")
+        return text, self.datatype or XSD_STRING
+
+    def _number(self, raw: object, kind: str) -> tuple[str, str]:
+        if isinstance(raw, bool):
+            raise OtherKindError(f'{str(raw).lower()} is not a number; for on/off values set datatype = "boolean"')
+        if not isinstance(raw, str):
+            raise OtherKindError("is not a number")
+        if len(raw) > self.max_digits:
+            raise (BadValueError if isinstance(raw, JsonNumber) else OtherKindError)(
+                f"{shown(raw)} is not a number of at most {self.max_digits} characters"
+            )
+        text = raw if _PLAIN(raw) else self._tidy(raw)
+        exponent = "e" in text or "E" in text
+        if exponent and float(text) in (float("inf"), float("-inf")):
+            raise BadValueError(f"{text} is too large a number")
+        if self._calculated:
+            text, exponent = self._calculate(text, exponent=exponent)
+        if self.low is not None or self.high is not None:
+            self._check(text)
+        if kind == "number":
+            return text, XSD_DOUBLE if exponent else XSD_DECIMAL
+        if kind == "double":
+            return text, XSD_DOUBLE
+        return _plain(text, exponent=exponent, whole=kind == "integer", max_digits=self.max_digits)
+
+    def _tidy(self, raw: str) -> str:
+        text = raw.strip()
+        if self.decimal_comma:
+            text = text.replace(",", ".")
+        match = _NUMBER(text)
+        if match is None or not (match[2] or match[3]):
+            # "NaN" and "Infinity" in JSON: a number that is none; in a text: just not a number.
+            kind = BadValueError if isinstance(raw, JsonNumber) else OtherKindError
+            raise kind(f"{shown(raw)} is not a number")
+        sign, whole, fraction, exponent = match.groups()
+        text = (sign if sign == "-" else "") + (whole.lstrip("0") or "0")
+        return text + (f".{fraction}" if fraction else "") + (exponent or "")
+
+    def _calculate(self, text: str, *, exponent: bool) -> tuple[str, bool]:
+        number = Decimal(text)
+        if self.scale is not None:
+            number = EXACT.multiply(number, self.scale)
+        if self.offset is not None:
+            number = EXACT.add(number, self.offset)
+        if not exponent:
+            return format(number, "f"), False
+        return f"{_DOUBLE.plus(number):E}", True
+
+    def _check(self, text: str) -> None:
+        number = Decimal(text)
+        if self.low is not None and number < self.low:
+            raise BadValueError(f"{text} is below the minimum {self.low}")
+        if self.high is not None and number > self.high:
+            raise BadValueError(f"{text} is above the maximum {self.high}")
+
+
+def _plain(text: str, *, exponent: bool, whole: bool, max_digits: int) -> tuple[str, str]:
+    if exponent:
+        number = Decimal(text)
+        if abs(number.adjusted()) > max_digits:
+            raise BadValueError(f"{text} is too long to be written without an exponent")
+        text = format(number, "f")
+    if not whole:
+        return text, XSD_DECIMAL
+    if "." in text:
+        text, _, fraction = text.partition(".")
+        if fraction.strip("0"):
+            raise BadValueError(f"{text}.{fraction} is not a whole number")
+    return "0" if text == "-0" else text, XSD_INTEGER
+
+
+def _boolean(raw: object) -> str:
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    found = _BOOLEANS.get(str(raw).strip().lower())
+    if found is None:
+        raise OtherKindError(f"{shown(str(raw))} is not a truth value; say in `values` what it means")
+    return found
+
+
+def storable(text: str) -> bool:
+    """Whether a literal may hold `text`: no control characters, no broken Unicode (the Char of XML 1.0)."""
+    return _UNSTORABLE(text) is None
+
+
+def plain_text(raw: object) -> str:
+    """A scalar of a payload as text, without blanks around it."""
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    return str(raw) if isinstance(raw, JsonNumber) else str(raw).strip()
+
+
+def shown(text: str) -> str:
+    """`text` as a message may show it: quoted, escaped, cut to a length for people."""
+    cut = text if len(text) <= 60 else text[:60] + "..."
+    return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut) + '"'
+
+
+def literal(value: bool | Decimal | str, kind: str | None) -> tuple[str, str]:
+    """The entry of a value table as lexical form and datatype IRI. Raises `BadValueError`."""
+    if kind is None:
+        kind = "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+    raw: object = value
+    if isinstance(value, Decimal):
+        raw = JsonNumber(format(value, "f"))
+    converted = Converter(kind=kind)(raw)
+    if converted is None:
+        raise BadValueError("is no value")
+    return converted
