@@ -56,7 +56,7 @@ class MqttAdapter:
         self._pending: dict[bytes, Message] = {}
         self._connection = 0
         self._extra: frozenset[str] = frozenset()
-        self._subscribed = False
+        self._asked = False
         self._stopping = threading.Event()
         self._reason = ""
         self._down_since: float | None = None
@@ -68,6 +68,8 @@ class MqttAdapter:
             threading.Thread(target=self._write, args=(writer,), name="edge-mqtt-write", daemon=True),
         ]
         self.connected = False
+        self.subscribed = False
+        """Whether the broker sends readings."""
         self.received = 0
         """Messages that came in."""
         self.dropped = 0
@@ -143,15 +145,17 @@ class MqttAdapter:
             return
         self.connected = True
         self._note_up()
-        if not (flags.session_present and self._subscribed):
+        if not (flags.session_present and self._asked):
             self._extra = frozenset()
             subscribe(client, self._settings.topics, self._settings)
-            self._subscribed = True
+            self._asked = True
+        else:
+            self.subscribed = True
 
     def _on_disconnect(
         self, _: Client, __: object, ___: DisconnectFlags, reason: ReasonCode, ____: Properties | None
     ) -> None:
-        self.connected = False
+        self.connected = self.subscribed = False
         if reason.is_failure:
             self._reason = self._reason or str(reason)
 
@@ -159,7 +163,9 @@ class MqttAdapter:
         self, _: Client, __: object, ___: int, reasons: list[ReasonCode], ____: Properties | None
     ) -> None:
         for reason in reasons:
-            if reason.is_failure:
+            if not reason.is_failure:
+                self.subscribed = True
+            else:
                 _log.error("mqtt.subscription_refused", extra={"broker": self._settings.broker, "reason": str(reason)})
 
     def _follow_declared_topics(self) -> None:

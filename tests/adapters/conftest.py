@@ -1,0 +1,30 @@
+"""Fixtures of the adapters' tests: a real engine, real Mosquitto processes."""
+
+import pytest
+from adapter_parts import Mosquitto
+
+from edge.adapters.observations import Observations
+from edge.engine import open_engine
+
+
+@pytest.fixture
+def engine():
+    engine = open_engine(None)
+    yield engine
+    assert engine.close()
+
+
+@pytest.fixture
+def observations(engine):
+    observations = Observations(engine)
+    observations.start()
+    yield observations
+    observations.close()
+
+
+@pytest.fixture
+def mosquitto(tmp_path):
+    broker = Mosquitto(tmp_path / "mosquitto")
+    broker.start()
+    yield broker
+    broker.stop()
