@@ -25,16 +25,16 @@ def load_document(document: str, *, timeout: float, limit: int) -> Iterator[ox.Q
     content, media_type = _fetch(document, timeout, limit)
     form = ox.RdfFormat.from_media_type(media_type)
     if form is None:
-        raise UpdateFailed(f"LOAD: {document} is {media_type}, which is not a form of RDF; Turtle would be one")
+        raise UpdateFailed(f"{document} is {media_type}, which is not a form of RDF; Turtle would be one")
     try:
         yield from ox.parse(content, format=form, base_iri=document)
     except (SyntaxError, ValueError) as error:
-        raise UpdateFailed(f"LOAD: {document} is not {form.name}: {error}") from None
+        raise UpdateFailed(f"{document} is not {form.name}: {error}") from None
 
 
 def _fetch(document: str, timeout: float, limit: int) -> tuple[bytes, str]:
     if not document.startswith(("http://", "https://")):
-        raise UpdateFailed(f"LOAD: {document} has no address of HTTP; only http: and https: can be loaded")
+        raise UpdateFailed(f"{document} has no address of HTTP; only http: and https: can be loaded")
     request = urllib.request.Request(document, headers={"Accept": _ACCEPT})  # noqa: S310 - the scheme is checked above
     try:
         # Opened without file: and ftp: handlers, so that no redirect leads there.
@@ -43,14 +43,14 @@ def _fetch(document: str, timeout: float, limit: int) -> tuple[bytes, str]:
             while chunk := response.read(_CHUNK):
                 content += chunk
                 if len(content) > limit:
-                    raise UpdateFailed(f"LOAD: {document} is longer than {limit} bytes (engine.load_max_bytes)")
+                    raise UpdateFailed(f"{document} is longer than {limit} bytes (engine.load_max_bytes)")
             return bytes(content), response.headers.get_content_type()
     except urllib.error.HTTPError as error:
         error.close()
-        raise UpdateFailed(f"LOAD: {document} cannot be had: the server answered {error.code}") from None
+        raise UpdateFailed(f"{document} cannot be had: the server answered {error.code}") from None
     except (OSError, HTTPException, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise UpdateFailed(f"LOAD: {document} cannot be had: {reason}") from None
+        raise UpdateFailed(f"{document} cannot be had: {reason}") from None
 
 
 def _opener() -> urllib.request.OpenerDirector:

@@ -39,6 +39,16 @@ class _LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), cmd_name)
         return command if isinstance(command, click.Command) else None
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # Whoever read our output has seen enough (`edge query ... | head`). Python would complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
@@ -57,14 +67,9 @@ def main() -> None:
     """Entry point of the `edge` command."""
     try:
         code = edge.main(prog_name="edge", standalone_mode=False)
-        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except click.Abort:
         code = INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough (`edge query ... | head`). Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,25 @@
+"""Fixtures: the `edge` command, and a gateway that it talks to."""
+
+import pytest
+from edge_command import Edge, launch
+
+
+@pytest.fixture
+def edge(tmp_path):
+    command = Edge(tmp_path / "home")
+    command.home.mkdir()
+    yield command
+    command.end()
+
+
+@pytest.fixture(scope="module")
+def shared_edge(tmp_path_factory):
+    command = Edge(tmp_path_factory.mktemp("home"))
+    yield command
+    command.end()
+
+
+@pytest.fixture(scope="module")
+def gateway(shared_edge, tmp_path_factory):
+    """One gateway for the tests of a module that leave it as it is, but for the graph."""
+    return launch(shared_edge, tmp_path_factory.mktemp("gateway") / "data")

@@ -1,0 +1,107 @@
+"""The `edge` command from outside: as a process of its own, with a gateway of its own where one is needed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEADLINE = 30.0
+"""Seconds after which a test gives up waiting."""
+
+FREE_PORTS = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT": "0"}
+
+
+def wait_until(condition, what, deadline=DEADLINE):
+    """The first true value of `condition`, looked at often."""
+    end = time.monotonic() + deadline
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"not within {deadline} s: {what}")
+
+
+@dataclass
+class Edge:
+    """The command, in an environment without settings and with a home of its own."""
+
+    home: Path
+    started: list[subprocess.Popen] = field(default_factory=list)
+
+    def environ(self, **more):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE_")}
+        kept.pop("STATE_DIRECTORY", None)
+        return {**kept, "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"), "NO_COLOR": "1", **more}
+
+    def __call__(self, *arguments, input=None, environ=None, cwd=None):  # noqa: A002 - as subprocess.run has it
+        return subprocess.run(
+            [sys.executable, "-m", "edge", *map(str, arguments)],
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            env=self.environ(**(environ or {})),
+            cwd=cwd,
+        )
+
+    def start(self, *arguments, environ=None, **more):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edge", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=more.pop("stdout", subprocess.PIPE),
+            stderr=more.pop("stderr", subprocess.PIPE),
+            text=True,
+            env=self.environ(**(environ or {})),
+            **more,
+        )
+        self.started.append(process)
+        return process
+
+    def end(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@dataclass
+class Running:
+    """A gateway that runs as a process of its own."""
+
+    process: subprocess.Popen
+    data_dir: Path
+    endpoints: dict
+    output: Path
+
+    def stop(self, number=signal.SIGTERM):
+        """Stop it, return exit code and seconds it took."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        code = self.process.wait(DEADLINE)
+        return code, time.monotonic() - began
+
+    def log(self):
+        return [json.loads(line) for line in self.output.with_suffix(".err").read_text().splitlines()]
+
+
+def launch(edge, data_dir, *arguments, **environ):
+    """Start a gateway on free ports and wait until it is ready."""
+    output = data_dir.parent / f"{data_dir.name}.out"
+    with output.open("w") as out, output.with_suffix(".err").open("w") as err:
+        process = edge.start(
+            "run",
+            "--data-dir",
+            data_dir,
+            *arguments,
+            environ={**FREE_PORTS, "EDGE__HOST__INTERVAL": "1", **environ},
+            stdout=out,
+            stderr=err,
+        )
+    file = data_dir / "endpoints.json"
+    wait_until(lambda: file.exists() or process.poll() is not None, f"{file} exists")
+    assert process.poll() is None, output.with_suffix(".err").read_text()
+    return Running(process, data_dir, json.loads(file.read_text()), output)

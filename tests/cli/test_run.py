@@ -1,0 +1,193 @@
+"""`edge run`: ready, stopped, killed, refused; and what it leaves behind."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import sqlite3
+import sys
+import time
+import urllib.request
+
+import pytest
+from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
+
+OBSERVATIONS = (
+    "SELECT ?observation ?value WHERE { ?observation <http://www.w3.org/ns/sosa/hasResult> ?result . "
+    "?result <http://qudt.org/1.1/schema/qudt#numericValue> ?value }"
+)
+
+
+def answers(url):
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read()
+
+
+def test_ready_means_that_everything_answers(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    assert set(running.endpoints) == {"http", "ws", "mqtt"}
+    assert running.endpoints["ws"].endswith("/subscribe")
+    health = json.loads(answers(running.endpoints["http"] + "/health"))
+    assert health["status"] == "ready"
+    assert health["mapping_faults"] == []
+    for path in ("/", "/metrics", "/api/unmapped", "/api/bad-values"):
+        assert answers(running.endpoints["http"] + path)
+    assert json.loads(answers(running.endpoints["http"] + "/api/endpoints")) == running.endpoints
+
+
+def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
+    """The two commands it prints work as they stand: one subscribes, the other publishes a reading."""
+    running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
+    text = wait_until(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
+    for url in running.endpoints.values():
+        assert url in text
+    subscribe, publish = (
+        shlex.split(line) for line in text.splitlines() if line.startswith("  ") and " -m edge " in line
+    )
+    assert subscribe[:4] == [sys.executable, "-m", "edge", "subscribe"]
+    assert publish[:4] == [sys.executable, "-m", "edge", "publish"]
+    watching = edge.start(*subscribe[3:], "--json")
+    assert json.loads(watching.stdout.readline())["sequence"] == 0
+    assert edge(*publish[3:]).returncode == 0
+    (binding,) = json.loads(watching.stdout.readline())["addedResults"]["results"]["bindings"]
+    assert binding["value"]["value"] == "21.5"
+
+
+def test_the_machine_itself_is_observed_without_any_settings(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    watching = edge.start("subscribe", "--json", "--data-dir", running.data_dir, OBSERVATIONS)
+    values = []
+    while not values:
+        values += json.loads(watching.stdout.readline())["addedResults"]["results"]["bindings"]
+    assert any("Memory" in value["observation"]["value"] for value in values)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly_with_clients_there(edge, tmp_path, number):
+    running = launch(edge, tmp_path / "data")
+    watching = edge.start("subscribe", "--json", "--data-dir", running.data_dir, OBSERVATIONS)
+    assert watching.stdout.readline()
+    insert = "INSERT DATA { <urn:a> <urn:b> 1 }"
+    assert edge("update", insert, "--data-dir", running.data_dir).stdout == "1 added, 0 removed\n"
+    code, seconds = running.stop(number)
+    assert code == 0
+    assert seconds < 5
+    assert not (running.data_dir / "endpoints.json").exists()
+    assert watching.wait(DEADLINE) == 3
+    assert "ended" in watching.stderr.read()
+    again = launch(edge, running.data_dir)
+    assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
+
+
+def test_a_signal_while_it_starts_stops_it(edge, tmp_path):
+    process = edge.start("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS)
+    wait_until((tmp_path / "data").exists, "it begins")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE) in (0, -signal.SIGTERM)
+    assert not (tmp_path / "data" / "endpoints.json").exists()
+
+
+def test_kill_9_leaves_what_was_acknowledged_and_the_next_start_takes_over(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    edge("update", "INSERT DATA { <urn:a> <urn:b> 1 }", "--data-dir", running.data_dir)
+    code, _ = running.stop(signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    stale = running.data_dir / "endpoints.json"
+    assert stale.exists()
+    asked = edge("query", "ASK {}", "--data-dir", running.data_dir)
+    assert asked.returncode == 3
+    assert "Is it running" in asked.stderr
+    stale.unlink()
+    again = launch(edge, running.data_dir)
+    assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
+
+
+@pytest.mark.parametrize("section", ["http", "ws", "mqtt"])
+def test_a_port_in_use_is_one_line_and_2(edge, tmp_path, section):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        variable = f"EDGE__{section.upper()}__PORT"
+        done = edge("run", "--data-dir", tmp_path / "data", environ={**FREE_PORTS, variable: str(port)})
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith("edge: ")]
+    assert lines == [
+        f"edge: {section}.port: 127.0.0.1:{port} is in use by another program; "
+        f"stop that, or set another port ({variable}=0: any free one)"
+    ]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data" / "endpoints.json").exists()
+
+
+def test_a_data_directory_in_use_is_one_line_and_2(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"edge: The data directory {running.data_dir} is in use by another gateway (process ")
+    assert len(done.stderr.splitlines()) == 1
+    assert (running.data_dir / "endpoints.json").exists()
+    assert running.process.poll() is None
+
+
+def test_a_data_directory_that_is_a_file_is_one_line_and_2(edge, tmp_path):
+    (tmp_path / "data").write_text("")
+    done = edge("run", environ={**FREE_PORTS, "EDGE__DATA_DIR": str(tmp_path / "data")})
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "cannot be used" in done.stderr
+
+
+def test_damaged_data_is_refused_and_left_alone(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    running.stop()
+    (file,) = running.data_dir.glob("*.sqlite3")
+    damaged = b"SQLite format 3\0" + b"nonsense" * 4096
+    file.write_bytes(damaged)
+    with pytest.raises(sqlite3.DatabaseError):
+        sqlite3.connect(file).execute("SELECT * FROM sqlite_master")
+    done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert file.read_bytes() == damaged
+
+
+def test_a_broker_that_is_down_is_waited_for(edge, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    running = launch(edge, tmp_path / "data", EDGE__MQTT__BROKER=f"mqtt://127.0.0.1:{port}")
+    assert running.endpoints["mqtt"] == f"mqtt://127.0.0.1:{port}"
+    wait_until(lambda: [line for line in running.log() if line["event"] == "mqtt.down"], "the log says so")
+    assert json.loads(answers(running.endpoints["http"] + "/health"))["mqtt"] == "disconnected"
+    assert running.stop()[0] == 0
+
+
+def test_without_mqtt_there_is_no_mqtt(edge, tmp_path):
+    running = launch(edge, tmp_path / "data", EDGE__MQTT__ENABLED="false")
+    assert set(running.endpoints) == {"http", "ws"}
+    done = edge("publish", "a", "1", "--data-dir", running.data_dir)
+    assert done.returncode == 3
+    assert "offers no mqtt" in done.stderr
+
+
+def test_log_lines_are_json_where_there_is_no_terminal(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    running.stop()
+    events = running.log()
+    assert [event["event"] for event in events if event["logger"].startswith(("edge.app", "edge.process"))] == [
+        "gateway.ready",
+        "gateway.stopping",
+        "gateway.stopped",
+    ]
+    assert all(event["level"] == "info" for event in events), events
+
+
+def test_a_closed_standard_output_does_not_stop_it(edge, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = edge.start("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS, stdout=writing)
+    os.close(writing)
+    wait_until((tmp_path / "data" / "endpoints.json").exists, "ready")
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE) == 0
+    assert time.monotonic() - began < 5

@@ -1,0 +1,182 @@
+"""What the `edge` command says without a gateway: help, versions, completion, settings, and where it looks."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from edge import __version__
+
+COMMANDS = [
+    [],
+    ["run"],
+    ["query"],
+    ["update"],
+    ["subscribe"],
+    ["publish"],
+    ["config"],
+    ["config", "check"],
+    ["config", "show"],
+    ["config", "schema"],
+    ["mapping"],
+    ["mapping", "check"],
+    ["mapping", "test"],
+    ["mapping", "schema"],
+    ["completion"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command) or "edge")
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_every_command_has_help(edge, command, option):
+    done = edge(*command, option)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: edge")
+    assert len(done.stdout.splitlines()) > 4
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("command", ["query", "update", "subscribe", "publish", "run"])
+def test_help_tells_the_exit_codes(edge, command):
+    assert "Exit codes:" in edge(command, "--help").stdout
+
+
+def test_every_command_is_documented():
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for command in COMMANDS:
+        assert f"`edge {' '.join(command)}".rstrip() in text
+
+
+def test_version_is_told_at_once(edge):
+    began = time.monotonic()
+    done = edge("--version")
+    assert (done.returncode, done.stdout) == (0, f"edge {__version__}\n")
+    assert time.monotonic() - began < 3
+
+
+def test_version_imports_nothing_heavy(edge):
+    heavy = {"asyncio", "httpx", "paho", "pydantic", "pyoxigraph", "rdflib", "rich", "uvicorn", "websockets"}
+    script = f"""
+import atexit, sys
+atexit.register(lambda: print(sorted(set(sys.modules) & {heavy})))
+sys.argv = ["edge", "--version"]
+from edge.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["query"], ["run", "--nonsense"], ["query", "-f", "pdf", "x"], []])
+def test_a_wrong_command_line_is_2(edge, arguments):
+    done = edge(*arguments)
+    assert done.returncode == 2
+    assert "Usage:" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(edge, shell):
+    done = edge("completion", shell)
+    assert done.returncode == 0
+    assert "_EDGE_COMPLETE" in done.stdout
+
+
+def test_completion_completes(edge):
+    words = edge(environ={"_EDGE_COMPLETE": "bash_complete", "COMP_WORDS": "edge su", "COMP_CWORD": "1"}).stdout
+    assert words.split() == ["plain,subscribe"]
+    environ = {"_EDGE_COMPLETE": "bash_complete", "COMP_WORDS": "edge query --form", "COMP_CWORD": "2"}
+    assert "plain,--format" in edge(environ=environ).stdout
+
+
+def test_config_check_and_run_say_the_same_and_end_with_2(edge, tmp_path):
+    file = tmp_path / "edge.toml"
+    file.write_text("[http]\nprot = 1\n")
+    line = f'edge: {file}: http.prot: no such key; did you mean "http.port"?\n'
+    for command in (["config", "check"], ["config", "show"], ["run"]):
+        done = edge(*command, "--config", file, environ={"EDGE__LOG__LEVEL": "loud"})
+        assert done.returncode == 2
+        assert done.stdout == ""
+        allowed = '"loud" is not allowed: must be one of "debug", "info", "warning", "error"'
+        assert done.stderr == line + f"edge: EDGE__LOG__LEVEL: {allowed}\n"
+
+
+def test_another_address_is_refused_with_the_way_out(edge):
+    done = edge("run", environ={"EDGE__HTTP__HOST": "0.0.0.0"})
+    assert done.returncode == 2
+    assert "EDGE__HTTP__HOST" in done.stderr
+    assert "SSH tunnel" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_config_check_is_content_with_what_is_right(edge, tmp_path):
+    file = tmp_path / "edge.toml"
+    file.write_text("[http]\nport = 0\n")
+    done = edge("config", "check", "-c", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "good" in done.stdout
+
+
+def test_config_show_is_a_settings_file(edge, tmp_path):
+    shown = edge(
+        "config", "show", "--data-dir", "/d", environ={"EDGE__MQTT__PASSWORD": "x", "EDGE__MQTT__USERNAME": "u"}
+    )
+    assert shown.returncode == 0
+    assert 'data_dir = "/d"  # --data-dir' in shown.stdout
+    assert 'username = "u"  # $EDGE__MQTT__USERNAME' in shown.stdout
+    file = tmp_path / "edge.toml"
+    file.write_text(shown.stdout)
+    assert edge("config", "check", "--config", file).returncode == 0
+
+
+def test_config_schema(edge):
+    assert "http" in json.loads(edge("config", "schema").stdout)["properties"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["query", "ASK {}"], ["update", "CLEAR ALL"], ["subscribe", "ASK {}"], ["publish", "a", "1"]]
+)
+def test_no_gateway_is_3_and_says_what_to_do(edge, tmp_path, arguments):
+    done = edge(*arguments, "--data-dir", tmp_path / "data")
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"edge: no gateway runs on {tmp_path / 'data'} (endpoints.json: No such file or directory); "
+        f"start it with `edge run --data-dir {tmp_path / 'data'}`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url"),
+    [
+        (["query", "ASK {}", "--url"], "http://127.0.0.1:1"),
+        (["update", "CLEAR ALL", "--url"], "http://127.0.0.1:1"),
+        (["subscribe", "ASK {}", "--ws"], "ws://127.0.0.1:1/subscribe"),
+        (["publish", "a", "1", "--mqtt"], "mqtt://127.0.0.1:1"),
+    ],
+)
+def test_nobody_at_the_address_is_3(edge, arguments, url):
+    done = edge(*arguments, url)
+    assert done.returncode == 3
+    assert re.match(r"edge: cannot reach the gateway at \S+: Connection refused. Is it running", done.stderr)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["query", "ASK {}", "--url", "localhost:8000"], "it looks like http://"),
+        (["query", "ASK {}", "--url", "ftp://localhost"], "it looks like http://"),
+        (["subscribe", "ASK {}", "--ws", "http://127.0.0.1"], "it looks like ws://"),
+        (["publish", "a", "1", "--mqtt", "127.0.0.1:1883"], "it looks like mqtt://"),
+        (["publish", "a/#", "1", "--mqtt", "mqtt://127.0.0.1"], "without + and #"),
+        (["query", "@/no/such/file"], "/no/such/file cannot be read: No such file or directory"),
+    ],
+)
+def test_a_wrong_argument_is_2(edge, arguments, message):
+    done = edge(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
