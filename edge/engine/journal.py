@@ -222,11 +222,17 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Move the write-ahead log into the file, close it and let another gateway have the directory."""
-        self._connection.close()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        """Make all durable, move the write-ahead log into the file, let another gateway have the directory.
+
+        Raises `StorageFailed` as `flush` does, and is closed all the same.
+        """
+        lock, self._lock = self._lock, None
+        try:
+            self.flush()
+        finally:
+            self._connection.close()
+            if lock is not None:
+                lock.release()
 
     @property
     def _snapshot_threshold(self) -> int:

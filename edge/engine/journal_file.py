@@ -49,7 +49,13 @@ BUSY_TIMEOUT = 1.0
 """Seconds to wait for another program (a backup, a shell) that has the file locked."""
 
 _PLACE = struct.Struct("<qq")
-_DAMAGE_CODES = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH)
+_DAMAGE_CODES = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+)
 
 
 @dataclass
@@ -138,8 +144,10 @@ def verify(path: Path) -> Contents:
             _verify_commits(path, connection, contents)
             if _durability(connection) == "commit" and (fault := journal_wal.fault(wal)) is not None:
                 refuse(path, f"has lost updates: its write-ahead log is damaged, {fault}")
+        _verify_versions(path)
         return contents
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+        # SQLite quotes what it finds damaged, which need not be text.
         refuse_error(path, error)
 
 
@@ -222,6 +230,14 @@ def _verify_pages(path: Path, connection: sqlite3.Connection) -> None:
         model.executescript("".join(SCHEMA[:version]))
         if _tables(connection) != _tables(model):
             refuse(path, f"is damaged: its tables are not those of format {version}")
+
+
+def _verify_versions(path: Path) -> None:
+    """The header's format versions are those of WAL mode: any other could be read, and written otherwise or never."""
+    with path.open("rb") as file:
+        versions = file.read(20)[18:]
+    if versions != b"\x02\x02":
+        refuse(path, f"is damaged: its header has the file format versions {versions.hex(' ')}")
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:

@@ -1,0 +1,257 @@
+"""A file that is not in order is refused and left as it was; one that is accepted has its whole content."""
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+
+from edge.engine.changes import ChangeSet
+from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.journal import Entry, Journal
+from edge.engine.journal_file import APPLICATION_ID, FILE_NAME, FORMAT_VERSION
+
+
+def quad(number: int, subject: str = "s") -> ox.Quad:
+    return ox.Quad(ox.NamedNode(f"urn:{subject}"), ox.NamedNode("urn:p"), ox.Literal(f"{number} {'x' * (number % 50)}"))
+
+
+def entry(number: int) -> Entry:
+    return Entry(number, ChangeSet((quad(number),), (quad(number - 1),) if number > 1 else ()), b"r%d" % number)
+
+
+Content = tuple[int, tuple[bytes, ...], list[ChangeSet]]
+
+
+def content(directory: Path) -> Content:
+    journal = Journal.open(directory)
+    try:
+        return journal.sequence, journal.receipts(), list(journal.restore())
+    finally:
+        journal.close()
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    """A closed directory with a snapshot, commits after it, and free pages. Never written to."""
+    directory = tmp_path_factory.mktemp("sound")
+    journal = Journal.open(directory)
+    for number in range(1, 120):
+        journal.commit([entry(number)])
+    others = [quad(number * 7919, f"s{number}") for number in range(800)]
+    journal.snapshot([quad(119), *others], [ox.NamedNode("urn:g")])
+    for number in range(120, 160):
+        journal.commit([entry(number)])
+    journal.commit([entry(number) for number in range(160, 200)])
+    journal.close()
+    return directory
+
+
+@pytest.fixture
+def directory(sound, tmp_path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "data"))
+
+
+def refused(directory: Path) -> str:
+    """Opening is refused, with every file but the lock as it was before; what is said."""
+    before = {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file() and file.name != "lock"}
+    with pytest.raises(DataDirectoryRefused) as caught:
+        content(directory)
+    after = {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file() and file.name != "lock"}
+    after = {name: data for name, data in after.items() if not name.endswith("-shm")}
+    assert after == {name: data for name, data in before.items() if not name.endswith("-shm")}
+    message = caught.value.to_message()
+    assert message["error"] == "data_refused"
+    assert message["status_code"] == 503
+    assert str(directory / FILE_NAME) in str(caught.value)
+    return str(caught.value)
+
+
+def change(directory: Path, statement: str) -> None:
+    connection = sqlite3.connect(directory / FILE_NAME, isolation_level=None)
+    assert connection.execute(statement).rowcount != 0
+    connection.close()
+
+
+def test_flipped_bytes_are_noticed_or_harmless(sound, tmp_path):
+    data = (sound / FILE_NAME).read_bytes()
+    expected = content(Path(shutil.copytree(sound, tmp_path / "reference")))
+    pages = range(0, len(data), 1024)
+    offsets = [
+        *range(110),
+        *(page + byte for page in pages for byte in range(8)),
+        *random.sample(range(len(data)), 250),
+    ]
+    refusals = 0
+    for number, offset in enumerate(offsets):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        damaged = bytearray(data)
+        damaged[offset] ^= random.randrange(1, 256)
+        (directory / FILE_NAME).write_bytes(damaged)
+        try:
+            found = content(directory)
+        except DataDirectoryRefused:
+            refusals += 1
+            assert (directory / FILE_NAME).read_bytes() == damaged
+            assert {file.name for file in directory.iterdir()} == {FILE_NAME, "lock"}
+        else:
+            assert found == expected, offset
+            journal = Journal.open(directory)
+            journal.commit([entry(200)])
+            journal.close()
+            assert content(directory)[2] == [*expected[2], entry(200).changes], offset
+        shutil.rmtree(directory)
+    assert refusals > len(offsets) // 2
+
+
+@pytest.mark.parametrize("keep", [1, 99, 100, 512, 1024, 5000, -1024, -1])
+def test_cut_short(directory, keep):
+    file = directory / FILE_NAME
+    file.write_bytes(file.read_bytes()[:keep])
+    assert "is damaged" in refused(directory) or keep < 1024
+
+
+def test_emptied(directory):
+    (directory / FILE_NAME).write_bytes(b"")
+    assert "not a file of this gateway" in refused(directory)
+
+
+@pytest.mark.parametrize("size", [10, 100, 5000])
+def test_not_a_database(directory, size):
+    (directory / FILE_NAME).write_bytes(b"\xff" + random.randbytes(size))
+    message = refused(directory)
+    assert "is not an SQLite database" in message
+    assert "Restore a backup" in message
+
+
+def test_a_database_of_another_application(tmp_path):
+    connection = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    connection.execute("CREATE TABLE photos (name TEXT)")
+    connection.close()
+    assert "belongs to another application" in refused(tmp_path)
+
+
+def test_a_database_of_another_application_with_its_log(tmp_path):
+    connection = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE photos (name TEXT)")
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    connection.close()
+    assert "belongs to another application" in refused(tmp_path / "copy")
+
+
+def test_a_newer_version(directory):
+    change(directory, f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    message = refused(directory)
+    assert "newer version" in message
+    assert "use that version" in message
+
+
+def test_a_directory_in_the_place_of_the_file(tmp_path):
+    (tmp_path / FILE_NAME).mkdir()
+    assert "cannot be opened" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("DELETE FROM commits WHERE first = 130", "update 130 is missing"),
+        ("DELETE FROM commits WHERE first = 120", "update 120 is missing"),
+        (
+            "UPDATE commits SET body = (SELECT body FROM commits WHERE first = 131) WHERE first = 130",
+            "fails its checksum",
+        ),
+        ("UPDATE commits SET first = 250 WHERE first = 160", "update 160 is missing"),
+        ("DELETE FROM snapshot", "0 snapshots"),
+        ("UPDATE snapshot SET sequence = 118", "head of the snapshot fails its checksum"),
+        ("UPDATE snapshot SET receipts = x'00'", "head of the snapshot fails its checksum"),
+        ("DELETE FROM snapshot_chunks WHERE number = 1", "chunk 1 of the snapshot"),
+        ("DELETE FROM snapshot_chunks WHERE number = 2", "1 chunks of 2"),
+        ("UPDATE snapshot_chunks SET body = x'72' WHERE number = 2", "chunk 2 of the snapshot"),
+        ("DROP TABLE meta", "its tables are not those of format 1"),
+        ("ALTER TABLE commits RENAME TO other", "its tables are not those of format 1"),
+        ("PRAGMA user_version = 0", "no format version 0"),
+        (f"PRAGMA application_id = {APPLICATION_ID + 1}", "another application"),
+    ],
+)
+def test_rows_tampered_with(directory, statement, said):
+    change(directory, statement)
+    assert said in refused(directory)
+
+
+def test_statistics_that_sqlite_keeps_are_no_damage(directory):
+    expected = content(directory)
+    change(directory, "ANALYZE")
+    assert content(directory) == expected
+
+
+def test_the_log_without_the_file(directory):
+    (directory / FILE_NAME).unlink()
+    (directory / f"{FILE_NAME}-wal").write_bytes(b"x")
+    assert "is missing while its write-ahead log is there" in refused(directory)
+
+
+# 30 commits, then the end without closing: all of them are in the write-ahead log alone.
+UNCLOSED = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_journal_damage import Journal, entry
+journal = Journal.open(Path(sys.argv[2]), durability=sys.argv[3])
+for number in range(1, 31):
+    journal.commit([entry(number)])
+os.kill(os.getpid(), 9)
+"""
+
+
+def unclosed(directory: Path, durability: str) -> Path:
+    subprocess.run([sys.executable, "-c", UNCLOSED, Path(__file__).parent, directory, durability], check=False)
+    return directory
+
+
+def test_damage_in_the_log_is_refused_but_for_the_last_commit(tmp_path):
+    """A torn last commit cannot be told from one that was under way, and is the only one that may go."""
+    source = unclosed(tmp_path / "source", "commit")
+    wal = (source / f"{FILE_NAME}-wal").read_bytes()
+    assert len(wal) > 30 * 1024
+    expected = [entry(number).changes for number in range(1, 31)]
+    refusals = 0
+    for offset in [*range(32), *random.sample(range(32, len(wal)), 100), *range(len(wal) - 5, len(wal))]:
+        copy = Path(shutil.copytree(source, tmp_path / "copy"))
+        damaged = bytearray(wal)
+        damaged[offset] ^= random.randrange(1, 256)
+        (copy / f"{FILE_NAME}-wal").write_bytes(damaged)
+        try:
+            found = content(copy)
+        except DataDirectoryRefused:
+            refusals += 1
+            assert (copy / f"{FILE_NAME}-wal").read_bytes() == damaged
+            assert (copy / FILE_NAME).read_bytes() == (source / FILE_NAME).read_bytes()
+        else:
+            assert found[2] in (expected, expected[:-1]), offset
+        shutil.rmtree(copy)
+    assert refusals > 100
+
+
+def test_a_log_that_ends_in_the_middle_of_a_commit(tmp_path):
+    source = unclosed(tmp_path / "source", "commit")
+    wal = source / f"{FILE_NAME}-wal"
+    wal.write_bytes(wal.read_bytes()[:-100])
+    assert content(source)[2] == [entry(number).changes for number in range(1, 30)]
+
+
+def test_with_interval_the_log_may_have_lost_its_end(tmp_path):
+    """Frames reach the medium in any order until a flush, so that a hole is the bounded loss that was agreed on."""
+    source = unclosed(tmp_path / "source", "interval")
+    wal = source / f"{FILE_NAME}-wal"
+    data = bytearray(wal.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    wal.write_bytes(data)
+    found = content(source)[2]
+    assert 5 < len(found) < 30
+    assert found == [entry(number).changes for number in range(1, len(found) + 1)]

@@ -1,0 +1,91 @@
+"""One gateway at a time uses a data directory; one that cannot be used is refused in clear words."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge.engine.changes import ChangeSet
+from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.journal import Entry, Journal
+
+HOLDER = """
+import sys
+from pathlib import Path
+from edge.engine.journal import Journal
+journal = Journal.open(Path(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
+    holder = [sys.executable, "-c", HOLDER, tmp_path]
+    with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        with pytest.raises(DataDirectoryRefused, match=rf"in use by another gateway \(process {process.pid}\)"):
+            Journal.open(tmp_path)
+        assert (tmp_path / "lock").read_text() == f"{process.pid}\n"
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    journal = Journal.open(tmp_path)
+    assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    journal.close()
+
+
+def test_the_same_process_is_refused_too_and_the_first_goes_on(tmp_path):
+    journal = Journal.open(tmp_path)
+    with pytest.raises(DataDirectoryRefused, match="in use"):
+        Journal.open(tmp_path)
+    assert journal.commit([Entry(1, ChangeSet())]) == 1
+    journal.close()
+    Journal.open(tmp_path).close()
+
+
+def test_a_refused_file_does_not_keep_the_lock(tmp_path):
+    (tmp_path / "edge.sqlite3").write_text("no database, but more than a few bytes")
+    for _ in range(2):
+        with pytest.raises(DataDirectoryRefused, match="not an SQLite database"):
+            Journal.open(tmp_path)
+    (tmp_path / "edge.sqlite3").unlink()
+    Journal.open(tmp_path).close()
+
+
+def test_a_file_in_the_place_of_the_directory(tmp_path):
+    (tmp_path / "data").write_text("")
+    with pytest.raises(DataDirectoryRefused, match="it is not a directory"):
+        Journal.open(tmp_path / "data")
+    with pytest.raises(DataDirectoryRefused, match="Not a directory"):
+        Journal.open(tmp_path / "data" / "below")
+
+
+def test_a_directory_that_may_not_be_written(tmp_path):
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o555)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(DataDirectoryRefused, match="Permission denied") as caught:
+            Journal.open(directory)
+        assert "Name a directory that this user may write to" in str(caught.value)
+    finally:
+        os.seteuid(user)
+
+
+def test_names_with_odd_characters(tmp_path):
+    directory = tmp_path / "50% of data? yes #1 é"
+    for sequence in (1, 2):
+        journal = Journal.open(directory)
+        assert journal.commit([Entry(1, ChangeSet())]) == sequence
+        journal.close()
+
+
+def test_a_relative_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Journal.open(Path("data")).close()
+    assert (tmp_path / "data" / "edge.sqlite3").exists()
