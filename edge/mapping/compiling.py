@@ -12,7 +12,7 @@ from edge.mapping.jsonpath import MEMBER, Path, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, TimeSpec
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
-from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
+from edge.mapping.rules import CompiledMapping, Condition, NamePattern, Rule, TermTemplates, TimeRule
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.terms import constant
@@ -90,7 +90,7 @@ class MappingCompiler:
         times: dict[object, TimeRule] = {}
         if spec.readings is None:
             return (self._rule(spec, spec, name, payload, names, many, times, only=True),)
-        for key in ("path", "record", "pattern", "required"):
+        for key in ("path", "record", "record_unit", "pattern", "required"):
             if getattr(spec, key) is not None:
                 raise BadKeyError(f'"{key}" belongs into the readings where there are any.', key=key)
         if not spec.readings:
@@ -125,7 +125,8 @@ class MappingCompiler:
         only: bool,
     ) -> Rule:
         _check_kind(reading, payload)
-        path = record = capture = regex = None
+        path = regex = None
+        record = record_unit = NamePattern()
         known, several = [*names], {*many}
         if payload == "json":
             path = _under("path", parse_path, reading.path or "$")
@@ -133,8 +134,9 @@ class MappingCompiler:
             if path.has_member:
                 known.append(MEMBER)
         elif payload == "senml":
-            record, capture, found = _record(reading.record)
-            known += [*found, NAME]
+            record, found = _record("record", reading.record)
+            record_unit, more = _record("record_unit", reading.record_unit)
+            known += [*found, *more, NAME]
             several |= {*found, NAME}
         if reading.pattern is not None:
             regex = _under("pattern", compile_regex, reading.pattern)
@@ -157,7 +159,7 @@ class MappingCompiler:
             convert=self._converter(reading, mapping),
             path=path,
             record=record,
-            record_name=capture,
+            record_unit=record_unit,
             regex=regex,
             unit_path=_under("unit_from", parse_path, str(unit_from)) if unit_from is not None else None,
             units=self._unit_table(reading, mapping),
@@ -310,14 +312,14 @@ def _in_reading(error: BadKeyError, index: int) -> Fault:
 
 def _payload_kind(spec: MappingSpec) -> str:
     readings = [spec, *(spec.readings or ())]
-    if any(reading.record is not None for reading in readings):
+    if any(reading.record is not None or reading.record_unit is not None for reading in readings):
         return "senml"
     paths = any(reading.path is not None or reading.unit_from is not None for reading in readings)
     return "json" if paths or spec.captures else "text"
 
 
 def _check_kind(reading: ReadingSpec, payload: str) -> None:
-    for key, kind in (("path", "json"), ("record", "senml"), ("unit_from", "json")):
+    for key, kind in (("path", "json"), ("record", "senml"), ("record_unit", "senml"), ("unit_from", "json")):
         if getattr(reading, key) is not None and payload != kind:
             raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
     if reading.pattern is not None and payload == "senml":
@@ -331,12 +333,11 @@ def _only_routing_keys(spec: MappingSpec) -> None:
             raise BadKeyError("A mapping that ignores its topic has no readings.", key=key, allowed=", ".join(allowed))
 
 
-def _record(text: str | None) -> tuple[re.Pattern[str] | str | None, str | None, list[str]]:
+def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:
     if text is None:
-        return None, None, []
+        return NamePattern(), []
     names: list[str] = []
     try:
-        literal_name, regex, capture = name_pattern(text, names)
+        return NamePattern(*name_pattern(text, names)), names
     except BadKeyError as error:
-        raise error.under("record") from None
-    return literal_name if literal_name is not None else regex, capture, names
+        raise error.under(key) from None

@@ -226,7 +226,7 @@ class Evaluation:
             if record.name in consumed:
                 continue
             for ready in bound.rules:
-                names = _record_names(ready.rule, record.name)
+                names = _record_names(ready.rule, record)
                 if names is not None and ready.rule.applies(self.message):
                     self._record(ready, record, {**captures, **names, NAME: record.name})
                     break
@@ -306,10 +306,7 @@ def _named(match: re.Match[str]) -> dict[str, str]:
     return {name: value or "" for name, value in match.groupdict().items()}
 
 
-def _record_names(rule: Rule, name: str) -> dict[str, str] | None:
-    if rule.record is None:
-        return {} if rule.record_name is None else {rule.record_name: name}
-    if isinstance(rule.record, str):
-        return {} if rule.record == name else None
-    match = rule.record.fullmatch(name)
-    return None if match is None else match.groupdict()
+def _record_names(rule: Rule, record: Record) -> dict[str, str] | None:
+    names = rule.record.match(record.name)
+    units = rule.record_unit.match(record.unit or "")
+    return None if names is None or units is None else {**names, **units}

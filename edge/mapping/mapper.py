@@ -10,7 +10,7 @@ from edge.mapping.evaluate import BoundMapping, BoundRule, Evaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
 from edge.mapping.payload import Message
-from edge.mapping.rules import CompiledMapping, Rule, Terms, TermTemplates
+from edge.mapping.rules import CompiledMapping, NamePattern, Rule, Terms, TermTemplates
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import CaptureError, text_template
 from edge.mapping.terms import is_iri
@@ -183,8 +183,8 @@ class Mapper:
             terms=TermTemplates(text_template("", ()), (), ()),
             convert=Converter(kind="number", max_digits=self.limits.digits, max_text=self.limits.text),
             path=None,
-            record=None,
-            record_name=None,
+            record=NamePattern(),
+            record_unit=NamePattern(),
             regex=None,
             unit_path=None,
             units={},

@@ -87,6 +87,9 @@ class ReadingSpec(ReadingKeys):
 
     path: str | None = Field(default=None, description="JSON path of the value; {key} captures a member's name.")
     record: str | None = Field(default=None, description="Name of the SenML record, with {captures}; default: any.")
+    record_unit: str | None = Field(
+        default=None, description="Unit code the SenML record must have, with {captures}; default: any."
+    )
     pattern: str | None = Field(default=None, description="Regular expression whose group `value` is the value.")
     required: bool | None = Field(default=None, description="Whether it is a problem when the payload lacks the value.")
     when: ConditionSpec | list[ConditionSpec] | None = Field(

@@ -32,7 +32,7 @@ from edge.mapping.terms import namespace_table
 
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 _LINE = re.compile(r"\(at line ([0-9]+)")
-_TABLES: Final[dict[str, type[BaseModel]]] = {
+_TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "mapping": MappingSpec,
     "readings": ReadingSpec,
     "defaults": ReadingKeys,
@@ -125,6 +125,9 @@ class _Loader:
         except ValidationError as error:
             for detail in error.errors():
                 self._translate(detail, data)
+            # A table that may also be a text is faulted as both; the fault within it is the one to tell.
+            deeper = {(each.mapping, (each.key or "").rpartition(".")[0]) for each in self.faults}
+            self.faults = [each for each in self.faults if (each.mapping, each.key) not in deeper]
             return None
 
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
@@ -137,12 +140,14 @@ class _Loader:
         steps = place[2:] if place[:1] == ["mapping"] and len(place) > 2 else place
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
         if detail["type"] == "extra_forbidden":
-            table = next((each for each in reversed(place[:-1]) if isinstance(each, str)), None)
-            known = list((_TABLES.get(table, FileSpec) if table else FileSpec).model_fields)
+            table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
+            known = list(table.model_fields)
             word = str(place[-1])
             fault = Fault("Unknown key.", nearest=nearest(word, known), allowed=", ".join(known))
         else:
-            message = detail["msg"].removeprefix("Value error, ")
+            message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            if "values" in place or "equals" in place or "one_of" in place:
+                message = "must be true, false, a number or a text"
             fault = Fault(message[:1].upper() + message[1:] + ".")
         fault = replace(fault, file=self.file or self.name, line=line, mapping=mapping, key=key or None)
         if not any(each.key == fault.key and each.mapping == mapping for each in self.faults):

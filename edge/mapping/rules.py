@@ -28,6 +28,24 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class NamePattern:
+    """What a name must be: exactly `literal`, or like `regex`, or (`capture`) anything."""
+
+    literal: str | None = None
+    regex: re.Pattern[str] | None = None
+    capture: str | None = None
+
+    def match(self, name: str) -> dict[str, str] | None:
+        """The captures, or None where the name is another."""
+        if self.regex is not None:
+            found = self.regex.fullmatch(name)
+            return None if found is None else found.groupdict()
+        if self.literal is not None:
+            return {} if self.literal == name else None
+        return {} if self.capture is None else {self.capture: name}
+
+
+@dataclass(frozen=True, slots=True)
 class TermTemplates:
     """The templates of `Terms`, in its order, and the captures that they need."""
 
@@ -93,9 +111,8 @@ class Rule:
     """None: the value is taken and nothing is yielded (`ignore`)."""
     convert: Converter
     path: Path | None
-    record: re.Pattern[str] | str | None
-    record_name: str | None
-    """The capture that takes a record's whole name."""
+    record: NamePattern
+    record_unit: NamePattern
     regex: re.Pattern[str] | None
     unit_path: Path | None
     units: dict[str, str | None]
