@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import struct
 from collections.abc import Iterable
@@ -47,6 +48,13 @@ class AcknowledgingClient(Client):
     def _handle_pubrel(self) -> MQTTErrorCode:
         (mid,) = struct.unpack("!H", self._in_packet["packet"][:2])
         return self._send_pubcomp(mid)
+
+    def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
+        """The handshake, which closes the socket if it fails; paho leaves that to the garbage collector."""
+        context = self._ssl_context
+        if context is None:
+            raise ValueError("TLS is not set up")
+        return context.wrap_socket(tcp_sock, server_hostname=self._host)
 
 
 def make_client(settings: MqttSettings) -> AcknowledgingClient:

@@ -1,6 +1,7 @@
 """Real parts that the adapters' tests are made of: Mosquitto, publishers, and looks into the graph."""
 
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -58,13 +59,19 @@ class Mosquitto:
         if self.program is None:
             pytest.skip("no mosquitto here; install the package mosquitto")
         directory.mkdir()
-        directory.chmod(0o777)  # it gives up root for a user of its own
         self.port = free_port()
         self.config = directory / "mosquitto.conf"
-        self.config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous {str(anonymous).lower()}\npersistence true\n"
-            f"persistence_location {directory}/\nmax_queued_messages 0\nsys_interval 1\n{extra}\n"
-        )
+        lines = [
+            f"listener {self.port} 127.0.0.1",
+            f"allow_anonymous {str(anonymous).lower()}",
+            # Started by root it would become another user, who cannot get at the files of tests.
+            f"user {pwd.getpwuid(os.getuid()).pw_name}",
+            "persistence true",
+            f"persistence_location {directory}/",
+            "max_queued_messages 0",
+            extra,
+        ]
+        self.config.write_text("\n".join(lines) + "\n")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

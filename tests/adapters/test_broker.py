@@ -1,0 +1,99 @@
+"""The embedded broker with real clients: it relays, it is quiet, it is bounded, it stops."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+
+import paho.mqtt.client as paho
+import pytest
+from adapter_parts import Gateway, Publisher, value_of, wait_for
+
+from edge.adapters.broker import EmbeddedBroker
+from edge.adapters.settings import BrokerSettings
+
+
+@pytest.fixture
+async def broker():
+    broker = EmbeddedBroker(BrokerSettings(port=0, max_connections=4, max_message=10_000, max_retained=3))
+    await broker.start()
+    yield broker
+    await broker.stop()
+
+
+async def test_readings_go_through_it_into_the_graph(engine, observations, broker, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    def use() -> None:
+        with Gateway(engine, observations, broker.url).connected() as gateway, Publisher(broker.port) as publisher:
+            for number in range(20):
+                publisher.publish("room/kitchen/temperature", number, qos=number % 3)
+            wait_for(lambda: gateway.adapter.received == 20)
+            wait_for(lambda: value_of(engine, "http://example.org/kitchen-temperature") is not None)
+
+    await asyncio.to_thread(use)
+    assert not [record for record in caplog.records if record.name.startswith(("amqtt", "transitions"))]
+
+
+async def test_a_port_that_is_taken(broker):
+    other = EmbeddedBroker(BrokerSettings(port=broker.port))
+    with pytest.raises(OSError, match="address already in use"):
+        await other.start()
+
+
+async def test_too_large_a_message_ends_the_connection_and_no_other(broker):
+    def use() -> None:
+        with Publisher(broker.port) as good, Publisher(broker.port) as bad:
+            gone: list[object] = []
+            bad.client.on_disconnect = lambda *_: gone.append(1)
+            bad.client.publish("a", b"x" * 20_000, 0)
+            wait_for(lambda: gone)
+            good.publish("a", "still here")
+
+    await asyncio.to_thread(use)
+
+
+async def test_connections_beyond_the_limit_are_refused(broker):
+    sockets = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(4)]
+    try:
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            extra = socket.create_connection(("127.0.0.1", broker.port))
+            extra.settimeout(5)
+            if await asyncio.to_thread(extra.recv, 1) == b"":
+                extra.close()
+                break
+    finally:
+        for each in sockets:
+            each.close()
+
+
+async def test_only_so_many_retained_messages_are_kept(broker):
+    seen: list[str] = []
+
+    def use() -> None:
+        with Publisher(broker.port) as publisher:
+            for number in range(10):
+                publisher.publish(f"retained/{number}", number, retain=True)
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        client.on_message = lambda _, __, message: seen.append(message.topic)
+        client.on_connect = lambda *_: client.subscribe("#")
+        client.connect("127.0.0.1", broker.port)
+        client.loop_start()
+        wait_for(lambda: len(seen) >= 3)
+        client.disconnect()
+        client.loop_stop()
+
+    await asyncio.to_thread(use)
+    assert sorted(seen) == ["retained/7", "retained/8", "retained/9"]
+
+
+async def test_it_stops_with_clients_connected_and_starts_again(broker):
+    with socket.create_connection(("127.0.0.1", broker.port)) as client:
+        client.settimeout(5)
+        await broker.stop()
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(client.recv, 1) == b""
+    await broker.start()
+    with socket.create_connection(("127.0.0.1", broker.port)):
+        pass

@@ -1,0 +1,122 @@
+"""Mapping files apply when they change, and what is broken leaves what worked."""
+
+import os
+
+import pytest
+from adapter_parts import wait_for
+
+from edge.adapters.files import MappingFiles
+from edge.adapters.settings import MappingsSettings
+from edge.mapping.errors import MappingError
+
+MAPPING = """
+[[mapping]]
+topic = "{topic}"
+observation = "http://example.org/{name}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "mappings"
+    folder.mkdir()
+    return folder
+
+
+def observed(files: MappingFiles, topic: str) -> list[str]:
+    return [reading.observation for reading in files.mapper.map(topic, b"1").readings]
+
+
+def write(file, topic: str, name: str) -> None:
+    file.write_text(MAPPING.format(topic=topic, name=name))
+
+
+def test_files_are_read_replaced_and_removed(folder):
+    told = []
+    files = MappingFiles(MappingsSettings(folder), told.append)
+    assert observed(files, "a") == []
+    assert not files.look()
+    write(folder / "one.toml", "a", "one")
+    assert files.look()
+    assert observed(files, "a") == ["http://example.org/one"]
+    write(folder / "one.toml", "a", "two")
+    assert files.look()
+    assert observed(files, "a") == ["http://example.org/two"]
+    (folder / "one.toml").unlink()
+    assert files.look()
+    assert observed(files, "a") == []
+    assert files.reloads == len(told) == 3
+
+
+def test_a_change_that_keeps_size_and_time_is_seen_by_its_inode(folder):
+    write(folder / "one.toml", "a", "one")
+    files = MappingFiles(MappingsSettings(folder))
+    before = (folder / "one.toml").stat()
+    write(folder / "new", "a", "two")
+    os.utime(folder / "new", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (folder / "new").rename(folder / "one.toml")
+    assert files.look()
+    assert observed(files, "a") == ["http://example.org/two"]
+
+
+def test_a_broken_file_is_told_and_its_last_good_version_stays(folder, caplog):
+    file = folder / "one.toml"
+    write(file, "a", "one")
+    files = MappingFiles(MappingsSettings(folder))
+    file.write_text("[[mapping]\n")
+    assert not files.look()
+    assert not files.look()
+    assert observed(files, "a") == ["http://example.org/one"]
+    [fault] = files.faults()
+    assert fault["file"] == str(file)
+    assert fault["previous_version_applies"] is True
+    assert str(file) in str(fault["reason"])
+    assert caplog.messages.count("mappings.file_broken") == 1
+    write(file, "a", "mended")
+    assert files.look()
+    assert files.faults() == []
+    assert observed(files, "a") == ["http://example.org/mended"]
+
+
+def test_a_file_that_was_never_good_holds_up_no_other(folder):
+    (folder / "bad.toml").write_text("nonsense")
+    write(folder / "good.toml", "a", "good")
+    files = MappingFiles(MappingsSettings(folder))
+    assert observed(files, "a") == ["http://example.org/good"]
+    assert [fault["previous_version_applies"] for fault in files.faults()] == [False]
+
+
+def test_a_directory_that_is_not_there_may_come_later(folder):
+    folder.rmdir()
+    files = MappingFiles(MappingsSettings(folder))
+    assert files.faults() == []
+    folder.mkdir()
+    write(folder / "one.toml", "a", "one")
+    assert files.look()
+
+
+def test_listing_17_of_the_paper_is_a_mapping_file(folder):
+    (folder / "pepoli.json").write_text("""{"semantic-mappings": {"pepoli/6lowpan/network/NODO1/Temperature": {
+        "observation": "arces-monitor:Pepoli-6lowpan-Nodo1-Temperature",
+        "unit": "qudt-unit-1-1:DegreeCelsius", "location": "arces-monitor:Star",
+        "comment": "Server room temperature---Viale Pepoli (6LowPan)", "label": "Server room temperature"}}}""")
+    files = MappingFiles(MappingsSettings(folder))
+    assert files.faults() == []
+    assert observed(files, "pepoli/6lowpan/network/NODO1/Temperature") == [
+        "http://mml.arces.unibo.it/monitor#Pepoli-6lowpan-Nodo1-Temperature"
+    ]
+    [declared] = files.mapper.declared()
+    assert declared.label == "Server room temperature"
+
+
+def test_the_directory_is_watched(folder):
+    files = MappingFiles(MappingsSettings(folder, reload_interval=0.05))
+    files.start()
+    write(folder / "one.toml", "a", "one")
+    wait_for(lambda: files.reloads)
+    files.stop()
+
+
+def test_an_unknown_pack_is_refused():
+    with pytest.raises(MappingError):
+        MappingFiles(MappingsSettings(packs=("nonsense",)))
