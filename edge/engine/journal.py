@@ -34,7 +34,7 @@ AlsoWrite = Callable[[sqlite3.Connection], None]
 CHUNK_QUADS = 10_000
 """Quads in a chunk of a snapshot: what is in memory twice while one is written or restored."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Journal:
@@ -208,12 +208,12 @@ class Journal:
                 size = journal_file.replace_snapshot(connection, self._sequence, _chunks(quads, graphs), receipts)
         except sqlite3.Error as error:
             if not self._snapshot_retry_bytes:
-                _logger.warning("No snapshot could be stored in %s: %s. The journal grows on.", self._path, error)
+                _log.warning("journal.snapshot_failed", extra={"file": str(self._path), "reason": str(error)})
             self._snapshot_retry_bytes = self._journal_bytes + self._snapshot_threshold // 4
             self._clear_log(error)
             return False
         if self._snapshot_retry_bytes:
-            _logger.info("Snapshots are stored in %s again.", self._path)
+            _log.info("journal.snapshot_recovered", extra={"file": str(self._path)})
         self._snapshot_retry_bytes = 0
         self._snapshot_bytes = size
         self._journal_bytes = 0

@@ -197,10 +197,11 @@ def test_a_failed_snapshot_harms_nothing_and_is_tried_again_later(tmp_path, capl
             journal.commit([overwrite(journal.sequence + 1)])
         last = reading(journal.sequence)
         assert journal.journal_bytes - before > 1_900
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.message for record in caplog.records] == ["journal.snapshot_failed"]
+    assert caplog.records[0].reason == "database or disk is full"
     limit_pages(journal, 100_000)
     assert journal.snapshot([last], [])
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert [record.message for record in caplog.records[1:]] == ["journal.snapshot_recovered"]
     sequence = journal.sequence
     journal.close()
     journal = Journal.open(tmp_path)
