@@ -1,0 +1,188 @@
+"""`edge mapping`: is a mapping file right, what becomes of a message, what can be written in one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from edge.cli.config import config_option, data_dir_of_gateway, load_settings
+from edge.cli.failures import REFUSED, USAGE, misused
+from edge.cli.table import printable
+
+if TYPE_CHECKING:
+    from edge.config import Settings
+    from edge.mapping import Explanation, Mapper, MappingPack, Reading
+
+_KEYS: Final = (
+    "observation",
+    "value",
+    "datatype",
+    "unit",
+    "location",
+    "property",
+    "sensor",
+    "label",
+    "comment",
+    "time",
+)
+
+
+@click.group()
+def mapping() -> None:
+    """Check, try and describe mapping files."""
+
+
+@mapping.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+def check(files: tuple[Path, ...]) -> None:
+    """Check mapping files; exit code 2 and a line for each fault."""
+    from edge.mapping import check_file, load_pack
+
+    faulty = False
+    for file in files:
+        if faults := check_file(file):
+            faulty = True
+            for fault in faults:
+                click.echo(f"edge: {fault}", err=True)
+        else:
+            count = len(load_pack(file).mappings)
+            click.echo(f"{file}: good, {count} mapping{'' if count == 1 else 's'}")
+    if faulty:
+        sys.exit(USAGE)
+
+
+@mapping.command(
+    epilog="""\b
+    Exit codes:
+      0  mapped, every value could be read
+      1  no mapping matches, or a value could not be read
+      2  wrong command line, settings or mapping file
+    """
+)
+@click.argument("topic")
+@click.argument("payload")
+@click.option(
+    "-f",
+    "--file",
+    "own",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Try this mapping file and the packs, instead of the gateway's own files and the packs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@config_option
+@data_dir_of_gateway
+def test(topic: str, payload: str, own: Path | None, as_json: bool, file: Path | None, data_dir: Path | None) -> None:
+    """Show which mapping matches a message and the observations it yields. Nothing is sent anywhere.
+
+    PAYLOAD is the payload itself, @FILE a file that holds it, - standard input.
+
+    \b
+    edge mapping test zigbee2mqtt/kitchen '{"temperature": 21.5}'
+    edge mapping test greenhouse/7 @payload.json --file greenhouse.toml
+    """
+    from edge.mapping import explain
+
+    settings = load_settings(file, data_dir).settings
+    explanation = explain(_mapper(settings, own), topic, _payload(payload), datetime.now(UTC))
+    if as_json:
+        click.echo(json.dumps(_as_object(explanation), ensure_ascii=False, indent=2))
+    else:
+        click.echo("\n".join(_as_text(explanation)))
+    if not explanation.outcome.matched or explanation.outcome.problems:
+        sys.exit(REFUSED)
+
+
+@mapping.command()
+def schema() -> None:
+    """Print the JSON Schema of mapping files, for editors."""
+    from edge.mapping import mapping_schema
+
+    click.echo(json.dumps(mapping_schema(), indent=2))
+
+
+def _mapper(settings: Settings, own: Path | None) -> Mapper:
+    """The mapper that the gateway would have, with `own` in place of its own files where that is given."""
+    from edge.mapping import Mapper, MappingError, MappingLimits, load_builtin, load_pack
+
+    limits = MappingLimits(payload=settings.mappings.max_payload, readings=settings.mappings.max_readings)
+    try:
+        files = [load_pack(own, limits=limits)] if own is not None else _files_of(settings.mappings_dir, limits)
+        return Mapper([*files, *(load_builtin(name, limits=limits) for name in settings.mappings.packs)], limits)
+    except MappingError as error:
+        raise misused("\n".join(map(str, error.faults))) from None
+    except OSError as error:
+        raise misused(f"{error.filename} cannot be read: {error.strerror}") from None
+
+
+def _files_of(directory: Path, limits: Any) -> list[MappingPack]:  # noqa: ANN401 - MappingLimits, imported late
+    from edge.mapping import load_pack
+
+    if not directory.is_dir():
+        return []
+    files = sorted(file for file in directory.iterdir() if file.suffix in (".toml", ".json"))
+    return [load_pack(file, limits=limits) for file in files if not file.name.startswith(".")]
+
+
+def _payload(text: str) -> bytes:
+    try:
+        if text == "-":
+            return sys.stdin.buffer.read()
+        if text.startswith("@"):
+            return Path(text[1:]).expanduser().read_bytes()
+    except OSError as error:
+        raise misused(f"{text[1:] or 'standard input'} cannot be read: {error.strerror}") from None
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _as_text(explanation: Explanation) -> list[str]:
+    outcome = explanation.outcome
+    lines = []
+    for candidate in explanation.candidates:
+        captures = ", ".join(f"{name}={printable(value)}" for name, value in candidate.captures.items())
+        lines.append(f"{'*' if candidate.applied else ' '} {candidate.mapping} ({candidate.topic}): {candidate.why}")
+        if captures:
+            lines.append(f"    with {captures}")
+    for reading in outcome.readings:
+        lines += ["", *(f"  {key:<12} {printable(value)}" for key, value in _members(reading).items())]
+    if outcome.problems:
+        lines += ["", *(f"! {printable(str(problem))}" for problem in outcome.problems)]
+    if outcome.matched:
+        if not outcome.readings and not outcome.problems:
+            lines.append("no observation")
+        return lines
+    lines.append(f"no mapping matches {printable(explanation.topic)}")
+    if explanation.nearest:
+        lines.append(f"most alike: {', '.join(explanation.nearest)}")
+    if explanation.suggestion:
+        lines += ["", "A mapping for it could look like this:", "", explanation.suggestion.rstrip()]
+    return lines
+
+
+def _members(reading: Reading) -> dict[str, str]:
+    found = {}
+    for key in _KEYS:
+        value = getattr(reading, key)
+        if value is not None:
+            found[key] = value.isoformat() if isinstance(value, datetime) else str(value)
+    return found
+
+
+def _as_object(explanation: Explanation) -> dict[str, object]:
+    outcome = explanation.outcome
+    return {
+        "topic": explanation.topic,
+        "matched": outcome.matched,
+        "mappings": list(outcome.mappings),
+        "readings": [_members(reading) for reading in outcome.readings],
+        "problems": [
+            {"mapping": problem.mapping, "what": problem.what, "reason": problem.reason, "kept": problem.kept}
+            for problem in outcome.problems
+        ],
+        "suggestion": explanation.suggestion,
+    }

@@ -1,0 +1,91 @@
+"""`edge mapping`: checking files and trying messages, without a gateway."""
+
+import json
+
+import pytest
+
+MAPPING = """
+[[mapping]]
+topic = "greenhouse/{bed}/temp"
+payload = "json"
+readings = [{ path = "celsius", observation = "edge:greenhouse-{bed}", unit = "unit:DegreeCelsius" }]
+"""
+OBSERVATION = "urn:sepa-edge:greenhouse-7"
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = tmp_path / "greenhouse.toml"
+    file.write_text(MAPPING)
+    return file
+
+
+def test_a_good_file(edge, file):
+    done = edge("mapping", "check", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{file}: good, 1 mapping\n"
+
+
+def test_a_wrong_file_is_2_with_a_line_for_each_fault(edge, file):
+    file.write_text(MAPPING.replace("payload", "payloda").replace("unit =", "unti ="))
+    done = edge("mapping", "check", file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) >= 2
+    assert all(line.startswith(f"edge: {file}:") for line in done.stderr.splitlines())
+    assert '"payload"' in done.stderr
+    tried = edge("mapping", "test", "greenhouse/7/temp", "1", "--file", file)
+    assert (tried.returncode, tried.stderr) == (2, done.stderr)
+
+
+def test_a_missing_file_is_2(edge, tmp_path):
+    done = edge("mapping", "check", tmp_path / "none.toml")
+    assert done.returncode == 2
+    assert "cannot be read: No such file or directory" in done.stderr
+
+
+def test_a_message_of_a_pack(edge):
+    done = edge("mapping", "test", "zigbee2mqtt/kitchen", '{"temperature": 21.5}')
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "* zigbee2mqtt/device" in done.stdout
+    assert "value        21.5" in done.stdout
+
+
+def test_a_message_of_a_file_of_ones_own(edge, file):
+    done = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": 21.5}', "--file", file, "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    (reading,) = found["readings"]
+    assert (reading["observation"], reading["value"]) == (OBSERVATION, "21.5")
+    assert found["problems"] == []
+
+
+def test_files_of_the_data_directory_apply(edge, file, tmp_path):
+    (tmp_path / "data" / "mappings").mkdir(parents=True)
+    file.rename(tmp_path / "data" / "mappings" / "greenhouse.toml")
+    arguments = ["mapping", "test", "greenhouse/7/temp", "-", "--data-dir", tmp_path / "data"]
+    assert OBSERVATION in edge(*arguments, input='{"celsius": 1}').stdout
+
+
+def test_a_bad_value_is_1_with_the_reason(edge, file):
+    done = edge("mapping", "test", "greenhouse/7/temp", '{"celsius": "warm"}', "--file", file)
+    assert done.returncode == 1
+    assert '"warm" is not a number' in done.stdout
+
+
+def test_an_unmapped_topic_is_1_and_gets_a_mapping_that_works(edge, tmp_path):
+    done = edge("mapping", "test", "garden/shed", '{"celsius": 21.5}')
+    assert done.returncode == 1
+    assert done.stdout.startswith("no mapping matches garden/shed\n")
+    file = tmp_path / "garden.toml"
+    file.write_text(done.stdout.partition("could look like this:\n")[2])
+    assert edge("mapping", "check", file).returncode == 0
+    assert "21.5" in edge("mapping", "test", "garden/shed", '{"celsius": 21.5}', "-f", file).stdout
+
+
+def test_control_characters_do_not_reach_the_terminal(edge, file):
+    done = edge("mapping", "test", "greenhouse/\x1b[31m/temp", '{"celsius": 21.5}', "--file", file)
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_schema(edge):
+    assert "mapping" in json.loads(edge("mapping", "schema").stdout)["properties"]
