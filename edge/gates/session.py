@@ -130,6 +130,7 @@ class Session:
 
     def keep(self, spuid: str, call: _Subscribe) -> None:
         """A subscription has begun."""
+        self._opening.discard(call)
         self.subscriptions[spuid] = call
         self.shared.active.inc()
 

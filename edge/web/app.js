@@ -1,5 +1,5 @@
 // The live page: subscribes, reconnects, shows. Values from the graph go into the page as text, never as markup.
-import { Observations, QUERY } from "./observations.js";
+import { ELSEWHERE, Observations, QUERY } from "./observations.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
 const LONGEST_WAIT = 15000;
@@ -127,7 +127,8 @@ function placeList(name) {
   const heading = make("h2");
   heading.textContent = name;
   section.append(heading, make("ul"));
-  const before = [...places.children].find((other) => compare(other.dataset.place, name) > 0);
+  const before = [...places.children].find(
+    (other) => other.dataset.place === ELSEWHERE || (name !== ELSEWHERE && compare(other.dataset.place, name) > 0));
   places.insertBefore(section, before ?? null);
   return section.lastChild;
 }
@@ -149,7 +150,8 @@ function flash(element) {
 function pretty(value) {
   const number = Number(value);
   if (value.trim() === "" || !Number.isFinite(number)) return value;
-  return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 }).format(number);
+  const digits = Math.abs(number) < 1 ? { maximumSignificantDigits: 4 } : { maximumFractionDigits: 4 };
+  return new Intl.NumberFormat(undefined, digits).format(number);
 }
 
 function writeTime(item) {

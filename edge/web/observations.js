@@ -25,6 +25,9 @@ const SYMBOLS = {
   MicroGramPerCubicMeter: "µg/m³", MicrogramPerCubicMeter: "µg/m³", Unitless: "", Number: "", Dimensionless: "",
 };
 
+// The place of what says of itself no place.
+export const ELSEWHERE = "Elsewhere";
+
 export function localName(iri) {
   const name = iri.replace(/[/#:]+$/, "").split(/[/#]/).pop().split(":").pop() || iri;
   try { return decodeURIComponent(name); } catch { return name; }
@@ -37,7 +40,7 @@ export function unitSymbol(iri) {
 }
 
 export function placeName(iri) {
-  return iri ? localName(iri).replaceAll("_", " ") : "Elsewhere";
+  return iri ? localName(iri).replaceAll("_", " ") : ELSEWHERE;
 }
 
 /** The rows of the subscription, as a bag: a row counts as often as it was added more than removed. */

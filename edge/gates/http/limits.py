@@ -10,6 +10,8 @@ from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
+_LINGER = 1.0
+"""Seconds that a refused client has to read the answer; what it sends meanwhile is dropped."""
 _DEFAULT_PHRASE = b"Request Header Fields Too Large"
 
 
@@ -88,6 +90,9 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
                 b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (error.status_code, phrase, len(body), body)
             )
-            self.transport.close()
+            # Closing while bytes of the client are unread resets the connection, and the client would lose the answer.
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self.loop.call_later(_LINGER, self.transport.close)
 
     return LimitedProtocol

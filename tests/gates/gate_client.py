@@ -1,0 +1,61 @@
+"""A subscriber as a test needs it: says what it sends, waits for what it expects."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
+
+
+class Client:
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, message: Any) -> None:
+        await self.socket.send(message if isinstance(message, str | bytes) else json.dumps(message))
+
+    async def receive(self, seconds: float = 20) -> dict[str, Any]:
+        return json.loads(await asyncio.wait_for(self.socket.recv(), seconds))
+
+    async def ask(self, message: Any) -> dict[str, Any]:
+        await self.send(message)
+        return await self.receive()
+
+    async def subscribe(self, sparql: str = ALL, alias: str | None = None, **members: Any) -> dict[str, Any]:
+        """Subscribe; the content of the notification with sequence 0."""
+        answer = await self.ask({"subscribe": {"sparql": sparql, "alias": alias, **members}})
+        assert "notification" in answer, answer
+        return answer["notification"]
+
+    async def until_closed(self) -> list[dict[str, Any]]:
+        """Everything up to the end of the connection."""
+        messages = []
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                messages.append(await self.receive())
+        return messages
+
+    async def notification(self) -> dict[str, Any]:
+        return (await self.receive())["notification"]
+
+
+def rows(results: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The values of bindings, in the order of the variables."""
+    names = results["head"]["vars"]
+    return sorted(tuple(row[name]["value"] for name in names if name in row) for row in results["results"]["bindings"])
+
+
+async def eventually(condition: Callable[[], Any], what: str, seconds: float = 20) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come about within {seconds} s"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,231 @@
+"""The HTTP gate's borders: limits, errors, browsers, health, metrics and views."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import Future
+
+import pytest
+
+from edge.gates.http import Views
+from edge.gates.settings import HttpGateSettings
+
+UPDATE = {"Content-Type": "application/sparql-update"}
+MIB = 1024 * 1024
+
+
+async def raw(gateway, data: bytes) -> bytes:
+    """What the gate answers to bytes, up to the end of the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+    writer.write(data)
+    answer = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def error_in(answer: bytes) -> dict:
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+async def endless():
+    part = b" " * MIB
+    for _ in range(50):
+        yield part
+
+
+async def test_a_body_of_50_mb_is_refused_without_being_kept(serve):
+    async with serve(http=HttpGateSettings(port=0, max_body=MIB)) as gateway, gateway.http() as http:
+        for content in (b" " * (50 * MIB), endless()):
+            answer = await http.post("/update", content=content, headers=UPDATE)
+            assert answer.status_code == 413
+            assert answer.json()["error"] == "payload_too_large"
+        exact = b"CLEAR ALL".ljust(MIB)
+        assert (await http.post("/update", content=exact, headers=UPDATE)).status_code == 200
+
+
+async def test_a_header_beyond_the_limit_is_refused(serve):
+    async with serve(http=HttpGateSettings(port=0, max_header=8192)) as gateway:
+        for request in (
+            b"GET /query?query=" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /health HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 300_000,
+            b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"X-Many: a\r\n" * 2000 + b"\r\n",
+        ):
+            answer = await raw(gateway, request)
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert error_in(answer)["error"] == "header_too_large"
+        assert (await gateway.update("CLEAR ALL"))["added"] == 0
+
+
+async def test_what_is_no_http_gets_a_flat_error(gateway):
+    answer = await raw(gateway, b"HELLO THERE\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert error_in(answer)["error"] == "invalid_request"
+
+
+async def test_a_client_that_sends_too_slowly_is_let_go(serve):
+    async with serve(http=HttpGateSettings(port=0, read_timeout=0.2)) as gateway:
+        assert error_in(await raw(gateway, b"GET /health HT"))["error"] == "timeout"
+        head = b"POST /update HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/sparql-update\r\n"
+        answer = await raw(gateway, head + b"Content-Length: 100\r\n\r\nCLEAR")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert error_in(answer)["status_code"] == 408
+
+
+async def test_connections_beyond_the_limit_are_refused(serve):
+    async with serve(http=HttpGateSettings(port=0, max_connections=1)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        assert error_in(await raw(gateway, b""))["status_code"] == 429
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_pipelined_requests_are_answered_in_order(gateway):
+    request = b"GET /query?query=ASK%7B%7D HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = await raw(gateway, request * 5 + last)
+    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 5 + [b"404"]
+
+
+async def test_unknown_paths_are_flat_errors(gateway):
+    async with gateway.http() as http:
+        for path in ("/nowhere", "/query/", "/../etc/passwd", "/%2e%2e/app.js", "/index.html", "/api"):
+            answer = await http.get(path)
+            assert answer.status_code == 404
+            assert answer.json()["error"] == "not_found"
+
+
+async def test_preflight_and_simple_requests_of_any_origin(gateway):
+    async with gateway.http() as http:
+        asked = {
+            "Origin": "https://app.example",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "content-type,authorization",
+        }
+        preflight = await http.options("/update", headers=asked)
+        assert preflight.status_code == 204
+        assert preflight.headers["access-control-allow-origin"] == "*"
+        assert "POST" in preflight.headers["access-control-allow-methods"]
+        assert preflight.headers["access-control-allow-headers"] == "content-type,authorization"
+        for path in ("/query?query=ASK%7B%7D", "/nowhere", "/query"):
+            answer = await http.get(path, headers={"Origin": "https://app.example"})
+            assert answer.headers["access-control-allow-origin"] == "*"
+
+
+async def test_origins_that_are_not_listed_can_neither_read_nor_update(serve):
+    async with (
+        serve(http=HttpGateSettings(port=0, cors_origins=("https://app.example",))) as gateway,
+        gateway.http() as http,
+    ):
+        good, evil = {"Origin": "https://app.example"}, {"Origin": "https://evil.example"}
+        asked = {"Access-Control-Request-Method": "POST"}
+        assert (await http.options("/update", headers=good | asked)).headers["access-control-allow-origin"] == good[
+            "Origin"
+        ]
+        assert (await http.options("/update", headers=evil | asked)).json()["error"] == "forbidden"
+        answer = await http.get("/query?query=ASK%7B%7D", headers=good)
+        assert answer.headers["access-control-allow-origin"] == good["Origin"]
+        assert "Origin" in answer.headers["vary"]
+        assert "access-control-allow-origin" not in (await http.get("/query?query=ASK%7B%7D", headers=evil)).headers
+        form = {"update": "INSERT DATA { <urn:a> <urn:b> 1 }"}
+        assert (await http.post("/update", data=form, headers=evil)).status_code == 403
+        assert (await http.post("/update", data=form, headers=good)).json()["added"] == 1
+        own = {"Origin": gateway.http_url}
+        assert (await http.post("/update", data=form, headers=own)).status_code == 200
+
+
+async def test_health_is_ready_only_when_the_engine_is(serve):
+    state = {"ready": False}
+    views = Views(ready=lambda: state["ready"], health=lambda: {"version": "1.2.3"})
+    async with serve(views=views) as gateway, gateway.http() as http:
+        answer = await http.get("/health")
+        assert answer.status_code == 503
+        assert answer.json()["error"] == "not_ready"
+        assert (await http.get("/query?query=ASK%7B%7D")).json()["error"] == "not_ready"
+        assert (await http.post("/update", content="CLEAR ALL", headers=UPDATE)).json()["error"] == "not_ready"
+        state["ready"] = True
+        assert (await http.get("/health")).json() == {"status": "ready", "version": "1.2.3"}
+
+
+async def test_views_are_shown_as_they_are_now(serve):
+    unmapped: list[dict] = []
+    views = Views(
+        endpoints=lambda: {"http": "http://h", "ws": "ws://h/subscribe"},
+        unmapped=lambda: unmapped,
+        bad_values=lambda: [{"topic": "a/b", "reason": "no number"}],
+    )
+    async with serve(views=views) as gateway, gateway.http() as http:
+        assert (await http.get("/api/endpoints")).json() == {"http": "http://h", "ws": "ws://h/subscribe"}
+        assert (await http.get("/api/unmapped")).json() == []
+        unmapped.append({"topic": "x/y", "count": 3})
+        assert (await http.get("/api/unmapped")).json() == [{"topic": "x/y", "count": 3}]
+        assert (await http.get("/api/bad-values")).json() == [{"topic": "a/b", "reason": "no number"}]
+
+
+async def test_metrics_count_requests_by_gate_primitive_and_status(gateway):
+    client = await gateway.client()
+    await client.subscribe()
+    async with gateway.http() as http:
+        await http.get("/query?query=ASK%7B%7D")
+        await http.get("/query?query=ASK")
+        text = (await http.get("/metrics")).text
+    assert 'edge_requests_total{gate="http",primitive="query",status="200"} 1.0' in text
+    assert 'edge_requests_total{gate="http",primitive="query",status="400"} 1.0' in text
+    assert 'edge_requests_total{gate="ws",primitive="subscribe",status="200"} 1.0' in text
+    assert 'edge_connections{gate="ws"} 1.0' in text
+    assert 'edge_subscriptions{gate="ws"} 1.0' in text
+    assert 'edge_request_seconds_count{gate="http",primitive="query"} 2.0' in text
+
+
+async def test_a_fault_of_ours_is_a_flat_500_with_an_incident_number_and_the_gate_lives(serve, caplog):
+    def broken() -> object:
+        raise ZeroDivisionError("secret detail")
+
+    async with serve(views=Views(unmapped=broken)) as gateway, gateway.http() as http:
+        answer = await http.get("/api/unmapped")
+        assert answer.status_code == 500
+        assert answer.json()["error"] == "internal_error"
+        assert "secret detail" not in answer.text
+        incident = answer.json()["error_description"].split()[2].rstrip(":")
+        assert incident in caplog.text
+        assert (await http.get("/health")).status_code == 200
+        assert gateway.metric("edge_internal_errors_total") == 1
+
+
+class Never:
+    """The engine's interface with queries that never end."""
+
+    def query(self, request, /):
+        self.future = Future()
+        return self.future
+
+
+async def test_a_query_that_takes_too_long_is_given_up(monkeypatch):
+    from conftest import running
+
+    engine = Never()
+    async with running(engine, http=HttpGateSettings(port=0, query_timeout=0.1)) as gateway, gateway.http() as http:
+        answer = await http.get("/query?query=ASK%7B%7D")
+        assert answer.status_code == 408
+        assert answer.json()["error"] == "timeout"
+        assert engine.future.cancelled()
+
+
+async def test_the_gate_stops_in_time_with_idle_connections(serve):
+    async with serve() as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readline()
+        async with asyncio.timeout(4):
+            await gateway.http_gate.stop()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_port_that_is_taken_is_an_os_error(gateway, serve):
+    with pytest.raises(OSError, match="in use"):
+        async with serve(http=HttpGateSettings(port=gateway.http_port)):
+            pass

@@ -1,0 +1,298 @@
+"""The WebSocket gate as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+
+import pytest
+from gate_client import ALL, eventually, rows
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
+
+from edge.gates.settings import WsGateSettings
+
+EMPTY = {"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": []}}
+
+
+async def test_the_answer_to_a_subscribe_is_everything_as_sequence_0_with_removed_results_in_full_form(gateway):
+    await gateway.update("INSERT DATA { <urn:a> <urn:b> 'c' }")
+    client = await gateway.client()
+    first = await client.subscribe(alias="mine")
+    assert first["alias"] == "mine"
+    assert first["sequence"] == 0
+    assert first["spuid"].startswith("sepa://subscription/")
+    assert rows(first["addedResults"]) == [("urn:a", "urn:b", "c")]
+    assert first["removedResults"] == EMPTY
+
+
+async def test_notifications_tell_what_changed_and_count_up(gateway):
+    client = await gateway.client()
+    first = await client.subscribe(alias="mine")
+    await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
+    await gateway.update("DELETE { <urn:a> <urn:b> 1 } INSERT { <urn:a> <urn:b> 2 } WHERE {}")
+    added, changed = await client.notification(), await client.notification()
+    assert (added["sequence"], changed["sequence"]) == (1, 2)
+    assert added["spuid"] == changed["spuid"] == first["spuid"]
+    assert rows(added["addedResults"]) == [("urn:a", "urn:b", "1")]
+    assert rows(changed["removedResults"]) == [("urn:a", "urn:b", "1")]
+    assert rows(changed["addedResults"]) == [("urn:a", "urn:b", "2")]
+
+
+async def test_ask_subscription_notifies(gateway):
+    client = await gateway.client()
+    first = await client.subscribe("ASK { <urn:door> <urn:is> 'open' }")
+    boolean = "http://www.w3.org/2001/XMLSchema#boolean"
+    false = {"boolean": {"type": "literal", "value": "false", "datatype": boolean}}
+    true = {"boolean": {"type": "literal", "value": "true", "datatype": boolean}}
+    assert first["addedResults"]["head"]["vars"] == ["boolean"]
+    assert first["addedResults"]["results"]["bindings"] == [false]
+    await gateway.update("INSERT DATA { <urn:door> <urn:is> 'open' }")
+    flip = await client.notification()
+    assert flip["removedResults"]["results"]["bindings"] == [false]
+    assert flip["addedResults"]["results"]["bindings"] == [true]
+
+
+async def test_construct_subscription_notifies_with_triples(gateway):
+    client = await gateway.client()
+    await client.subscribe("CONSTRUCT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }")
+    await gateway.update("INSERT DATA { <urn:a> <urn:p> 'x' }")
+    notification = await client.notification()
+    assert notification["addedResults"]["head"]["vars"] == ["subject", "predicate", "object"]
+    assert rows(notification["addedResults"]) == [("urn:a", "urn:q", "x")]
+
+
+async def test_after_unsubscribed_comes_nothing_more(gateway):
+    client = await gateway.client()
+    first = await client.subscribe(alias="mine")
+    answer = await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
+    assert answer["unsubscribed"]["spuid"] == first["spuid"]
+    await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
+    again = await client.ask({"unsubscribe": {"spuid": first["spuid"], "alias": "mine"}})
+    assert (again["error"], again["status_code"], again["alias"]) == ("not_found", 404, "mine")
+    assert gateway.metric("edge_subscriptions", gate="ws") == 0
+
+
+async def test_subscriptions_of_another_connection_cannot_be_ended(gateway):
+    owner, stranger = await gateway.client(), await gateway.client()
+    first = await owner.subscribe()
+    answer = await stranger.ask({"unsubscribe": {"spuid": first["spuid"]}})
+    assert answer["status_code"] == 404
+    await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
+    assert (await owner.notification())["sequence"] == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "status", "alias"),
+    [
+        ("{", "invalid_request", 400, None),
+        ('{"subscribe":{"sparql":"ASK{}","alias":"me"', "invalid_request", 400, "me"),
+        ("[]", "invalid_request", 400, None),
+        ("{}", "invalid_request", 400, None),
+        ('{"subscribe":{"alias":"me"}}', "invalid_request", 400, "me"),
+        ('{"subscribe":{"sparql":5,"alias":"me"}}', "invalid_request", 400, "me"),
+        ('{"subscribe":{"sparql":"ASK{}","alias":5}}', "invalid_request", 400, None),
+        ('{"subscribe":{"sparql":"ASK{}","timeout":-1,"alias":"me"}}', "invalid_request", 400, "me"),
+        ('{"subscribe":{"sparql":"ASK{}","default-graph-uri":[1],"alias":"me"}}', "invalid_request", 400, "me"),
+        ('{"subscribe":"ASK{}"}', "invalid_request", 400, None),
+        ('{"subscribe":{},"unsubscribe":{}}', "invalid_request", 400, None),
+        ('{"subscribe":{"sparql":"\\ud800","alias":"me"}}', "invalid_request", 400, "me"),
+        ('{"subscribe":{"sparql":"SELECT * {","alias":"me"}}', "parsing_failed", 400, "me"),
+        ('{"unsubscribe":{"spuid":"sepa://subscription/none","alias":"me"}}', "not_found", 404, "me"),
+        ('{"unsubscribe":{"spuid":7,"alias":"me"}}', "invalid_request", 400, "me"),
+        ("[" * 100_000, "invalid_request", 400, None),
+        (b'{"subscribe":{"sparql":"ASK{}"}}', "invalid_request", 400, None),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_a_bad_message_gets_a_flat_error_with_its_alias_and_the_socket_lives(
+    gateway, message, error, status, alias
+):
+    client = await gateway.client()
+    answer = await client.ask(message)
+    assert answer["error"] == error
+    assert answer["status_code"] == status
+    assert isinstance(answer["error_description"], str)
+    assert answer.get("alias") == alias
+    assert (await client.subscribe())["sequence"] == 0
+
+
+async def test_unknown_members_and_both_places_and_forms_of_authorization_are_taken(gateway):
+    client = await gateway.client()
+    agent = {"_events": {}, "options": {"path": None, "noDelay": True}, "sockets": {}, "maxSockets": None}
+    first = await client.subscribe(httpsAgent=agent, authorization="Bearer x.y.z")
+    assert first["sequence"] == 0
+    answer = await client.ask({"subscribe": {"sparql": ALL}, "authorization": "x.y.z"})
+    assert answer["notification"]["sequence"] == 0
+    answer = await client.ask({"unsubscribe": {"spuid": first["spuid"], "httpsAgent": agent}})
+    assert answer["unsubscribed"]["spuid"] == first["spuid"]
+
+
+async def test_graphs_of_a_subscription_come_as_array_or_string(gateway):
+    await gateway.update("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 } <urn:x> <urn:y> 2 }")
+    client = await gateway.client()
+    for graphs in ("urn:g", ["urn:g"]):
+        first = await client.subscribe(**{"default-graph-uri": graphs})
+        assert rows(first["addedResults"]) == [("urn:a", "urn:b", "1")]
+    first = await client.subscribe("SELECT ?s ?p ?o { GRAPH ?g { ?s ?p ?o } }", **{"named-graph-uri": ["urn:other"]})
+    assert rows(first["addedResults"]) == []
+
+
+async def test_text_in_64_byte_fragments_is_understood(gateway):
+    client = await gateway.client()
+    message = json.dumps({"subscribe": {"sparql": ALL + " # " + "x" * 5000, "alias": "small C client"}})
+    parts = [message[start : start + 64] for start in range(0, len(message), 64)]
+    await client.socket.send(parts)
+    assert (await client.notification())["alias"] == "small C client"
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/subscribe/", "/secure/subscribe"])
+async def test_another_path_is_told_the_right_one_and_closed(gateway, path):
+    client = await gateway.client(f"ws://127.0.0.1:{gateway.ws_port}{path}")
+    answer = await client.receive()
+    assert (answer["error"], answer["status_code"]) == ("not_found", 404)
+    assert '"/subscribe"' in answer["error_description"]
+    with pytest.raises(ConnectionClosed):
+        await client.receive()
+
+
+async def test_many_subscribes_in_one_go_are_all_answered_in_order(gateway):
+    client = await gateway.client()
+    for number in range(250):
+        await client.send({"subscribe": {"sparql": f"SELECT * {{ <urn:{number}> ?p ?o }}", "alias": str(number)}})
+    answers = [(await client.notification())["alias"] for _ in range(250)]
+    assert answers == [str(number) for number in range(250)]
+    assert gateway.metric("edge_subscriptions", gate="ws") == 250
+
+
+async def test_a_client_that_leaves_is_unsubscribed_everywhere(gateway):
+    client, other = await gateway.client(), await gateway.client()
+    for _ in range(3):
+        await client.subscribe()
+    await other.subscribe()
+    client.socket.transport.abort()
+    await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 1, "unsubscription")
+    await eventually(lambda: gateway.metric("edge_connections", gate="ws") == 1, "one connection")
+    before = gateway.metric("edge_notifications_total", gate="ws")
+    await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
+    assert (await other.notification())["sequence"] == 1
+    assert gateway.metric("edge_notifications_total", gate="ws") == before + 1
+
+
+async def test_the_same_query_with_different_datasets_gets_different_results(gateway):
+    """The reference engine lets the two share one SPU."""
+    await gateway.update("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 } GRAPH <urn:h> { <urn:a> <urn:b> 2 } }")
+    client = await gateway.client()
+    for graph, value in (("urn:g", "1"), ("urn:h", "2")):
+        first = await client.subscribe(**{"default-graph-uri": [graph]})
+        assert rows(first["addedResults"]) == [("urn:a", "urn:b", value)]
+
+
+async def test_oversize_messages_get_an_error_and_far_too_large_ones_close_the_connection(serve):
+    async with serve(ws=WsGateSettings(port=0, max_message=2000)) as gateway:
+        client = await gateway.client()
+        answer = await client.ask("x" * 2001)
+        assert (answer["error"], answer["status_code"]) == ("payload_too_large", 413)
+        assert (await client.ask("é" * 1999))["status_code"] == 413
+        assert (await client.subscribe())["sequence"] == 0
+        await client.send("x" * 4001)
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.receive()
+        assert closed.value.rcvd.code == 1009
+
+
+async def test_limits_of_subscriptions_and_connections(serve):
+    async with serve(ws=WsGateSettings(port=0, max_subscriptions=2, max_connections=2)) as gateway:
+        client = await gateway.client()
+        first = await client.subscribe(alias="1")
+        await client.subscribe(alias="2")
+        answer = await client.ask({"subscribe": {"sparql": ALL, "alias": "3"}})
+        assert (answer["error"], answer["status_code"], answer["alias"]) == ("too_many_requests", 429, "3")
+        await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
+        await client.subscribe(alias="3")
+        await gateway.client()
+        with pytest.raises(InvalidStatus) as refused:
+            await gateway.client()
+        assert refused.value.response.status_code == 429
+        assert json.loads(refused.value.response.body)["error"] == "too_many_requests"
+
+
+async def test_a_client_that_does_not_read_delays_nobody_and_is_closed_with_1013(serve):
+    settings = WsGateSettings(port=0, max_pending_notifications=20, close_timeout=20)
+    async with serve(ws=settings) as gateway:
+        slow, quick = await gateway.client(max_queue=1), await gateway.client()
+        await slow.subscribe()
+        await quick.subscribe()
+        slow.socket.transport.pause_reading()
+        size = 200_000
+        for number in range(100):
+            await gateway.update(
+                f"DELETE WHERE {{ <urn:a> <urn:b> ?o }} ; INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * size}' }}"
+            )
+            assert (await quick.notification())["sequence"] == number + 1
+            if gateway.metric("edge_slow_clients_total", gate="ws"):
+                break
+        assert gateway.metric("edge_slow_clients_total", gate="ws") == 1
+        await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 1, "unsubscription")
+        slow.socket.transport.resume_reading()
+        messages = await slow.until_closed()
+        assert slow.socket.close_code == 1013
+        assert (messages[-1]["error"], messages[-1]["status_code"]) == ("too_many_requests", 429)
+
+
+async def test_a_client_that_is_slow_for_a_while_gets_everything_in_order(serve):
+    async with serve(ws=WsGateSettings(port=0, max_pending_notifications=200)) as gateway:
+        slow = await gateway.client(max_queue=1)
+        await slow.subscribe()
+        slow.socket.transport.pause_reading()
+        for number in range(60):
+            await gateway.update(f"INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * 100_000}' }}")
+        slow.socket.transport.resume_reading()
+        assert [(await slow.notification())["sequence"] for _ in range(60)] == list(range(1, 61))
+
+
+async def test_a_client_that_is_dead_is_found_by_pings(serve):
+    async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2)) as gateway:
+        client = await gateway.client(ping_interval=None)
+        await client.subscribe()
+        client.socket.transport.pause_reading()  # so it sends no pongs
+        await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 0, "unsubscription")
+        client.socket.transport.resume_reading()
+
+
+async def test_clients_are_told_when_the_gateway_stops(engine, serve):
+    async with serve() as gateway:
+        client, deaf = await gateway.client(), await gateway.client()
+        await client.subscribe()
+        deaf.socket.transport.pause_reading()
+        async with asyncio.timeout(5):
+            await gateway.ws_gate.stop()
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.receive()
+        assert closed.value.rcvd.code == 1001
+        deaf.socket.transport.resume_reading()
+
+
+async def test_pages_of_other_origins_are_refused_where_origins_are_listed(serve):
+    async with serve(ws=WsGateSettings(port=0, origins=("https://app.example",))) as gateway:
+        with pytest.raises(InvalidStatus) as refused:
+            await gateway.client(origin="https://evil.example")
+        assert refused.value.response.status_code == 403
+        for origin in ("https://app.example", "http://127.0.0.1:8000", None):
+            client = await gateway.client(origin=origin)
+            assert (await client.subscribe())["sequence"] == 0
+
+
+async def test_a_broken_frame_closes_only_its_own_connection(gateway):
+    bad, good = await gateway.client(), await gateway.client()
+    await good.subscribe()
+    bad.socket.transport.write(struct.pack("!BB", 0xFF, 0xFF) * 20)
+    with pytest.raises(ConnectionClosed):
+        await bad.receive()
+    broken_utf8 = await gateway.client()
+    broken_utf8.socket.transport.write(Frame(Opcode.TEXT, b"\xff\xfe").serialize(mask=True))
+    with pytest.raises(ConnectionClosed):
+        await broken_utf8.receive()
+    await gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }")
+    assert (await good.notification())["sequence"] == 1
