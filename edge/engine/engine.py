@@ -117,8 +117,7 @@ class Engine:
             self._writer_mirror.note(NO_CHANGE)
             return Executed(NO_CHANGE)
         self._writer_mirror.note(changes)
-        activations = self.spus.activate(transaction.quads, graphs_changed=bool(transaction.graphs), now=now)
-        return Executed(changes, activations)
+        return Executed(changes, self.spus.activate(transaction, now))
 
     def _apply(self, change: ChangeSet) -> None:
         graph = self.graph

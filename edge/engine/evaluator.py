@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyoxigraph as ox
 
+from edge.engine.delta import Bag, DeltaPattern, IdRow
 from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.lutt import Dependencies, Watch
@@ -24,9 +25,6 @@ from edge.engine.syntax import Token, closing, tokenize
 from edge.engine.template import Blank, Fresh, Names, Variable, parse_iri, parse_quads
 from edge.engine.terms import XSD
 from edge.protocol.results import Term
-
-IdRow = tuple[int | None, ...]
-Bag = Counter[IdRow]
 
 TRIPLE_VARIABLES: tuple[str, ...] = ("subject", "predicate", "object")
 BOOLEAN_VARIABLES: tuple[str, ...] = ("boolean",)
@@ -48,6 +46,12 @@ class Evaluator(Protocol):
     variables: tuple[str, ...]
     moving: bool
     """Whether an evaluation can change what the result depends on."""
+    distinct: bool
+    """Whether a row counts once, however often it is in the bag."""
+    delta: DeltaPattern | None
+    """For results that need not be computed as a whole after each change."""
+    columns: Sequence[int]
+    """Where `delta` has the selected variables."""
 
     def evaluate(self, world: World, now: int) -> Bag:
         """The result as a bag of rows. `now` in microseconds since 1970. Raises `EvaluationFailed`."""
@@ -60,20 +64,22 @@ class PatternEvaluator:
     """A SELECT of a plain pattern, run on the live graph's own index."""
 
     moving = False
+    delta: DeltaPattern | None
+    columns: Sequence[int]
 
     def __init__(self, variables: tuple[str, ...], layout: Layout, pattern: Pattern, *, distinct: bool) -> None:
         self.variables = variables
+        self.distinct = distinct
+        self.columns = [layout.place(Variable(name)) for name in variables]
+        self.delta = DeltaPattern(pattern, layout)
         self._layout = layout
         self._pattern = pattern
-        self._distinct = distinct
-        self._columns = [layout.place(Variable(name)) for name in variables]
 
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
         frame = self._layout.frame(world.graph, {})
-        columns = self._columns
-        bag = Counter(tuple(row[place] for place in columns) for row in self._pattern.solutions(world.graph, frame))
-        return Counter(dict.fromkeys(bag, 1)) if self._distinct else bag
+        columns = self.columns
+        return Counter(tuple(row[place] for place in columns) for row in self._pattern.solutions(world.graph, frame))
 
     def dependencies(self) -> Dependencies:
         """See `Evaluator`."""
@@ -90,10 +96,17 @@ class PatternEvaluator:
         return Dependencies(watches, graph_names=False)
 
 
-class SelectEvaluator:
-    """Any SELECT, run on the mirror."""
+class _Whole:
+    """Results that are computed as a whole, on the mirror."""
 
     moving = False
+    distinct = False
+    delta: DeltaPattern | None = None
+    columns: Sequence[int] = ()
+
+
+class SelectEvaluator(_Whole):
+    """Any SELECT."""
 
     def __init__(self, query: ListedQuery, dataset: Dataset, variables: tuple[str, ...], depends: Dependencies) -> None:
         self.variables = variables
@@ -110,11 +123,10 @@ class SelectEvaluator:
         return self._depends
 
 
-class AskEvaluator:
+class AskEvaluator(_Whole):
     """An ASK: one row that says true or false."""
 
     variables = BOOLEAN_VARIABLES
-    moving = False
 
     def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
         self._query = query
@@ -133,14 +145,13 @@ class AskEvaluator:
         return self._depends
 
 
-class ConstructEvaluator:
+class ConstructEvaluator(_Whole):
     """A CONSTRUCT: its WHERE as a SELECT, its template filled here, so that a solution's blank nodes keep their names.
 
     Evaluated anew, Oxigraph would name them anew, and every triple that holds one would be removed and added.
     """
 
     variables = TRIPLE_VARIABLES
-    moving = False
 
     def __init__(
         self, where: str, dataset: Dataset, layout: Layout, template: tuple[Places, ...], depends: Dependencies
@@ -182,7 +193,7 @@ class ConstructEvaluator:
         return ox.BlankNode("c" + hashlib.sha256(f"{place} {copy} {solution}".encode()).hexdigest()[:32])
 
 
-class DescribeEvaluator:
+class DescribeEvaluator(_Whole):
     """A DESCRIBE: the triples that Oxigraph gives, the resource's own and those of blank nodes that hang on it."""
 
     variables = TRIPLE_VARIABLES

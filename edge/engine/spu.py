@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
-from edge.engine.evaluator import Bag, Evaluator, IdRow, World
+from edge.engine.delta import Bag, IdRow, Touched
+from edge.engine.evaluator import Evaluator, World
+from edge.engine.graph import Quad
 from edge.engine.lutt import Key
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
 from edge.protocol.results import Row
+
+_WORTH: Final = 16
+"""Delta evaluation is given up for an update that touches more than this and a sixteenth of the result."""
 
 
 @dataclass(slots=True)
@@ -37,6 +44,16 @@ class Change:
     added: Bag
     removed: Bag
 
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+    def inverse(self) -> Change:
+        """The change that undoes this one."""
+        return Change(self.removed, self.added)
+
+
+NOTHING: Final = Change(Counter(), Counter())
+
 
 @dataclass(eq=False, slots=True)
 class Spu:
@@ -46,24 +63,31 @@ class Spu:
     bag: Bag = field(default_factory=Counter)
     keys: list[Key] = field(default_factory=list)
     """Under which it stands in the LUTT."""
-    graph_names: bool = False
-    """Whether it also stands among those that depend on which named graphs exist."""
     subscribers: dict[str, Subscriber] = field(default_factory=dict)
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The columns of its result."""
-        return self.evaluator.variables
+    def whole(self) -> Change:
+        """The result as a change from nothing: what a new subscriber is told."""
+        return Change(Counter(dict.fromkeys(self.bag, 1)) if self.evaluator.distinct else self.bag, Counter())
 
-    def refresh(self, world: World, now: int) -> Change:
-        """Evaluate anew and move to the new result. Raises `EvaluationFailed`, and then nothing has moved."""
-        new = self.evaluator.evaluate(world, now)
-        change = Change(added=new - self.bag, removed=self.bag - new)
+    def touched(self, world: World, quads: Collection[Quad]) -> Touched | None:
+        """The part of the result that changed quads can touch. None: the result is to be computed as a whole."""
+        delta = self.evaluator.delta
+        return None if delta is None else delta.touched(world.graph, quads, limit=_WORTH + len(self.bag) // _WORTH)
+
+    def move(self, world: World, change: Change) -> Change:
+        """Move the result by a change. Returns what the subscribers are to be told."""
+        if not self.evaluator.distinct:
+            self.apply(world, change)
+            return change
+        before = {row for row in (*change.added, *change.removed) if row in self.bag}
         self.apply(world, change)
-        return change
+        return Change(
+            added=Counter(row for row in change.added if row not in before),
+            removed=Counter(row for row in change.removed if row in before and row not in self.bag),
+        )
 
     def apply(self, world: World, change: Change) -> None:
-        """Move the result by a change."""
+        """Move the result by a change, and hold on to the terms of its rows."""
         dictionary = world.graph.dictionary
         for row in change.added:
             if row not in self.bag:
@@ -83,12 +107,7 @@ class Spu:
 
     def delta(self, world: World, change: Change) -> Delta:
         """A change as terms."""
-        return Delta(self.variables, _decode(world, change.added), _decode(world, change.removed))
-
-
-def inverse(change: Change) -> Change:
-    """The change that undoes this one."""
-    return Change(added=change.removed, removed=change.added)
+        return Delta(self.evaluator.variables, _decode(world, change.added), _decode(world, change.removed))
 
 
 def _decode(world: World, bag: Bag) -> tuple[Row, ...]:

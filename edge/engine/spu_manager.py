@@ -7,14 +7,16 @@ names and no others. Destroyer: an SPU goes with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from edge.engine.delta import Touched, difference
 from edge.engine.evaluator import World, compile_evaluator
-from edge.engine.graph import Quad
 from edge.engine.lutt import Lutt
 from edge.engine.requests import Dataset, QueryRequest, Sink, Subscription
-from edge.engine.spu import Change, Spu, Subscriber, inverse
+from edge.engine.spu import NOTHING, Change, Spu, Subscriber
+from edge.engine.update import Transaction
 from edge.protocol.errors import EdgeError, NotFound
 
 
@@ -23,7 +25,10 @@ class Activation:
     """What one update did to one SPU: a change, or the reason why its query could not be evaluated."""
 
     spu: Spu
-    change: Change | None
+    moved: Change
+    """Of the bag."""
+    told: Change
+    """To the subscribers: the same, unless the query is DISTINCT."""
     failure: str = ""
 
 
@@ -53,13 +58,13 @@ class SpuManager:
         spu = self._spus.get(key)
         if spu is None:
             spu = Spu(compile_evaluator(request, self._world.rules))
-            spu.refresh(self._world, now)
+            spu.apply(self._world, Change(spu.evaluator.evaluate(self._world, now), Counter()))
             self._spus[key] = spu
             self._watch(spu)
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink)
         spu.subscribers[subscriber.spuid] = subscriber
         self._by_spuid[subscriber.spuid] = key
-        subscriber.notify(spu.delta(self._world, Change(added=spu.bag, removed=type(spu.bag)())))
+        subscriber.notify(spu.delta(self._world, spu.whole()))
         return Subscription(subscriber.spuid, alias)
 
     def destroy(self, spuid: str) -> None:
@@ -72,44 +77,66 @@ class SpuManager:
         if not spu.subscribers:
             del self._spus[key]
             self._unwatch(spu)
-            spu.apply(self._world, Change(added=type(spu.bag)(), removed=spu.bag.copy()))
+            spu.apply(self._world, Change(added=Counter(), removed=spu.bag.copy()))
 
-    def activate(self, quads: Iterable[Quad], *, graphs_changed: bool, now: int) -> list[Activation]:
-        """Let every SPU that the changed quads concern compute its new result. Returns those whose result changed."""
+    def activate(self, transaction: Transaction, now: int) -> list[Activation]:
+        """Let every SPU that the transaction concerns compute its new result. Returns those whose result changed."""
+        quads = transaction.quads
         hit = self._lutt.hits(quads)
-        if graphs_changed:
+        if transaction.graphs:
             hit.update(self._graph_watchers)
-        activations: list[Activation] = []
+        touched = {spu: part for spu in hit if (part := spu.touched(self._world, quads)) is not None}
+        activations = self._move_touched(touched, transaction)
         for spu in hit:
-            try:
-                change = spu.refresh(self._world, now)
-            except EdgeError as error:
-                activations.append(Activation(spu, None, error.description))
-                continue
-            if change.added or change.removed:
-                activations.append(Activation(spu, change))
-                self._watch_anew(spu)
+            if spu not in touched:
+                activations.extend(self._move_whole(spu, now))
         return activations
+
+    def _move_touched(self, touched: Mapping[Spu, Touched], transaction: Transaction) -> list[Activation]:
+        if not touched:
+            return []
+        graph = self._world.graph
+        new = [part.solutions(graph) for part in touched.values()]
+        with transaction.reverted():
+            old = [part.solutions(graph) for part in touched.values()]
+        activations: list[Activation] = []
+        for spu, before, after in zip(touched, old, new, strict=True):
+            change = Change(*difference(before, after, spu.evaluator.columns))
+            if change:
+                activations.append(Activation(spu, change, spu.move(self._world, change)))
+        return activations
+
+    def _move_whole(self, spu: Spu, now: int) -> Iterator[Activation]:
+        try:
+            new = spu.evaluator.evaluate(self._world, now)
+        except EdgeError as error:
+            yield Activation(spu, NOTHING, NOTHING, error.description)
+            return
+        change = Change(added=new - spu.bag, removed=spu.bag - new)
+        if change:
+            yield Activation(spu, change, spu.move(self._world, change))
+            if spu.evaluator.moving:
+                self._unwatch(spu)
+                self._watch(spu)
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
         for activation in activations:
-            if activation.change is not None:
-                activation.spu.apply(self._world, inverse(activation.change))
+            activation.spu.apply(self._world, activation.moved.inverse())
 
     def notify(self, activations: Iterable[Activation]) -> int:
         """Tell the subscribers. Returns how many notifications went out."""
         sent = 0
         for activation in activations:
-            spu = activation.spu
-            if activation.change is None:
-                for subscriber in spu.subscribers.values():
+            subscribers = activation.spu.subscribers.values()
+            if activation.failure:
+                for subscriber in subscribers:
                     subscriber.fail(activation.failure)
-                continue
-            delta = spu.delta(self._world, activation.change)
-            for subscriber in spu.subscribers.values():
-                subscriber.notify(delta)
-            sent += len(spu.subscribers)
+            elif activation.told:
+                delta = activation.spu.delta(self._world, activation.told)
+                for subscriber in subscribers:
+                    subscriber.notify(delta)
+                sent += len(subscribers)
         return sent
 
     def _watch(self, spu: Spu) -> None:
@@ -121,9 +148,3 @@ class SpuManager:
     def _unwatch(self, spu: Spu) -> None:
         self._lutt.remove(spu.keys, spu)
         self._graph_watchers.pop(spu, None)
-
-    def _watch_anew(self, spu: Spu) -> None:
-        """Some results decide what they depend on."""
-        if spu.evaluator.moving:
-            self._unwatch(spu)
-            self._watch(spu)

@@ -7,6 +7,7 @@ later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
@@ -91,16 +92,28 @@ class Transaction:
 
     def undo(self) -> None:
         """Bring the live graph back to where it was before. Nothing else may have changed it since."""
-        for graph, present in self._graphs.items():
-            if not present:
-                self._graph.create(graph)
-        for quad, present in self._quads.items():
-            (self._graph.remove if present else self._graph.add)(quad)
-        for graph, present in self._graphs.items():
-            if present:
-                self._graph.drop(graph)
+        self._set(forward=False)
         self._quads.clear()
         self._graphs.clear()
+
+    @contextmanager
+    def reverted(self) -> Iterator[None]:
+        """The state before the transaction, for a look."""
+        self._set(forward=False)
+        try:
+            yield
+        finally:
+            self._set(forward=True)
+
+    def _set(self, *, forward: bool) -> None:
+        for graph, present in self._graphs.items():
+            if present == forward:
+                self._graph.create(graph)
+        for quad, present in self._quads.items():
+            (self._graph.add if present == forward else self._graph.remove)(quad)
+        for graph, present in self._graphs.items():
+            if present != forward:
+                self._graph.drop(graph)
 
 
 class UpdateProcessor:
