@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from edge.mapping.errors import BadKeyError, Fault, nearest
@@ -124,46 +124,26 @@ class MappingCompiler:
         *,
         only: bool,
     ) -> Rule:
-        _check_kind(reading, payload)
-        path = regex = None
-        record = record_unit = NamePattern()
-        known, several = [*names], {*many}
-        if payload == "json":
-            path = _under("path", parse_path, reading.path or "$")
-            known += path.names
-            if path.has_member:
-                known.append(MEMBER)
-        elif payload == "senml":
-            record, found = _record("record", reading.record)
-            record_unit, more = _record("record_unit", reading.record_unit)
-            known += [*found, *more, NAME]
-            several |= {*found, NAME}
-        if reading.pattern is not None:
-            regex = _under("pattern", compile_regex, reading.pattern)
-            groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]
-            known += groups
-            several.update(groups)
-        if twice := [each for each in known if known.count(each) > 1]:
-            raise BadKeyError(f"The capture {{{twice[0]}}} is defined twice.", key="path")
+        place, known, several = _place(reading, payload, names, many)
         terms = None
         if not reading.ignore:
             terms = self._terms(reading, mapping, known, several)
         required = reading.required
         if required is None:
-            required = only and path is not None and not path.wild
+            required = only and (place.path is None or not place.path.wild)
         unit_from = self._get("unit_from", reading, mapping)
         return Rule(
             mapping=name,
             what=reading.path or reading.record or "value",
             terms=terms,
             convert=self._converter(reading, mapping),
-            path=path,
-            record=record,
-            record_unit=record_unit,
-            regex=regex,
+            path=place.path,
+            record=place.record,
+            record_unit=place.record_unit,
+            regex=place.regex,
             unit_path=_under("unit_from", parse_path, str(unit_from)) if unit_from is not None else None,
             units=self._unit_table(reading, mapping),
-            time=self._time(self._get("time", reading, mapping), payload, regex, times),
+            time=self._time(self._get("time", reading, mapping), payload, place.regex, times),
             required=required,
             when=() if reading is mapping else self._conditions(reading),
         )
@@ -331,6 +311,42 @@ def _only_routing_keys(spec: MappingSpec) -> None:
     for key in spec.model_fields_set:
         if key not in allowed and getattr(spec, key) is not None:
             raise BadKeyError("A mapping that ignores its topic has no readings.", key=key, allowed=", ".join(allowed))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a payload a reading's value is."""
+
+    path: Path | None = None
+    record: NamePattern = NamePattern()
+    record_unit: NamePattern = NamePattern()
+    regex: re.Pattern[str] | None = None
+
+
+def _place(reading: ReadingSpec, payload: str, names: list[str], many: set[str]) -> tuple[_Place, list[str], set[str]]:
+    """The place, the captures known there, and those that may hold slashes."""
+    _check_kind(reading, payload)
+    place = _Place()
+    known, several = [*names], {*many}
+    if payload == "json":
+        path = _under("path", parse_path, reading.path or "$")
+        known += [*path.names, MEMBER] if path.has_member else path.names
+        place = _Place(path)
+    elif payload == "senml":
+        record, found = _record("record", reading.record)
+        record_unit, more = _record("record_unit", reading.record_unit)
+        known += [*found, *more, NAME]
+        several |= {*found, NAME}
+        place = _Place(None, record, record_unit)
+    if reading.pattern is not None:
+        regex = _under("pattern", compile_regex, reading.pattern)
+        groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]
+        known += groups
+        several.update(groups)
+        place = replace(place, regex=regex)
+    if twice := [each for each in known if known.count(each) > 1]:
+        raise BadKeyError(f"The capture {{{twice[0]}}} is defined twice.", key="path")
+    return place, known, several
 
 
 def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:

@@ -208,7 +208,7 @@ class Evaluation:
             )
             return None
         match = rule.regex.search(text) if rule.regex is not None else None
-        if match is None and rule.required is not False:
+        if match is None and (rule.required or (rule.path is not None and not rule.path.wild)):
             self.out.problem(rule.mapping, rule.what, f"the pattern is not found in {shown(text)}")
         return match
 

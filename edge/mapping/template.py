@@ -72,7 +72,7 @@ class Template:
         return re.fullmatch("".join(pattern), text) is not None
 
     def _encode(self, name: str, value: str) -> str:
-        if name in self._many:
+        if name in self._many and value:
             return "/".join(_segment(name, level) if level else "" for level in value.split("/"))
         return _segment(name, value)
 

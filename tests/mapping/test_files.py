@@ -1,0 +1,172 @@
+"""Mapping files: every fault is told with file, line, mapping, key, what is allowed and the nearest known name."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from edge.mapping import Mapper, MappingError, check_file, explain, load_builtin, load_pack, mapping_schema, suggest
+
+
+def faults(text):
+    with pytest.raises(MappingError) as error:
+        load_pack(text, "my.toml")
+    return error.value.faults
+
+
+HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "nearest", "reason"),
+    [
+        ('[[mapping]]\ntopik = "a"\nobservation = "edge:a"\n', 2, "topik", "topic", "Unknown key"),
+        ("[maping]\n", 1, "maping", "mapping", "Unknown key"),
+        ("x = \n", 1, None, None, "Not TOML"),
+        ("a = 1\na = 2\n", 2, None, None, "Not TOML"),
+        (HEAD + 'unit = "uint:Volt"\n', 4, "unit", "unit", 'prefix "uint"'),
+        (HEAD + 'unit = "Volt"\n', 4, "unit", None, "neither an IRI nor a CURIE"),
+        (HEAD + 'label = "{lin}"\n', 4, "label", "line", "nothing captures"),
+        (HEAD + 'label = "{line"\n', 4, "label", None, "brace"),
+        (HEAD + 'label = "{line|uper}"\n', 4, "label", "upper", "no filter"),
+        (HEAD + 'location = "{line}:x"\n', 4, "location", None, "prefix"),
+        (HEAD + 'location = "http://{line}/x"\n', 4, "location", None, "fixed scheme and host"),
+        (HEAD + 'location = "http://a b/"\n', 4, "location", None, "not an absolute IRI"),
+        (HEAD + 'datatype = "bool"\n', 4, "datatype", "boolean", "no datatype"),
+        (HEAD + 'datatype = "xsd:gYear"\n', 4, "datatype", None, "not offered"),
+        (HEAD + 'min = "low"\n', 4, "min", None, "valid decimal"),
+        (HEAD + "scale = true\n", 4, "scale", None, "Must be a number"),
+        (HEAD + "scale = nan\n", 4, "scale", None, "finite"),
+        (HEAD + "scale = 1e99\n", 4, "scale", None, "40 digits"),
+        (HEAD + 'pattern = "("\n', 4, "pattern", None, "Not a regular expression"),
+        (HEAD + 'pattern = "(a+)+"\n', 4, "pattern", None, "run for ever"),
+        (HEAD + 'pattern = "([a-z]+,?)*x"\n', 4, "pattern", None, "run for ever"),
+        (HEAD + 'path = "a..b"\n', 4, "path", None, "no path"),
+        (HEAD + 'path = "a"\npayload = "text"\n', 4, "path", None, "kind json"),
+        (HEAD + 'payload = "jsn"\n', 4, "payload", None, "Must be 'text', 'json' or 'senml'"),
+        (HEAD + 'path = "a"\ntime = { path = "t", format = "unx" }\n', 5, "time", None, "no time format"),
+        (HEAD + 'path = "a"\ntime = { path = "t", zone = "Mars/Base" }\n', 5, "time", None, "not known"),
+        (HEAD + 'path = "a"\ntime = { path = "t", formt = "x" }\n', 5, "time.formt", "format", "Unknown key"),
+        (HEAD + 'when = { path = "a" }\n', 4, "when", None, "says nothing"),
+        (HEAD + "values = { a = [1] }\n", 4, "values.a", None, "true, false, a number or a text"),
+        (HEAD + "readings = []\n", 4, "readings", None, "empty"),
+        (HEAD + 'readings = [{ path = "a" }, { paht = "b" }]\n', 4, "readings[1].paht", "path", "Unknown key"),
+        (HEAD + 'readings = [{ path = "a" }, { path = "b", unit = "x" }]\n', 4, "readings[1].unit", None, "neither"),
+        ('[[mapping]]\ntopic = "a/#/b"\nobservation = "edge:a"\n', 2, "topic", None, "must be the last"),
+        ('[[mapping]]\ntopic = "a/b+"\nobservation = "edge:a"\n', 2, "topic", None, "whole level"),
+        ('[[mapping]]\ntopic = "{a}/{a}"\nobservation = "edge:a"\n', 2, "topic", None, "twice"),
+        ('[[mapping]]\ntopic = "a/{1}"\nobservation = "edge:a"\n', 2, "topic", None, "no capture"),
+        ('[[mapping]]\ntopic = "a"\n', 1, "observation", None, "needs an observation"),
+        ('[[mapping]]\nobservation = "edge:a"\n', 1, "topic", None, "needs a topic"),
+        ('[[mapping]]\ntopic = "a"\nignore = true\nunit = "unit:Volt"\n', 4, "unit", None, "has no readings"),
+        ('[namespaces]\nx = "y"\n', 2, "namespaces.x", None, "neither"),
+        ('[units]\nkg = "nit:Kilogram"\n', 2, 'units."kg"', "unit", "prefix"),
+    ],
+)
+def test_faults_of_files(text, line, key, nearest, reason):
+    (fault,) = faults(text)
+    assert (fault.file, fault.line, fault.key, fault.nearest) == ("my.toml", line, key, nearest)
+    assert reason in fault.reason
+    assert str(fault).startswith("my.toml")
+
+
+def test_all_faults_are_told_at_once():
+    found = faults('[[mapping]]\nname = "one"\ntopic = "a"\nx = 1\n[[mapping]]\nname = "two"\ntopic = 5\n')
+    assert [(each.mapping, each.line) for each in found] == [("one", 4), ("two", 7)]
+
+
+def test_check_file(tmp_path: Path):
+    path = tmp_path / "greenhouse.toml"
+    assert "cannot be read" in check_file(path)[0].reason
+    path.write_text(HEAD)
+    assert check_file(path) == []
+    assert load_pack(path).name == "greenhouse"
+    path.write_text(HEAD + "x = 1")
+    assert str(check_file(path)[0]).startswith(f'{path}:4: mapping "a/{{line}}": x: Unknown key.')
+    path.write_bytes(b"\xff")
+    assert "UTF-8" in check_file(path)[0].reason
+
+
+LISTING_17 = {
+    "semantic-mappings": {
+        "pepoli/6lowpan/network/NODO1/Temperature": {
+            "observation": "arces-monitor:Pepoli-6lowpan-Nodo1-Temperature",
+            "unit": "qudt-unit-1-1:DegreeCelsius",
+            "location": "arces-monitor:Star",
+            "comment": "Server room temperature---Viale Pepoli (6LowPan)",
+            "label": "Server {room} temperature",
+        }
+    }
+}
+
+
+@pytest.mark.parametrize("document", [LISTING_17, {"host": "x", "namespaces": {}, "extended": LISTING_17}])
+def test_the_form_of_listing_17(document):
+    mapper = Mapper([load_pack(json.dumps(document), "jsap")])
+    (reading,) = mapper.map("pepoli/6lowpan/network/NODO1/Temperature", b"22.5").readings
+    assert reading.observation == "http://mml.arces.unibo.it/monitor#Pepoli-6lowpan-Nodo1-Temperature"
+    assert reading.unit == "http://qudt.org/1.1/vocab/unit#DegreeCelsius"
+    assert reading.location == "http://mml.arces.unibo.it/monitor#Star"
+    assert reading.label == "Server {room} temperature"
+    assert len(mapper.declared()) == 1
+
+
+def test_faults_of_listing_17():
+    (fault,) = faults('{"semantic-mappings": {"a": {"observation": "edge:a", "unitt": "x"}}}')
+    assert fault.nearest == "unit"
+    (fault,) = faults('{"semantic-mapping": {}}')
+    assert "semantic-mappings" in fault.reason
+    (fault,) = faults('{"semantic-mappings": ')
+    assert "Not JSON" in fault.reason
+
+
+def test_an_unknown_pack_is_told_with_the_nearest():
+    with pytest.raises(MappingError, match='Did you mean "zigbee2mqtt"'):
+        load_builtin("zigbe2mqtt")
+
+
+def test_the_shipped_schema_is_that_of_the_model():
+    shipped = json.loads((resources.files("edge.mapping") / "schema.json").read_text("utf-8"))
+    assert shipped == mapping_schema(), "write edge/mapping/schema.json anew: edge mapping schema"
+
+
+def test_explain_tells_why():
+    text = '[[mapping]]\nname = "hot"\ntopic = "plant/{x}"\nwhen = { matches = "hot" }\nobservation = "edge:{x}"\n'
+    text += '[[mapping]]\nname = "any"\ntopic = "plant/{x}"\nobservation = "edge:{x}"\n'
+    mapper = Mapper([load_pack(text, "f")])
+    told = explain(mapper, "plant/b", b"5")
+    assert [(each.mapping, each.applied) for each in told.candidates] == [("f/hot", False), ("f/any", True)]
+    assert "condition" in told.candidates[0].why
+    assert told.candidates[1].captures == {"x": "b"}
+    assert told.outcome.readings[0].value == "5"
+    assert told.suggestion is None
+    told = explain(mapper, "plan/b", b"5")
+    assert told.nearest == ("plant/{x}",)
+    assert told.suggestion is not None
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"22.5",
+        b"ON",
+        b"warm",
+        b"",
+        b"\xff",
+        b'{"a b": {"c": [1, true, "x"]}, "t": 2}',
+        b'[{"n": "a", "v": 1}]',
+        b"[1, 2]",
+        b"{}",
+    ],
+)
+@pytest.mark.parametrize("topic", ["my/room/t", 'q"{x}\\/é', "a/+/b", "a/#"])
+def test_a_suggestion_can_be_pasted(topic, payload):
+    text = suggest(topic, payload)
+    if payload == b"{}" or "+" in topic or "#" in topic:
+        return
+    mapped = Mapper([load_pack(text, "pasted")]).map(topic, payload)
+    assert mapped.matched
+    if payload not in (b"", b"\xff"):
+        assert mapped.readings
+        assert mapped.problems == ()
