@@ -1,0 +1,134 @@
+"""Real processes for tests: Mosquitto, and the gateway as its user starts it. Who started one stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], T], what: str, seconds: float = 20.0) -> T:
+    """The condition's first true value; fails the test when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds} s in vain for {what}")
+        time.sleep(0.02)
+    return value
+
+
+def listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class Mosquitto:
+    """A Mosquitto with persistence and unbounded queues, on a port of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+        if self._program is None:
+            pytest.skip("mosquitto is not installed (Debian package: mosquitto)")
+        self.port = free_port()
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._config = directory / "mosquitto.conf"
+        self._config.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"persistence_location {directory}/\nmax_queued_messages 0\n"
+        )
+        if os.geteuid() == 0:
+            with self._config.open("a") as config:
+                config.write("user root\n")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [str(self._program), "-c", str(self._config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for(lambda: listening(self.port), "mosquitto")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(10)
+            self._process = None
+
+
+class GatewayProcess:
+    """`edge run` as a process, with settings from the environment."""
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
+        self.data_dir = data_dir
+        self._environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("EDGE__")},
+            "EDGE__HTTP__PORT": "0",
+            "EDGE__WS__PORT": "0",
+            "EDGE__MQTT__PORT": "0",
+            **settings,
+        }
+        self._log = data_dir / "gateway.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> dict[str, str]:
+        """Start it; returns its endpoints when it is ready."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        endpoints = self.data_dir / "endpoints.json"
+        endpoints.unlink(missing_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "edge", "run", "--data-dir", str(self.data_dir)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+            )
+        wait_for(lambda: endpoints.exists() or self._process.poll() is not None, "the gateway")
+        if not endpoints.exists():
+            pytest.fail(f"the gateway did not start:\n{self.log()}")
+        found: dict[str, str] = json.loads(endpoints.read_text())
+        return found
+
+    def kill(self) -> None:
+        """What a power cut is to a process: SIGKILL."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(10)
+        self._process = None
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        if self._process is None:
+            return 0
+        self._process.terminate()
+        code = self._process.wait(15)
+        self._process = None
+        return code
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
