@@ -13,7 +13,7 @@ LOCK_NAME = "lock"
 """The file whose lock says that a gateway uses the directory. It holds that gateway's process id, for people."""
 
 
-class DataDirectoryRefused(EdgeError):  # noqa: N818 (named as the errors of the protocol are)
+class DataDirectoryRefused(EdgeError):
     """The data directory cannot be used as it is; nothing that was stored in it has been changed."""
 
     error: ClassVar[str] = "data_refused"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
@@ -49,6 +49,7 @@ class _Task:
     """Something else for the writer thread."""
 
     run: Callable[[], None]
+    future: Future[Any]
 
 
 class Scheduler:
@@ -158,12 +159,22 @@ class Scheduler:
         return self._open and self._writer.is_alive()
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Take no more requests, carry out those that wait, close the journal. False: not all done in `timeout` s."""
+        """Take no more requests, carry out those that wait, close the journal. False: not closed in `timeout` seconds.
+
+        What still waits after half of the time is refused (`NotReady`): nobody has been told that it was done.
+        """
         with self._ready:
             self._open = False
             self._ready.notify()
         self._readers.shutdown(wait=False, cancel_futures=True)
-        self._writer.join(timeout)
+        self._writer.join(timeout / 2)
+        if self._writer.is_alive():
+            with self._ready:
+                left = list(self._queue)
+                self._queue.clear()
+            for item in left:
+                item.future.set_exception(NotReady("The gateway stopped before the request's turn; send it again"))
+            self._writer.join(timeout / 2)
         return not self._writer.is_alive()
 
     # On the caller's thread
@@ -196,7 +207,7 @@ class Scheduler:
                 _settle(future, action)
 
         try:
-            self._enqueue(_Task(run))
+            self._enqueue(_Task(run, future))
         except EdgeError as error:
             future.set_exception(error)
         return future
@@ -237,7 +248,10 @@ class Scheduler:
                 self._run(work)
                 self._pending_updates -= sum(len(item.prepared) for item in work)
             self._look_after_journal()
-        self._journal.close()
+        try:
+            self._journal.close()
+        except EdgeError as error:
+            _log.error("journal.close_failed", extra={"reason": error.description})
 
     def _next(self) -> list[_Updates] | _Task | None:
         """What to do next: a task, or the updates that wait, as many as may share a commit. None: stop."""
@@ -271,8 +285,10 @@ class Scheduler:
             try:
                 if entries:
                     self._journal.commit(entries)
-            except EdgeError as error:
+            except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
                 engine.undo(executed)
+                if not isinstance(error, EdgeError):
+                    _log.exception("commit failed by a fault of the gateway")
                 for item in done:
                     item.future.set_exception(error)
                 return

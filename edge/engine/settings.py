@@ -24,4 +24,8 @@ class EngineSettings:
     allow_load: bool = False
     allow_service: bool = False
     snapshot_min_bytes: int = 4 * 1024 * 1024
-    snapshot_ratio: float = 1.0
+    """Bytes of the journal below which no snapshot is made."""
+    snapshot_ratio: float = 2.0
+    """A snapshot is made when the journal is so many times as large as the last one."""
+    receipts_kept: int = 4096
+    """Receipts of updates that are remembered over restarts."""

@@ -45,6 +45,7 @@ def open_engine(
         flush_interval=settings.flush_interval,
         snapshot_min_bytes=settings.snapshot_min_bytes,
         snapshot_ratio=settings.snapshot_ratio,
+        receipts_kept=settings.receipts_kept,
     )
     rules = Rules(
         base_iri=settings.base_iri,
