@@ -1,0 +1,1 @@
+"""Measurements, as figures and ratios of one run; never tests."""
