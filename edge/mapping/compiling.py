@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
 
 from edge.mapping.errors import BadKeyError, Fault, nearest
 from edge.mapping.jsonpath import MEMBER, Path, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, TimeSpec
+from edge.mapping.places import NAME, find_place, under
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
-from edge.mapping.rules import CompiledMapping, Condition, NamePattern, Rule, TermTemplates, TimeRule
+from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.terms import constant
 from edge.mapping.times import time_format
-from edge.mapping.topics import TopicPattern, name_pattern, parse_topic
+from edge.mapping.topics import TopicPattern, parse_topic
 from edge.mapping.units import UNIT_CODES
 from edge.mapping.values import KINDS, BadValueError, Converter, literal
 
-NAME: Final = "name"
-"""Built-in capture of SenML readings: the record's full name."""
 TOPIC: Final = "topic"
 """Built-in capture: the whole topic."""
 
@@ -33,9 +32,6 @@ _KIND_IRIS: Final = {
     XSD_BOOLEAN: "boolean",
     XSD_STRING: "string",
 }
-Given = TypeVar("Given")
-Value = TypeVar("Value")
-_SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
 _TEXT_KEYS: Final = ("label", "comment")
 
@@ -64,8 +60,8 @@ class MappingCompiler:
         """One mapping. Raises `BadKeyError`."""
         if spec.topic is None and spec.topic_regex is None:
             raise BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex")
-        topic = _under("topic", parse_topic, spec.topic or "#")
-        regex = None if spec.topic_regex is None else _under("topic_regex", compile_regex, spec.topic_regex)
+        topic = under("topic", parse_topic, spec.topic or "#")
+        regex = None if spec.topic_regex is None else under("topic_regex", compile_regex, spec.topic_regex)
         payload = spec.payload or _payload_kind(spec)
         name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
         captures = self._payload_captures(spec, payload)
@@ -124,7 +120,7 @@ class MappingCompiler:
         *,
         only: bool,
     ) -> Rule:
-        place, known, several = _place(reading, payload, names, many)
+        place, known, several = find_place(reading, payload, names, many)
         terms = None
         if not reading.ignore:
             terms = self._terms(reading, mapping, known, several)
@@ -141,7 +137,7 @@ class MappingCompiler:
             record=place.record,
             record_unit=place.record_unit,
             regex=place.regex,
-            unit_path=_under("unit_from", parse_path, str(unit_from)) if unit_from is not None else None,
+            unit_path=under("unit_from", parse_path, str(unit_from)) if unit_from is not None else None,
             units=self._unit_table(reading, mapping),
             time=self._time(self._get("time", reading, mapping), payload, place.regex, times),
             required=required,
@@ -171,7 +167,7 @@ class MappingCompiler:
 
     def _converter(self, reading: ReadingSpec, mapping: MappingSpec) -> Converter:
         word = self._get("datatype", reading, mapping)
-        kind, datatype = _under("datatype", self._datatype, str(word) if word is not None else "number")
+        kind, datatype = under("datatype", self._datatype, str(word) if word is not None else "number")
         table = None
         values = self._get("values", reading, mapping)
         if isinstance(values, dict):
@@ -258,7 +254,7 @@ class MappingCompiler:
                 raise BadKeyError("Captures of text payloads are named groups of the pattern.", key="captures")
             if not name.isidentifier():
                 raise BadKeyError(f'"{name}" is no name for a capture.', key="captures")
-            found.append((name, place if payload == "senml" else _under("captures", parse_path, place)))
+            found.append((name, place if payload == "senml" else under("captures", parse_path, place)))
         return tuple(found)
 
     def _conditions(self, spec: ReadingSpec) -> tuple[Condition, ...]:
@@ -269,20 +265,13 @@ class MappingCompiler:
         one_of = tuple(spec.one_of) if spec.one_of is not None else None
         if spec.equals is not None:
             one_of = (spec.equals,)
-        regex = None if spec.matches is None else _under("when", compile_regex, spec.matches)
+        regex = None if spec.matches is None else under("when", compile_regex, spec.matches)
         if spec.exists is None and one_of is None and regex is None:
             raise BadKeyError("A condition says nothing.", key="when", allowed="exists, equals, one_of, matches")
         if spec.path is None and spec.exists is not None:
             raise BadKeyError('"exists" needs a path.', key="when")
-        path = None if spec.path is None else _under("when", parse_path, spec.path)
+        path = None if spec.path is None else under("when", parse_path, spec.path)
         return Condition(path, spec.exists, one_of, regex, self.limits.regex_text)
-
-
-def _under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
-    try:
-        return function(given)
-    except BadKeyError as error:
-        raise error.under(key) from None
 
 
 def _in_reading(error: BadKeyError, index: int) -> Fault:
@@ -298,62 +287,8 @@ def _payload_kind(spec: MappingSpec) -> str:
     return "json" if paths or spec.captures else "text"
 
 
-def _check_kind(reading: ReadingSpec, payload: str) -> None:
-    for key, kind in (("path", "json"), ("record", "senml"), ("record_unit", "senml"), ("unit_from", "json")):
-        if getattr(reading, key) is not None and payload != kind:
-            raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
-    if reading.pattern is not None and payload == "senml":
-        raise BadKeyError('"pattern" is for payloads of kind text and json.', key="pattern")
-
-
 def _only_routing_keys(spec: MappingSpec) -> None:
     allowed = ("name", "topic", "topic_regex", "payload", "when", "ignore")
     for key in spec.model_fields_set:
         if key not in allowed and getattr(spec, key) is not None:
             raise BadKeyError("A mapping that ignores its topic has no readings.", key=key, allowed=", ".join(allowed))
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where in a payload a reading's value is."""
-
-    path: Path | None = None
-    record: NamePattern = NamePattern()
-    record_unit: NamePattern = NamePattern()
-    regex: re.Pattern[str] | None = None
-
-
-def _place(reading: ReadingSpec, payload: str, names: list[str], many: set[str]) -> tuple[_Place, list[str], set[str]]:
-    """The place, the captures known there, and those that may hold slashes."""
-    _check_kind(reading, payload)
-    place = _Place()
-    known, several = [*names], {*many}
-    if payload == "json":
-        path = _under("path", parse_path, reading.path or "$")
-        known += [*path.names, MEMBER] if path.has_member else path.names
-        place = _Place(path)
-    elif payload == "senml":
-        record, found = _record("record", reading.record)
-        record_unit, more = _record("record_unit", reading.record_unit)
-        known += [*found, *more, NAME]
-        several |= {*found, NAME}
-        place = _Place(None, record, record_unit)
-    if reading.pattern is not None:
-        regex = _under("pattern", compile_regex, reading.pattern)
-        groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]
-        known += groups
-        several.update(groups)
-        place = replace(place, regex=regex)
-    if twice := [each for each in known if known.count(each) > 1]:
-        raise BadKeyError(f"The capture {{{twice[0]}}} is defined twice.", key="path")
-    return place, known, several
-
-
-def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:
-    if text is None:
-        return NamePattern(), []
-    names: list[str] = []
-    try:
-        return NamePattern(*name_pattern(text, names)), names
-    except BadKeyError as error:
-        raise error.under(key) from None

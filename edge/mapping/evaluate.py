@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from edge.mapping.compiling import NAME, TOPIC
+from edge.mapping.compiling import TOPIC
 from edge.mapping.jsonpath import MEMBER, Hit, Path
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import Message, PayloadError
+from edge.mapping.places import NAME
 from edge.mapping.reading import Reading
 from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
 from edge.mapping.senml import Record, records
@@ -128,7 +129,7 @@ class Evaluation:
         path = ready.rule.path
         if path is None or (ready.rule.when and not ready.rule.applies(self.message)):
             return
-        for hit in path.walk(document):
+        for hit in path.walk(document, taken if path.wild else ()):
             place = (id(hit.parent), hit.key)
             if path.wild and place in taken:
                 continue

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from edge.mapping.errors import BadKeyError
@@ -25,7 +25,7 @@ MEMBER: Final = "member"
 """Built-in capture of JSON readings: the last member name on the way to the value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Hit:
     """A place in the document that a path leads to."""
 
@@ -61,7 +61,7 @@ _AnyStep = _Key | _Names | _Index | _Items
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A compiled path. `single` is its one member name, where it is no more than that."""
+    """A compiled path."""
 
     text: str
     steps: tuple[_AnyStep, ...]
@@ -69,31 +69,27 @@ class Path:
     relative: bool
     """Whether it starts at the object that holds the value ("@")."""
 
-    @property
-    def wild(self) -> bool:
-        """Whether it may lead to several places."""
-        return any(isinstance(step, _Names | _Items) for step in self.steps)
+    wild: bool = field(init=False)
+    """Whether it may lead to several places."""
+    single: str | None = field(init=False)
+    """The member name, for paths of one name."""
+    member: str | None = field(init=False)
+    """The last fixed member name on the path, where no captured one follows."""
+    has_member: bool = field(init=False)
+    """Whether there is a member name on the way."""
 
-    @property
-    def single(self) -> str | None:
-        """The member name, for paths of one name."""
-        step = self.steps[0] if len(self.steps) == 1 else None
-        return step.name if isinstance(step, _Key) else None
-
-    @property
-    def has_member(self) -> bool:
-        """Whether there is a member name on the way."""
-        return any(isinstance(step, _Key | _Names) for step in self.steps)
-
-    @property
-    def member(self) -> str | None:
-        """The last fixed member name on the path."""
-        for step in reversed(self.steps):
-            if isinstance(step, _Key):
-                return step.name
-            if isinstance(step, _Names):
-                return None
-        return None
+    def __post_init__(self) -> None:
+        only = self.steps[0] if len(self.steps) == 1 else None
+        named = [step for step in self.steps if isinstance(step, _Key | _Names)]
+        last = named[-1] if named else None
+        computed = {
+            "wild": any(isinstance(step, _Names | _Items) for step in self.steps),
+            "single": only.name if isinstance(only, _Key) else None,
+            "member": last.name if isinstance(last, _Key) else None,
+            "has_member": bool(named),
+        }
+        for name, value in computed.items():
+            object.__setattr__(self, name, value)
 
     def first(self, document: object) -> object:
         """The value of the first place, or None where there is none."""
@@ -101,25 +97,36 @@ class Path:
             return hit.value
         return None
 
-    def walk(self, document: object) -> Iterator[Hit]:
-        """The places in `document`, in document order."""
+    def walk(self, document: object, taken: Container[tuple[int, str | int | None]] = ()) -> Iterator[Hit]:
+        """The places in `document` in its order, without those `taken` (identity of the parent, key)."""
         if not self.steps:
             yield Hit(document, None, None, {})
             return
-        yield from _walk(self.steps, 0, document, {})
+        yield from _walk(self.steps, 0, document, {}, taken)
 
 
-def _walk(steps: tuple[_AnyStep, ...], at: int, node: object, captures: dict[str, str]) -> Iterator[Hit]:
+def _walk(
+    steps: tuple[_AnyStep, ...],
+    at: int,
+    node: object,
+    captures: dict[str, str],
+    taken: Container[tuple[int, str | int | None]],
+) -> Iterator[Hit]:
     last = at == len(steps) - 1
-    for key, value, found in _children(steps[at], node, captures):
+    parent = id(node)
+    for key, value, found in _children(steps[at], node, captures, taken if last and taken else None, parent):
         if last:
             yield Hit(value, node, key, found)
         elif isinstance(value, dict | list):
-            yield from _walk(steps, at + 1, value, found)
+            yield from _walk(steps, at + 1, value, found, taken)
 
 
 def _children(
-    step: _AnyStep, node: object, captures: dict[str, str]
+    step: _AnyStep,
+    node: object,
+    captures: dict[str, str],
+    taken: Container[tuple[int, str | int | None]] | None,
+    parent: int,
 ) -> Iterator[tuple[str | int, object, dict[str, str]]]:
     if isinstance(node, dict):
         if isinstance(step, _Key):
@@ -127,6 +134,8 @@ def _children(
                 yield step.name, node[step.name], captures
         elif isinstance(step, _Names):
             for key, value in node.items():
+                if taken is not None and (parent, key) in taken:
+                    continue
                 if step.regex is None:
                     yield key, value, _with(captures, step.capture, key)
                 elif match := step.regex.fullmatch(key):

@@ -26,7 +26,7 @@ _GRAPH = CompiledMapping("graph", "graph", True, parse_topic("#"), None, "text",
 
 
 class Mapper:
-    """Maps messages by the mappings of several packs. Not safe for use by several threads at once.
+    """Maps messages by the mappings of several packs. Threads may share it, but for `declare` and `withdraw`.
 
     Operator's files (`MappingPack.own`) go before packs that come along, then the most specific topic pattern counts.
     All mappings of the same precedence apply; less specific ones only where the more specific do not fit the payload
@@ -114,7 +114,7 @@ class Mapper:
             tuple(bound for _, bound in sorted(groups[key], key=lambda each: each[0])) for key in sorted(groups)
         )
         if len(self._routes) >= self.limits.topics:
-            del self._routes[next(iter(self._routes))]
+            self._routes = {}  # replaced as a whole, so that no other thread iterates over it or finds it half done
         self._routes[topic] = routes
         return routes
 
@@ -127,7 +127,7 @@ class Mapper:
         if terms is None:
             terms = templates.render(captures)
             if len(self._terms) >= self.limits.terms:
-                del self._terms[next(iter(self._terms))]
+                self._terms = {}
             self._terms[key] = terms
         return terms
 

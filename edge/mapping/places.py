@@ -1,0 +1,86 @@
+"""Where in a payload a reading's value is, and which captures are known there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from edge.mapping.errors import BadKeyError
+from edge.mapping.jsonpath import MEMBER, Path, parse_path
+from edge.mapping.model import ReadingSpec
+from edge.mapping.regexes import compile_regex
+from edge.mapping.rules import NamePattern
+from edge.mapping.topics import name_pattern
+
+NAME: Final = "name"
+"""Built-in capture of SenML readings: the record's full name."""
+
+Given = TypeVar("Given")
+Value = TypeVar("Value")
+_SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a payload a reading's value is."""
+
+    path: Path | None = None
+    record: NamePattern = field(default_factory=NamePattern)
+    record_unit: NamePattern = field(default_factory=NamePattern)
+    regex: re.Pattern[str] | None = None
+
+
+def find_place(
+    reading: ReadingSpec, payload: str, names: list[str], many: set[str]
+) -> tuple[Place, list[str], set[str]]:
+    """The place, the captures known there, and those that may hold slashes."""
+    _check_kind(reading, payload)
+    place = Place()
+    known, several = [*names], {*many}
+    if payload == "json":
+        path = under("path", parse_path, reading.path or "$")
+        known += [*path.names, MEMBER] if path.has_member else path.names
+        place = Place(path)
+    elif payload == "senml":
+        record, found = _record("record", reading.record)
+        record_unit, more = _record("record_unit", reading.record_unit)
+        known += [*found, *more, NAME]
+        several |= {*found, NAME}
+        place = Place(None, record, record_unit)
+    if reading.pattern is not None:
+        regex = under("pattern", compile_regex, reading.pattern)
+        groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]
+        known += groups
+        several.update(groups)
+        place = replace(place, regex=regex)
+    if twice := [each for each in known if known.count(each) > 1]:
+        raise BadKeyError(f"The capture {{{twice[0]}}} is defined twice.", key="path")
+    return place, known, several
+
+
+def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:
+    if text is None:
+        return NamePattern(), []
+    names: list[str] = []
+    try:
+        return NamePattern(*name_pattern(text, names)), names
+    except BadKeyError as error:
+        raise error.under(key) from None
+
+
+def _check_kind(reading: ReadingSpec, payload: str) -> None:
+    for key, kind in (("path", "json"), ("record", "senml"), ("record_unit", "senml"), ("unit_from", "json")):
+        if getattr(reading, key) is not None and payload != kind:
+            raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
+    if reading.pattern is not None and payload == "senml":
+        raise BadKeyError('"pattern" is for payloads of kind text and json.', key="pattern")
+
+
+def under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
+    """`function(given)`; a fault in it is said of `key`."""
+    try:
+        return function(given)
+    except BadKeyError as error:
+        raise error.under(key) from None
