@@ -10,23 +10,21 @@ from edge.mapping.evaluate import BoundMapping, BoundRule, Evaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
 from edge.mapping.payload import Message
-from edge.mapping.rules import CompiledMapping, NamePattern, Rule, Terms, TermTemplates
+from edge.mapping.rules import CompiledMapping, Rule, Terms, TermTemplates
 from edge.mapping.settings import MappingLimits
-from edge.mapping.template import CaptureError, text_template
-from edge.mapping.terms import is_iri
-from edge.mapping.topics import TopicIndex, parse_topic
-from edge.mapping.values import Converter, storable
+from edge.mapping.template import CaptureError
+from edge.mapping.topics import TopicIndex
+from edge.mapping.values import storable
 
 Group = tuple[BoundMapping, ...]
 """Mappings of equal precedence that are for one topic."""
 
 _LONGEST_TOPIC = 65_535
 _UNMAPPED = Mapped(False)
-_GRAPH = CompiledMapping("graph", "graph", True, parse_topic("#"), None, "text", (), (), False, False, ())
 
 
 class Mapper:
-    """Maps messages by the mappings of several packs. Threads may share it, but for `declare` and `withdraw`.
+    """Maps messages by the mappings of several packs. Threads may share it.
 
     Operator's files (`MappingPack.own`) go before packs that come along, then the most specific topic pattern counts.
     All mappings of the same precedence apply; less specific ones only where the more specific do not fit the payload
@@ -44,7 +42,6 @@ class Mapper:
                 order += 1
         self._routes: dict[str, tuple[Group, ...]] = {}
         self._terms: dict[tuple[object, ...], Terms] = {}
-        self._declared: dict[str, dict[str, BoundRule]] = {}
 
     def map(self, topic: str, payload: bytes, now: datetime | None = None) -> Mapped:
         """What a message says. Never raises: what cannot be used is a problem.
@@ -54,22 +51,18 @@ class Mapper:
         routes = self._routes.get(topic)
         if routes is None:
             routes = self._route(topic)
-        declared = self._declared.get(topic) if self._declared else None
-        if not routes and declared is None:
+        if not routes:
             return _UNMAPPED
         if not payload:
             # MQTT clears a retained message with an empty one: nothing was measured, nothing is wrong.
             return Mapped(True)
         out = Collector(self.limits)
         if len(payload) > self.limits.payload:
-            name = routes[0][0].mapping.name if routes else "graph"
+            name = routes[0][0].mapping.name
             out.problem(name, "payload", f"has {len(payload)} bytes, the limit is {self.limits.payload}")
             return Mapped(True, problems=tuple(out.problems))
         evaluation = Evaluation(Message(topic, payload), out, self._render, now)
         applied, ignored = self._apply(evaluation, routes)
-        if declared is not None:
-            self._apply_declared(evaluation, declared)
-            applied.append("graph")
         return Mapped(bool(applied), tuple(applied), tuple(out.readings), tuple(out.problems), ignored)
 
     def _apply(self, evaluation: Evaluation, routes: tuple[Group, ...]) -> tuple[list[str], bool]:
@@ -89,12 +82,6 @@ class Mapper:
             if fitting and not all(bound.mapping.also for bound in fitting):
                 break
         return applied, ignored
-
-    def _apply_declared(self, evaluation: Evaluation, declared: dict[str, BoundRule]) -> None:
-        try:
-            evaluation.run(BoundMapping(_GRAPH, {}, list(declared.values())))
-        except FullError:
-            return
 
     def _route(self, topic: str) -> tuple[Group, ...]:
         levels = topic.split("/")
@@ -158,50 +145,6 @@ class Mapper:
                     if templates is not None and _accepts(ready, templates, observation):
                         return True
         return False
-
-    def declare(
-        self,
-        topic: str,
-        observation: str,
-        *,
-        unit: str | None = None,
-        location: str | None = None,
-        label: str | None = None,
-        comment: str | None = None,
-    ) -> bool:
-        """Take the first number of each message of `topic` as value of `observation` (the paper's Topics Manager).
-
-        Arguments are IRIs and plain texts. False where that is not needed, since files yield it already, or where
-        `observation` is no absolute IRI. A message of the topic then yields what the files say and this.
-        """
-        if not is_iri(observation) or self.yields(topic, observation):
-            return False
-        terms = Terms(observation, unit, location, None, None, label, comment)
-        rule = Rule(
-            mapping="graph",
-            what="value",
-            terms=TermTemplates(text_template("", ()), (), ()),
-            convert=Converter(kind="number", max_digits=self.limits.digits, max_text=self.limits.text),
-            path=None,
-            record=NamePattern(),
-            record_unit=NamePattern(),
-            regex=None,
-            unit_path=None,
-            units={},
-            time=None,
-            required=True,
-            when=(),
-        )
-        self._declared.setdefault(topic, {})[observation] = BoundRule(rule, {}, terms, None)
-        return True
-
-    def withdraw(self, topic: str, observation: str) -> bool:
-        """Undo `declare`. False where nothing was declared."""
-        entries = self._declared.get(topic, {})
-        known = entries.pop(observation, None) is not None
-        if known and not entries:
-            del self._declared[topic]
-        return known
 
 
 def fits(mapping: CompiledMapping, message: Message) -> bool:
