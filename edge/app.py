@@ -181,6 +181,7 @@ class Gateway:
             await self._start_mqtt(engine, observations)
         if settings.host.enabled:
             host = HostAdapter(part(adapters.HostSettings, settings.host), observations)
+            self.metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: host.readings)
             host.start()
             self._stack.push_async_callback(_in_thread, host.stop, settings.shutdown.timeout * 0.2)
 
@@ -205,7 +206,7 @@ class Gateway:
             broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt))
             await _listening(broker.start, "mqtt", settings.mqtt.host, settings.mqtt.port)
             self._stack.push_async_callback(broker.stop)
-            url = broker.url
+            url = f"mqtt://{_host(settings.mqtt.host)}:{broker.port}"
         self.endpoints["mqtt"] = url
         connection = part(
             adapters.MqttSettings,
@@ -247,13 +248,14 @@ class Gateway:
     def _watch_mqtt(self, adapter: MqttAdapter, intake: Intake, files: MappingFiles) -> None:
         watch = self.metrics.watch
         watch("mqtt_connected", "Whether the broker is connected: 1 or 0.", lambda: adapter.connected)
-        watch("mqtt_messages_received", "MQTT messages that came in.", lambda: adapter.received)
-        watch("mqtt_messages_queued", "MQTT messages that wait in the adapter.", lambda: adapter.queued)
-        watch("mqtt_messages_dropped", "MQTT messages of QoS 0 that found the queue full.", lambda: adapter.dropped)
-        watch("readings", "Readings that messages held.", lambda: intake.readings)
-        watch("unmapped_messages", "Messages of topics that no mapping matches.", lambda: intake.unmapped.total)
-        watch("bad_values", "Values that could not be read.", lambda: intake.bad_values.total)
-        watch("mapping_faults", "Mapping files that cannot be used as they are.", lambda: len(files.faults()))
+        watch("mqtt_received", "Messages that came in since the start.", lambda: adapter.received)
+        watch("mqtt_queued", "Messages that wait in the adapter.", lambda: adapter.queued)
+        watch("mqtt_dropped", "Messages of QoS 0 that found the queue full.", lambda: adapter.dropped)
+        watch("mqtt_duplicates", "Messages that came again after they had been stored.", lambda: adapter.duplicates)
+        watch("mqtt_readings", "Readings that messages held.", lambda: intake.readings)
+        watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: intake.unmapped.total)
+        watch("mqtt_bad_values", "Values that could not be read.", lambda: intake.bad_values.total)
+        watch("mqtt_mapping_faults", "Mapping files that cannot be used as they are.", lambda: len(files.faults()))
 
 
 async def _in_thread(stop: Callable[..., object], *arguments: object) -> None:

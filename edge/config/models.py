@@ -185,10 +185,17 @@ class EngineSettings(Section):
         4 * MIB, "Size of the journal below which no snapshot is made.", unit="bytes", minimum=64 * KIB
     )
     snapshot_ratio: float = key(
-        1.0,
+        2.0,
         "A snapshot is made when the journal is this many times as large as the last snapshot.",
         minimum=0.1,
         maximum=1000,
+    )
+
+    receipts_kept: int = key(
+        4096,
+        "Batches of readings that are remembered over restarts, to know what a broker delivers again.",
+        minimum=1,
+        maximum=1_000_000,
     )
 
     @field_validator("base_iri")
@@ -242,7 +249,7 @@ class HostSettings(Section):
     enabled: bool = key(True, "Whether the gateway observes the machine it runs on.")
     interval: float = key(10.0, "Time between two rounds of readings.", unit="s", minimum=0.1, maximum=86_400)
     refresh: float = key(
-        300.0,
+        600.0,
         "A value that hardly moves is written again after this time: its time tells that it still holds.",
         unit="s",
         minimum=0.1,

@@ -1,5 +1,6 @@
 """`edge run`: ready, stopped, killed, refused; and what it leaves behind."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -78,6 +79,37 @@ def test_a_signal_stops_it_cleanly_with_clients_there(edge, tmp_path, number):
     assert "ended" in watching.stderr.read()
     again = launch(edge, running.data_dir)
     assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
+
+
+@contextlib.contextmanager
+def silent_client(running):
+    """A WebSocket client that opened its connection and does nothing any more."""
+    host, port = running.endpoints["ws"].removeprefix("ws://").removesuffix("/subscribe").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(
+            b"GET /subscribe HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        assert b"101" in client.recv(4096)
+        yield
+
+
+def test_a_client_that_is_dead_does_not_hold_the_stop_up(edge, tmp_path):
+    running = launch(edge, tmp_path / "data")
+    with silent_client(running):
+        code, seconds = running.stop()
+    assert code == 0
+    assert seconds < 5
+
+
+def test_a_second_signal_ends_it_at_once(edge, tmp_path):
+    running = launch(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="60")
+    with silent_client(running):
+        running.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: any(line["event"] == "gateway.stopping" for line in running.log()), "it is stopping")
+        code, seconds = running.stop()
+    assert code == 128 + signal.SIGTERM
+    assert seconds < 1
 
 
 def test_a_signal_while_it_starts_stops_it(edge, tmp_path):

@@ -1,0 +1,158 @@
+"""The gateway composed, inside this process: settings reach every part, and two gateways do not meet."""
+
+import asyncio
+import dataclasses
+import json
+import re
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from edge.adapters import settings as adapters
+from edge.app import Gateway, StartError, part
+from edge.config import Settings
+from edge.engine import EngineSettings
+from edge.gates.settings import HttpGateSettings, WsGateSettings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ELSEWHERE = {
+    HttpGateSettings: {"query_timeout", "shutdown_timeout"},
+    WsGateSettings: {"path", "close_timeout"},
+}
+"""What is given by another section, or by the protocol."""
+
+
+def settings(data_dir, **sections):
+    ports = {"http": {"port": 0}, "ws": {"port": 0}, "mqtt": {"port": 0}, "host": {"enabled": False}}
+    merged = {name: {**ports.get(name, {}), **sections.get(name, {})} for name in {*ports, *sections}}
+    return Settings.model_validate({"data_dir": data_dir, **merged})
+
+
+@pytest.mark.parametrize(
+    ("kind", "section"),
+    [
+        (EngineSettings, "engine"),
+        (HttpGateSettings, "http"),
+        (WsGateSettings, "ws"),
+        (adapters.MqttSettings, "mqtt"),
+        (adapters.BrokerSettings, "mqtt"),
+        (adapters.HostSettings, "host"),
+        (adapters.MappingsSettings, "mappings"),
+        (adapters.ObservationsSettings, "observations"),
+    ],
+)
+def test_every_limit_of_a_part_is_a_setting_with_the_same_default(kind, section):
+    keys = getattr(Settings(), section)
+    for field in dataclasses.fields(kind):
+        if field.name in ELSEWHERE.get(kind, ()):
+            continue
+        assert hasattr(keys, field.name), f"{kind.__name__}.{field.name} cannot be set"
+        if field.name not in ("broker", "client_id", "packs") and field.default is not dataclasses.MISSING:
+            assert getattr(keys, field.name) == field.default, f"{section}.{field.name}"
+    if kind is not adapters.MqttSettings:
+        assert part(kind, keys)
+
+
+async def test_two_gateways_live_in_one_process(tmp_path):
+    async with Gateway(settings(tmp_path / "a")) as one, Gateway(settings(tmp_path / "b")) as two:
+        assert not set(one.endpoints.values()) & set(two.endpoints.values())
+        for gateway in (one, two):
+            found = json.loads((gateway.settings.data_dir / "endpoints.json").read_text())
+            assert found == gateway.endpoints
+        async with httpx.AsyncClient() as client:
+            insert = "INSERT DATA { <urn:a> <urn:b> <urn:c> }"
+            await client.post(one.endpoints["http"] + "/update", data={"update": insert})
+            for gateway, expected in ((one, True), (two, False)):
+                answer = await client.get(
+                    gateway.endpoints["http"] + "/query", params={"query": "ASK { <urn:a> ?p ?o }"}
+                )
+                assert answer.json()["boolean"] is expected
+    assert not (tmp_path / "a" / "endpoints.json").exists()
+
+
+async def test_the_engine_has_the_settings(tmp_path):
+    chosen = settings(
+        tmp_path,
+        engine={"base_iri": "http://example.org/base/", "default_graph_as_union": True},
+        http={"max_body": 2000},
+    )
+    async with Gateway(chosen) as gateway, httpx.AsyncClient(base_url=gateway.endpoints["http"]) as client:
+        update = "INSERT DATA { GRAPH <g> { <s> <p> <o> } }"
+        assert (await client.post("/update", data={"update": update})).status_code == 200
+        ask = "ASK { <http://example.org/base/s> ?p ?o }"
+        assert (await client.get("/query", params={"query": ask})).json()["boolean"] is True
+        assert (await client.post("/update", data={"update": "#" * 3000})).status_code == 413
+
+
+async def test_a_stopping_gateway_tells_its_subscribers(tmp_path):
+    gateway = Gateway(settings(tmp_path))
+    await gateway.start()
+    async with connect(gateway.endpoints["ws"]) as socket:
+        await socket.send('{"subscribe":{"sparql":"SELECT * { ?s ?p ?o }"}}')
+        assert json.loads(await socket.recv())["notification"]["sequence"] == 0
+        await gateway.stop()
+        await socket.wait_closed()
+        assert socket.close_code == 1001
+    await gateway.stop()
+
+
+async def test_a_start_that_fails_leaves_nothing_running(tmp_path):
+    taken = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    with pytest.raises(StartError, match=r"mqtt\.port"):
+        await Gateway(settings(tmp_path, mqtt={"port": port})).start()
+    taken.close()
+    await taken.wait_closed()
+    async with Gateway(settings(tmp_path, mqtt={"port": port})) as gateway:
+        assert gateway.endpoints["mqtt"] == f"mqtt://127.0.0.1:{port}"
+
+
+async def test_the_name_at_the_broker_is_kept(tmp_path):
+    names = []
+    for _ in range(2):
+        async with Gateway(settings(tmp_path)):
+            names.append((tmp_path / "mqtt-client-id").read_text())
+    assert names[0] == names[1]
+    assert names[0].startswith("sepa-edge-")
+
+
+async def test_ipv6_loopback(tmp_path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("needs a machine with IPv6 on its loopback interface")
+    loopback = {"host": "::1", "port": 0}
+    async with Gateway(settings(tmp_path, http=loopback, ws=loopback, mqtt=loopback)) as gateway:
+        assert gateway.endpoints["http"].startswith("http://[::1]:")
+        assert gateway.endpoints["mqtt"].startswith("mqtt://[::1]:")
+        async with httpx.AsyncClient(base_url=gateway.endpoints["http"]) as client:
+            assert (await client.get("/health")).json()["status"] == "ready"
+        async with connect(gateway.endpoints["ws"]):
+            pass
+
+
+async def test_a_broken_mapping_file_stops_nothing_and_is_told(tmp_path):
+    (tmp_path / "mappings").mkdir()
+    (tmp_path / "mappings" / "mine.toml").write_text("[[mapping]]\ntopci = 1\n")
+    async with (
+        Gateway(settings(tmp_path)) as gateway,
+        httpx.AsyncClient(base_url=gateway.endpoints["http"]) as client,
+    ):
+        (fault,) = (await client.get("/health")).json()["mapping_faults"]
+        assert fault["file"].endswith("mine.toml")
+        assert "topci" in fault["reason"]
+        assert "edge_mqtt_mapping_faults 1.0" in (await client.get("/metrics")).text
+
+
+async def test_every_metric_is_documented(tmp_path):
+    document = (ROOT / "docs" / "metrics.md").read_text()
+    chosen = settings(tmp_path, host={"enabled": True})
+    async with Gateway(chosen) as gateway, httpx.AsyncClient() as client:
+        text = (await client.get(gateway.endpoints["http"] + "/metrics")).text
+    names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
+    assert len(names) > 10
+    assert [name for name in names if f"`{name}" not in document] == []
