@@ -148,32 +148,42 @@ def _plain(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens
 
 
-def _ordered(graph: LiveGraph, frame: Frame, quads: tuple[Places, ...]) -> list[Places]:
+def _ordered(graph: LiveGraph, frame: Frame, quads: tuple[Places, ...]) -> Sequence[Places]:
     """The patterns of a block, the most selective first, then what is connected to those before."""
     if len(quads) < 2:
-        return list(quads)
+        return quads
+    left = [(_estimate(graph, frame, quad), quad) for quad in quads]
     order: list[Places] = []
-    left = list(quads)
     bound: set[int] = set()
-    while left:
-        best = min(left, key=lambda quad: _cost(graph, frame, quad, bound))
-        left.remove(best)
-        order.append(best)
-        bound.update(best)
+    while len(left) > 1:
+        best = 0
+        least = float("inf")
+        for number, (estimate, (s, p, o, _)) in enumerate(left):
+            # A tenth for each place that is bound by then.
+            cost = estimate * _TENTHS[(s in bound) + (p in bound) + (o in bound)]
+            if cost < least:
+                best, least = number, cost
+        quad = left.pop(best)[1]
+        order.append(quad)
+        bound.update([place for place in quad if frame[place] is None])
+    order.append(left[0][1])
     return order
 
 
-def _cost(graph: LiveGraph, frame: Frame, quad: Places, bound: set[int]) -> float:
-    """About how many matches a pattern has: counted by what is known, a tenth for each place bound by then."""
+_TENTHS: Final = (1.0, 0.1, 0.01, 0.001)
+
+
+def _estimate(graph: LiveGraph, frame: Frame, quad: Places) -> int:
+    """About how many matches a pattern has, by what is bound before anything runs."""
     s, p, o, g = quad
     graph_id = frame[g]
     index = graph.graphs.get(DEFAULT_GRAPH if graph_id is None else graph_id)
-    estimate = 0 if index is None else index.estimate(frame[s], frame[p], frame[o])
-    later = sum(1 for place in (s, p, o) if frame[place] is None and place in bound)
-    return float(estimate * 0.1**later)
+    return 0 if index is None else index.estimate(frame[s], frame[p], frame[o])
 
 
-def _blocks(graph: LiveGraph, frame: Frame, blocks: list[tuple[list[Places], bool]], number: int) -> Iterator[Frame]:
+def _blocks(
+    graph: LiveGraph, frame: Frame, blocks: list[tuple[Sequence[Places], bool]], number: int
+) -> Iterator[Frame]:
     if number == len(blocks):
         yield frame
         return
@@ -186,7 +196,7 @@ def _blocks(graph: LiveGraph, frame: Frame, blocks: list[tuple[list[Places], boo
         yield from _blocks(graph, frame, blocks, number + 1)
 
 
-def _join(graph: LiveGraph, frame: Frame, quads: list[Places], number: int) -> Iterator[None]:
+def _join(graph: LiveGraph, frame: Frame, quads: Sequence[Places], number: int) -> Iterator[None]:
     if number == len(quads):
         yield
         return
@@ -204,7 +214,7 @@ def _join(graph: LiveGraph, frame: Frame, quads: list[Places], number: int) -> I
     frame[g] = None
 
 
-def _match(graph: LiveGraph, frame: Frame, quads: list[Places], number: int, name: int) -> Iterator[None]:
+def _match(graph: LiveGraph, frame: Frame, quads: Sequence[Places], number: int, name: int) -> Iterator[None]:
     s, p, o, _ = quads[number]
     subject, predicate, object_ = frame[s], frame[p], frame[o]
     for triple in graph.graphs[name].match(subject, predicate, object_):
