@@ -1,0 +1,69 @@
+"""The bridge from the engine's thread to the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from gate_client import eventually
+
+from edge.gates.bridge import Bridge
+
+
+class CountingLoop:
+    """An event loop whose wake-ups are counted."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.wakeups = 0
+
+    def call_soon_threadsafe(self, *args):
+        self.wakeups += 1
+        return self.loop.call_soon_threadsafe(*args)
+
+    def __getattr__(self, name):
+        return getattr(self.loop, name)
+
+
+async def test_a_burst_is_one_wake_up_and_keeps_its_order():
+    loop = CountingLoop(asyncio.get_running_loop())
+    bridge, got = Bridge(loop), []  # type: ignore[arg-type]
+    thread = threading.Thread(target=lambda: [bridge.put(got.append, number) for number in range(5000)])
+    thread.start()
+    thread.join()  # the loop cannot run meanwhile, so all of it is one burst
+    await eventually(lambda: len(got) == 5000, "delivery")
+    assert got == list(range(5000))
+    assert loop.wakeups == 1
+
+
+async def test_nothing_is_lost_while_both_sides_run():
+    bridge, got = Bridge(asyncio.get_running_loop()), []
+
+    def put() -> None:
+        for number in range(20_000):
+            bridge.put(got.append, number)
+
+    threads = [threading.Thread(target=put) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    await eventually(lambda: len(got) == 40_000, "delivery")
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == sorted([*range(20_000), *range(20_000)])
+
+
+async def test_other_work_has_its_turn_within_a_burst():
+    loop = asyncio.get_running_loop()
+    bridge, got, seen = Bridge(loop), [], []
+    for number in range(5000):
+        bridge.put(got.append, number)
+    loop.call_soon(lambda: seen.append(len(got)))
+    await eventually(lambda: len(got) == 5000, "delivery")
+    assert seen[0] < 5000
+
+
+def test_a_loop_that_is_gone_is_no_error():
+    loop = asyncio.new_event_loop()
+    bridge = Bridge(loop)
+    loop.close()
+    bridge.put(print, 1)

@@ -1,0 +1,39 @@
+"""Every metric is documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edge.metrics import Metrics
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "metrics.md"
+
+
+def complete() -> Metrics:
+    metrics = Metrics()
+    metrics.watch_engine(triples=lambda: 5, pending_updates=lambda: 1, journal_sequence=lambda: 9, spus=lambda: 2)
+    return metrics
+
+
+def test_every_metric_is_documented_and_nothing_else_is():
+    names = set()
+    for family in complete().registry.collect():
+        names.add(f"{family.name}_total" if family.type == "counter" else family.name)
+    documented = {line.split("`")[1] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `edge_")}
+    assert names - documented == set(), "describe these metrics in docs/metrics.md"
+    assert {name for name in documented - names if not name.startswith(("edge_mqtt_", "edge_host_"))} == set()
+
+
+def test_gauges_ask_when_they_are_read():
+    metrics, value = Metrics(), [1.0]
+    metrics.watch("things", "Things.", lambda: value[0])
+    assert b"edge_things 1.0" in metrics.text()
+    value[0] = 7.0
+    assert b"edge_things 7.0" in metrics.text()
+
+
+def test_two_gateways_do_not_share_metrics():
+    one, other = complete(), complete()
+    one.answered("http", "query", 200, 0.1)
+    assert b'status="200"' in one.text()
+    assert b'status="200"' not in other.text()

@@ -1,0 +1,150 @@
+"""The live page in a real browser."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from browser import launch, quit_browser
+
+from edge.gates.http.page import FILES
+from edge.gates.settings import WsGateSettings
+from edge.gates.ws import WsGate
+
+HOSTILE = "<img src=x onerror='document.title=1'><script>document.title=2</script>"
+
+
+@pytest.fixture
+async def page(served, tmp_path):
+    browser = await launch(tmp_path / "profile")
+    await browser.open(served.url)
+    yield browser
+    await quit_browser(browser)
+
+
+def observe(iri: str, value: str, *, label: str = "", place: str = "", unit: str = "", time: str = "") -> str:
+    parts = [f"<{iri}> a sosa:Observation ; sosa:hasResult <{iri}/r> ."]
+    parts.append(f"<{iri}/r> a qudt:QuantityValue ; qudt:numericValue {value} .")
+    if label:
+        parts.append(f'<{iri}> rdfs:label "{label}" .')
+    if place:
+        parts.append(f"<{iri}> sosa:hasFeatureOfInterest <{place}> .")
+    if unit:
+        parts.append(f"<{iri}/r> qudt:unit unit:{unit} .")
+    if time:
+        parts.append(
+            f'<{iri}/r> time:hasTime <{iri}/t> . <{iri}/t> time:inXSDDateTimeStamp "{time}"^^xsd:dateTimeStamp .'
+        )
+    return "INSERT DATA { " + " ".join(parts) + " }"
+
+
+def change(iri: str, value: str) -> str:
+    return (
+        f"DELETE {{ <{iri}/r> qudt:numericValue ?old }} INSERT {{ <{iri}/r> qudt:numericValue {value} }} "
+        f"WHERE {{ <{iri}/r> qudt:numericValue ?old }}"
+    )
+
+
+LIVE = "document.getElementById('state')?.dataset.state === 'live'"
+
+
+def text_of(selector: str) -> str:
+    return f"document.querySelector({selector!r})?.textContent"
+
+
+async def test_observations_appear_change_flash_and_go(served, page):
+    await page.wait_for(LIVE)
+    await page.wait_for("document.getElementById('empty')?.hidden === false")
+    served.update(
+        observe("urn:k/t", "21.5", label="Temperature", place="http://ex.org/Living_room", unit="DegreeCelsius",
+                time="2026-01-02T03:04:05Z")
+    )  # fmt: skip
+    await page.wait_for(f"{text_of('.place h2')} === 'Living room'")
+    assert await page.evaluate(text_of(".label")) == "Temperature"
+    assert await page.evaluate(text_of(".value")) == "21.5"
+    assert await page.evaluate(text_of(".unit")) == "°C"
+    assert await page.evaluate("document.querySelector('.when').dateTime") == "2026-01-02T03:04:05Z"
+    assert await page.evaluate("document.querySelector('.changed')") is None
+    assert await page.evaluate("document.getElementById('empty').hidden") is True
+    served.update(change("urn:k/t", "22.25"))
+    await page.wait_for(f"{text_of('.value')} === '22.25'")
+    assert await page.evaluate("document.querySelector('.changed') !== null")
+    assert await page.evaluate("document.querySelectorAll('.observation').length") == 1
+    served.update("DELETE WHERE { <urn:k/t> a ?c }")
+    await page.wait_for("document.querySelectorAll('.place').length === 0")
+    assert page.problems() == []
+
+
+async def test_only_the_value_is_required(served, page):
+    served.update(observe("http://ex.org/sensors/attic", "7", unit="Furlong"))
+    await page.wait_for(f"{text_of('.label')} === 'attic'")
+    assert await page.evaluate(text_of(".place h2")) == "Elsewhere"
+    assert await page.evaluate(text_of(".unit")) == "Furlong"
+
+
+async def test_places_and_labels_are_sorted_and_grouped(served, page):
+    for number in (2, 10, 1):
+        served.update(observe(f"urn:o{number}", "1", label=f"Sensor {number}", place="http://ex.org/B"))
+    served.update(observe("urn:a", "1", label="X", place="http://ex.org/A"))
+    served.update(observe("urn:z", "1", label="Z"))
+    await page.wait_for("document.querySelectorAll('.observation').length === 5")
+    headings = "[...document.querySelectorAll('h2')].filter(h => h.closest('.place')).map(h => h.textContent).join()"
+    assert await page.evaluate(headings) == "A,B,Elsewhere"
+    labels = "[...document.querySelectorAll('[data-place=B] .label')].map(l => l.textContent).join()"
+    assert await page.evaluate(labels) == "Sensor 1,Sensor 2,Sensor 10"
+
+
+async def test_hostile_text_stays_text(served, page):
+    served.update(observe("urn:evil", f'"{HOSTILE}"', label=HOSTILE, place="http://ex.org/%3Cb%3Ebold%3C%2Fb%3E"))
+    await page.wait_for("document.querySelectorAll('.observation').length === 1")
+    assert await page.evaluate(text_of(".label")) == HOSTILE
+    assert await page.evaluate(text_of(".value")) == HOSTILE
+    assert await page.evaluate("document.querySelectorAll('main img, main script, main b').length") == 0
+    assert await page.evaluate("document.title") == "Observations · sepa-edge"
+
+
+async def test_the_policy_stops_markup_that_got_in_all_the_same(page):
+    await page.wait_for(LIVE)
+    await page.evaluate("document.body.insertAdjacentHTML('beforeend', `<img src=x onerror='document.title=1'>`)")
+    await page.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert await page.evaluate("document.title") == "Observations · sepa-edge"
+    assert any("Content Security Policy" in problem for problem in page.problems())
+
+
+async def test_a_lost_connection_is_shown_and_comes_back(served, page):
+    served.update(observe("urn:o", "1"))
+    await page.wait_for(f"{LIVE} && {text_of('.value')} === '1'")
+    await served.ws.stop()
+    await page.wait_for("document.getElementById('state').dataset.state === 'lost'")
+    assert await page.evaluate("document.querySelector('main').classList.contains('stale')")
+    assert await page.evaluate(text_of(".value")) == "1"  # what was last known stays in sight
+    served.update(change("urn:o", "2"))
+    restarted = WsGate(served.engine, WsGateSettings(port=served.ws_port), served.metrics)
+    await restarted.start()
+    try:
+        await page.wait_for(f"{LIVE} && {text_of('.value')} === '2'")
+    finally:
+        await restarted.stop()
+
+
+async def test_files_are_served_with_a_strict_policy_and_revalidated(served):
+    async with httpx.AsyncClient(base_url=served.url) as http:
+        for path, (_, media_type) in FILES.items():
+            answer = await http.get(path)
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == media_type
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert f"ws://localhost:{served.ws_port}" in policy
+            again = await http.get(path, headers={"If-None-Match": answer.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+        hostile = await http.get("/", headers={"Host": "a;script-src *"})
+        assert "script-src *" not in hostile.headers["content-security-policy"]
+
+
+async def test_nothing_comes_from_elsewhere(served):
+    async with httpx.AsyncClient(base_url=served.url) as http:
+        for path in ("/", "/app.js", "/style.css"):
+            text = (await http.get(path)).text
+            assert "https://" not in text
+            assert "http://" not in text
