@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 import pyoxigraph as ox
 
 from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.mirror import Mirror
 from edge.engine.requests import Graph, QueryRequest, QueryResult, Solutions
+
+T = TypeVar("T")
+
+Answer = ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples
+"""What Oxigraph answers: evaluated as it is read, on the state at which it began."""
 
 
 class QueryProcessor:
@@ -24,21 +31,26 @@ class QueryProcessor:
         """Refuse a wrong query. Raises `ParsingFailed`, `Forbidden`."""
         self._prepare(request.sparql)
 
-    def run(self, request: QueryRequest, now: int) -> QueryResult:
-        """The whole result. `now` in microseconds since 1970. Raises `EdgeError`."""
+    def run(self, request: QueryRequest, read: Callable[[Answer], T], now: int) -> T:
+        """Evaluate a query and have `read` take in the answer. `now` in microseconds since 1970. Raises `EdgeError`."""
         query = self._prepare(request.sparql)
-        result = evaluate(
+        answer = evaluate(
             self._mirror.open(), query.text, query.tokens, dataset=request.dataset, rules=self._rules, now=now
         )
         try:
-            if isinstance(result, ox.QuerySolutions):
-                variables = tuple(variable.value for variable in result.variables)
-                return Solutions(variables, tuple(tuple(solution) for solution in result))
-            if isinstance(result, ox.QueryTriples):
-                return Graph(tuple(result))
-            return bool(result)
+            return read(answer)
         except (RuntimeError, OSError) as error:
             raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
 
     def _prepare_anew(self, text: str) -> ListedQuery:
         return prepare_query(text, self._rules)
+
+
+def collect(answer: Answer) -> QueryResult:
+    """Read a whole answer into terms."""
+    if isinstance(answer, ox.QuerySolutions):
+        variables = tuple(variable.value for variable in answer.variables)
+        return Solutions(variables, tuple(tuple(solution) for solution in answer))
+    if isinstance(answer, ox.QueryTriples):
+        return Graph(tuple(answer))
+    return bool(answer)

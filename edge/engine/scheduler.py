@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.journal import Entry, Journal
+from edge.engine.query import Answer, collect
 from edge.engine.requests import QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
@@ -100,11 +101,18 @@ class Scheduler:
         The future raises `ParsingFailed`, `Forbidden`, `EvaluationFailed`, `TooManyRequests` or `NotReady`. Cancelling
         it takes a query that has not begun out of the line.
         """
-        future: Future[QueryResult] = Future()
+        return self.read(request, collect)
+
+    def read(self, request: QueryRequest, read: Callable[[Answer], T]) -> Future[T]:
+        """As `query`, with `read` taking in the answer on the query's own thread: to serialise it, for example.
+
+        Oxigraph writes the results formats itself, ten times as fast as from Python, and lets other threads run.
+        """
+        future: Future[T] = Future()
 
         def answer() -> None:
             if future.set_running_or_notify_cancel():
-                future.set_result(self._engine.queries.run(request, self._clock()))
+                future.set_result(self._engine.queries.run(request, read, self._clock()))
 
         self._on_reader(future, answer)
         return future
