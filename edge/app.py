@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, TypeVar
@@ -25,12 +24,12 @@ from edge.adapters.mqtt import MqttAdapter
 from edge.adapters.observations import Observations
 from edge.config import Settings, read_password
 from edge.config.keys import default_data_dir
-from edge.documents import load_document
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
+from edge.loader import load_document
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
@@ -132,7 +131,7 @@ class Gateway:
                 open_engine,
                 settings.data_dir,
                 part(EngineSettings, settings.engine),
-                load=partial(load_document, timeout=settings.engine.load_timeout, limit=settings.engine.load_max_bytes),
+                load=load_document,
             )
         except DataDirectoryRefused as error:
             raise StartError(error.description) from error

@@ -176,10 +176,6 @@ class EngineSettings(Section):
         False, "Whether the default graph of queries without a dataset is the union of all graphs."
     )
     allow_load: bool = key(False, "Whether updates may LOAD documents: from the network, by this machine's address.")
-    load_timeout: float = key(
-        10.0, "Time a LOAD waits for each answer of a server.", unit="s", minimum=0.1, maximum=600
-    )
-    load_max_bytes: int = key(10 * MIB, "Largest document a LOAD takes.", unit="bytes", minimum=KIB)
     allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
     snapshot_min_bytes: int = key(
         4 * MIB, "Size of the journal below which no snapshot is made.", unit="bytes", minimum=64 * KIB

@@ -22,4 +22,4 @@ def shared_edge(tmp_path_factory):
 @pytest.fixture(scope="module")
 def gateway(shared_edge, tmp_path_factory):
     """One gateway for the tests of a module that leave it as it is, but for the graph."""
-    return launch(shared_edge, tmp_path_factory.mktemp("gateway") / "data")
+    return launch(shared_edge, tmp_path_factory.mktemp("gateway") / "data", EDGE__HOST__ENABLED="false")

@@ -248,9 +248,9 @@ def test_load_fetches_documents_where_it_is_allowed(edge, tmp_path):
         assert asked.stdout == "true\n"
         for name, reason in [
             (f"{url}/b.ttl", "is not Turtle"),
-            (f"{url}/c.html", "not a form of RDF"),
-            (f"{url}/d.ttl", "answered 404"),
-            ("file:///etc/hostname", "only http: and https:"),
+            (f"{url}/c.html", "not an RDF format"),
+            (f"{url}/d.ttl", "could not be fetched"),
+            ("file:///etc/hostname", "only http and https"),
         ]:
             done = edge(*load, f"LOAD <{name}>")
             assert done.returncode == 1
