@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from edge.adapters.host_sensors import Metric, plain, sample
-from edge.adapters.observations import Arrival, Observations
+from edge.adapters.observations import Observations
+from edge.adapters.planner import Arrival
 from edge.adapters.settings import HostSettings
 from edge.adapters.terms import MONITOR
 from edge.mapping.reading import Reading

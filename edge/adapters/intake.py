@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from edge.adapters.observations import Arrival, Observations
+from edge.adapters.observations import Observations
+from edge.adapters.planner import Arrival
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.mapper import Mapper
 from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
+from edge.protocol.errors import EdgeError
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)([eE][-+]?\d+)?")
 _SEARCHED = 4096
@@ -61,7 +63,10 @@ class Intake:
     def news(self, arrivals: list[Arrival]) -> list[Arrival]:
         """Those readings of a retained message that the graph does not know. Times of their own are always news."""
         untimed = [arrival for arrival in arrivals if arrival.reading.time is None]
-        known = {id(untimed[position]) for position in self._observations.unchanged(untimed)}
+        try:
+            known = {id(untimed[position]) for position in self._observations.unchanged(untimed)}
+        except (EdgeError, TimeoutError):
+            return arrivals
         return [arrival for arrival in arrivals if id(arrival) not in known]
 
     def write(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> None:

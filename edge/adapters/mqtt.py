@@ -109,7 +109,7 @@ class MqttAdapter:
             try:
                 self._client.reconnect()
                 self._serve()
-            except (OSError, ValueError) as error:  # ValueError: a host name or certificate that is not one
+            except Exception as error:  # noqa: BLE001  whatever a broker sends, this thread goes on
                 self._reason = self._reason or str(error)
             if self._stopping.is_set():
                 return

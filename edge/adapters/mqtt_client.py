@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import struct
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -46,8 +45,7 @@ class AcknowledgingClient(Client):
         return code
 
     def _handle_pubrel(self) -> MQTTErrorCode:
-        (mid,) = struct.unpack("!H", self._in_packet["packet"][:2])
-        return self._send_pubcomp(mid)
+        return self._send_pubcomp(int.from_bytes(self._in_packet["packet"][:2], "big"))
 
     def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
         """The handshake, which closes the socket if it fails; paho leaves that to the garbage collector."""

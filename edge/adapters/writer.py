@@ -7,7 +7,7 @@ import threading
 
 from edge.adapters.intake import Intake
 from edge.adapters.messages import Message
-from edge.adapters.observations import Arrival
+from edge.adapters.planner import Arrival
 from edge.adapters.settings import MqttSettings
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 

@@ -111,6 +111,7 @@ class Publisher:
         self.client.max_queued_messages_set(0)
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
+        wait_for(self.client.is_connected, what="the publisher is connected")
 
     def __enter__(self):
         return self

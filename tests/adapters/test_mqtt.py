@@ -1,6 +1,7 @@
 """The MQTT adapter at real Mosquitto brokers: nothing lost, nothing twice, whatever stops in between."""
 
 import logging
+import socket
 import subprocess
 import sys
 import textwrap
@@ -58,6 +59,21 @@ def test_a_broker_that_is_down_at_first_and_goes_away_later(engine, observations
     assert [m for m in caplog.messages if m.startswith("mqtt.")] == ["mqtt.down", "mqtt.up", "mqtt.down", "mqtt.up"]
     assert caplog.records[0].broker == mosquitto.url
     assert caplog.records[0].reason
+
+
+@pytest.mark.parametrize("answer", [b"\x00" * 20, b"\x20\x02\x00\x00\x30\x01\xff", b"\x20\x02\x00\x00\x62\x00", b""])
+def test_a_broker_that_talks_nonsense_is_tried_again(engine, observations, answer):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Gateway(engine, observations, f"mqtt://127.0.0.1:{server.getsockname()[1]}") as gateway,
+    ):
+        server.settimeout(10)
+        for _ in range(2):
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+        wait_for(lambda: gateway.adapter._attempt or not gateway.adapter.connected)
+        assert all(thread.is_alive() for thread in gateway.adapter._threads)
 
 
 def test_a_broker_restarted_under_load_loses_nothing_of_qos_1(engine, observations, mosquitto):

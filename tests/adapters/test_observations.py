@@ -7,10 +7,11 @@ import pytest
 from adapter_parts import Values, select, update, value_of
 
 from edge.adapters import updates
-from edge.adapters.observations import Arrival, Observations, time_stamp
+from edge.adapters.observations import Observations
+from edge.adapters.planner import Arrival, time_stamp
 from edge.adapters.settings import ObservationsSettings
 from edge.engine import open_engine
-from edge.engine.requests import QueryRequest, UpdateRequest
+from edge.engine.requests import QueryRequest, SubscribeFailed, UpdateRequest
 from edge.mapping.reading import XSD_DECIMAL, Reading
 from edge.protocol.errors import NotReady, TooManyRequests
 
@@ -279,6 +280,16 @@ def test_new_values_do_not_touch_the_adapters_own_subscription(engine, observati
     count = len(seen)
     write(observations, named("1"), named("2"))
     assert len(seen) == count
+
+
+def test_a_subscription_that_failed_is_made_again(engine, observations, caplog):
+    write(observations, READING)
+    observations._sink(SubscribeFailed("sepa://subscription/x", None, "for a test"))
+    write(observations, named("3"))
+    assert value_of(engine, ROOM) == "3"
+    assert len(observations) == 1
+    assert engine.subscriptions == 1
+    assert "observations.subscribed_again" in caplog.messages
 
 
 @pytest.mark.parametrize(

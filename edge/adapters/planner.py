@@ -1,0 +1,215 @@
+"""What readings ask of the graph, given what is there already. A function of both: no threads, no engine, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+import pyoxigraph as ox
+
+from edge.adapters import updates
+from edge.adapters.known import Description, Known, KnownObservations
+from edge.adapters.settings import ObservationsSettings
+from edge.adapters.terms import DATE_TIME_STAMP, instant_iri, quantity_iri
+from edge.engine.requests import UpdateRequest
+from edge.mapping.reading import Reading
+from edge.protocol.results import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A reading and when it came in."""
+
+    reading: Reading
+    received: datetime
+    """Aware, in UTC."""
+    value_only: bool = False
+    """Said by a mapping in the graph: the observation there is the client's, only its value is ours."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The updates of some readings, and what to take back if they are not carried out."""
+
+    requests: list[UpdateRequest] = field(default_factory=list)
+    given: list[tuple[str, ox.NamedNode]] = field(default_factory=list)
+    """Observations that get a quantity, with it."""
+    refused: list[tuple[Arrival, str]] = field(default_factory=list)
+    """Readings that are no RDF, with the reason."""
+
+
+class Planner:
+    """Turns readings into updates with the semantics of ADD_OBSERVATION and UPDATE_VALUE (SEPA paper, Listing 18)."""
+
+    def __init__(self, settings: ObservationsSettings, new_name: Callable[[], str]) -> None:
+        """`new_name` gives the names of new quantities, never one twice."""
+        self.known = KnownObservations()
+        self._time = settings.time
+        self._new_name = new_name
+        self._datatypes: dict[str, ox.NamedNode] = {}
+
+    def plan(self, arrivals: Iterable[Arrival]) -> Plan:
+        """The updates that write these readings, and those that tidy up after clients."""
+        plan = Plan()
+        self._tidy(plan)
+        for arrival in arrivals:
+            try:
+                self._plan_one(plan, arrival)
+            except ValueError as error:
+                plan.refused.append((arrival, str(error)))
+                self.known.forget_if_gone(arrival.reading.observation)
+        return plan
+
+    def declare(self, readings: Iterable[Reading]) -> Plan:
+        """The updates that add these observations where they are not there or are described otherwise by now."""
+        plan = Plan()
+        for reading in readings:
+            try:
+                known = self.known.get(reading.observation)
+                if self._wants_description(known, reading, _description(reading)):
+                    self._add(plan, known, reading, {})
+            except ValueError as error:
+                plan.refused.append((Arrival(reading, _NEVER), str(error)))
+                self.known.forget_if_gone(reading.observation)
+        return plan
+
+    def give_up(self, plan: Plan) -> None:
+        """The plan was not carried out."""
+        for iri, quantity in plan.given:
+            self.known.give_up(iri, quantity)
+
+    def value(self, reading: Reading) -> ox.Literal:
+        """The value of a reading as RDF. Raises ValueError if the datatype is no IRI."""
+        datatype = self._datatypes.get(reading.datatype)
+        if datatype is None:
+            datatype = self._datatypes[reading.datatype] = ox.NamedNode(reading.datatype)
+        return ox.Literal(reading.value, datatype=datatype)
+
+    def _plan_one(self, plan: Plan, arrival: Arrival) -> None:
+        reading = arrival.reading
+        known = self.known.get(reading.observation)
+        if arrival.value_only:
+            if not known.exists:
+                self.known.forget_if_gone(reading.observation)
+                return
+        else:
+            description = _description(reading)
+            if known.described.get(reading.topic, _UNSAID) != description and self._wants_description(
+                known, reading, description
+            ):
+                self._add(plan, known, reading, self._measured(arrival))
+                return
+        targets = known.values_go_to()
+        if not targets:
+            self._give_quantity(plan, known, arrival)
+            return
+        value = self.value(reading)
+        time = self._time_of(arrival)
+        for target in targets:
+            bindings = {**target, "value": value}
+            if "instant" not in target:
+                text = updates.UPDATE_VALUE
+            elif time is None:
+                text = updates.UPDATE_VALUE_WITHOUT_TIME
+            else:
+                text = updates.UPDATE_VALUE_AND_TIME
+                bindings["time"] = time
+            plan.requests.append(UpdateRequest(text, bindings=bindings))
+
+    def _wants_description(self, known: Known, reading: Reading, description: Description) -> bool:
+        """Whether the observation is to be added: it is not there, or its mapping changed its words."""
+        if not known.exists:
+            return True
+        said = known.described.get(reading.topic, _UNSAID)
+        if said == description:
+            return False
+        if said is not _UNSAID:
+            return True
+        if len(known.described) >= _SOURCES:
+            known.described.clear()
+        known.described[reading.topic] = description
+        same_source = reading.topic in known.topics if reading.topic is not None else not known.topics
+        return same_source and known.digest is not None and known.digest != _digest(description)
+
+    def _add(self, plan: Plan, known: Known, reading: Reading, measured: dict[str, Term]) -> None:
+        description = _description(reading)
+        quantity = quantity_iri(self._new_name())
+        bindings: dict[str, Term] = {
+            "observation": known.iri,
+            "quantity": quantity,
+            "digest": ox.Literal(_digest(description)),
+            **measured,
+        }
+        for name, iri in (
+            ("unit", reading.unit),
+            ("location", reading.location),
+            ("property", reading.property),
+            ("sensor", reading.sensor),
+        ):
+            if iri is not None:
+                bindings[name] = ox.NamedNode(iri)
+        for name, text in (("label", reading.label), ("comment", reading.comment), ("topic", reading.topic)):
+            if text is not None:
+                bindings[name] = ox.Literal(text)
+        if "time" in measured:
+            bindings["instant"] = instant_iri(quantity)
+        plan.requests.append(UpdateRequest(updates.ADD_OBSERVATION, bindings=bindings))
+        plan.given.append((known.iri.value, quantity))
+        self.known.plan(known, quantity)
+        known.described[reading.topic] = description
+
+    def _give_quantity(self, plan: Plan, known: Known, arrival: Arrival) -> None:
+        quantity = quantity_iri(self._new_name())
+        bindings: dict[str, Term] = {"observation": known.iri, "quantity": quantity, **self._measured(arrival)}
+        if arrival.reading.unit is not None:
+            bindings["unit"] = ox.NamedNode(arrival.reading.unit)
+        if "time" in bindings:
+            bindings["instant"] = instant_iri(quantity)
+        plan.requests.append(UpdateRequest(updates.GIVE_QUANTITY, bindings=bindings))
+        plan.given.append((known.iri.value, quantity))
+        self.known.plan(known, quantity)
+
+    def _tidy(self, plan: Plan) -> None:
+        """Take away the instants of quantities that clients took away."""
+        for quantity in self.known.lost:
+            plan.requests.append(UpdateRequest(updates.FORGET_INSTANT, bindings={"instant": instant_iri(quantity)}))
+        self.known.lost.clear()
+
+    def _measured(self, arrival: Arrival) -> dict[str, Term]:
+        measured: dict[str, Term] = {"value": self.value(arrival.reading)}
+        time = self._time_of(arrival)
+        if time is not None:
+            measured["time"] = time
+        return measured
+
+    def _time_of(self, arrival: Arrival) -> ox.Literal | None:
+        if self._time == "never":
+            return None
+        time = arrival.reading.time
+        if time is None:
+            if self._time == "message":
+                return None
+            time = arrival.received
+        return ox.Literal(time_stamp(time), datatype=DATE_TIME_STAMP)
+
+
+def time_stamp(time: datetime) -> str:
+    """`time` as a lexical form of `xsd:dateTimeStamp` in UTC, to the millisecond where it has any."""
+    text = time.astimezone(UTC).isoformat(timespec="milliseconds")[:-6]
+    return f"{text.removesuffix('.000')}Z"
+
+
+def _description(reading: Reading) -> Description:
+    return (reading.unit, reading.location, reading.property, reading.sensor, reading.label, reading.comment)
+
+
+def _digest(description: Description) -> str:
+    return blake2b(repr(description).encode(), digest_size=8).hexdigest()
+
+
+_SOURCES = 64
+"""Topics whose words about one observation are remembered."""
+_UNSAID: Description = ("unsaid",)
+_NEVER = datetime.fromtimestamp(0, UTC)
