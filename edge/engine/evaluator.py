@@ -254,14 +254,19 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
         query.text, rules.base_iri, _default_graphs(query, at, names, dataset), union=rules.union_default_graph
     )
     if query.form == "SELECT":
-        probe = evaluate(ox.Store(), query.text, query.tokens, dataset=dataset, rules=rules, now=0)
-        variables = tuple(variable.value for variable in probe.variables)  # type: ignore[union-attr]
-        return SelectEvaluator(query, dataset, variables, depends)
+        return SelectEvaluator(query, dataset, _selected(query, dataset, rules), depends)
     if query.form == "ASK":
         return AskEvaluator(query, dataset, depends)
     if query.form == "CONSTRUCT":
         return _construct_evaluator(query, at, names, dataset, depends)
     return _describe_evaluator(query, at, names, dataset, depends)
+
+
+def _selected(query: ListedQuery, dataset: Dataset, rules: Rules) -> tuple[str, ...]:
+    """The variables of a SELECT. In a frame of its own: Oxigraph's answers must end on the thread they began on."""
+    answer = evaluate(ox.Store(), query.text, query.tokens, dataset=dataset, rules=rules, now=0)
+    assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
+    return tuple(variable.value for variable in answer.variables)
 
 
 def _pattern_evaluator(query: ListedQuery, at: int, names: Names) -> PatternEvaluator | None:

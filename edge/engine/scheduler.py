@@ -225,7 +225,7 @@ class Scheduler:
             try:
                 action()
             except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
-                future.set_exception(error)
+                _fail(future, error)
             finally:
                 with self._ready:
                     self._pending_queries -= 1
@@ -308,12 +308,8 @@ class Scheduler:
     def _execute(self, item: _Updates, now: int) -> bool:
         try:
             item.executed = self._engine.execute(item.prepared, now)
-        except EdgeError as error:
-            item.future.set_exception(error)
-            return False
         except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
-            _log.exception("update failed by a fault of the gateway")
-            item.future.set_exception(error)
+            _fail(item.future, error)
             return False
         return True
 
@@ -349,8 +345,16 @@ def _entries(item: _Updates, now: int) -> list[Entry]:
 def _settle(future: Future[T], action: Callable[[], T]) -> None:
     try:
         future.set_result(action())
-    except EdgeError as error:
-        future.set_exception(error)
     except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
-        _log.exception("request failed by a fault of the gateway")
-        future.set_exception(error)
+        _fail(future, error)
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    """Hand an error over to another thread, without the frames that it came through.
+
+    They can hold an answer of Oxigraph, which must end on the thread it began on.
+    """
+    if not isinstance(error, EdgeError):
+        _log.exception("request.failed")
+    error.__traceback__ = error.__context__ = None
+    future.set_exception(error)
