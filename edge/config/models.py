@@ -188,7 +188,7 @@ class EngineSettings(Section):
     )
 
     receipts_kept: int = key(
-        4096,
+        1024,
         "Batches of readings that are remembered over restarts, to know what a broker delivers again.",
         minimum=1,
         maximum=1_000_000,

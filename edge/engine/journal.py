@@ -75,7 +75,7 @@ class Journal:
         flush_interval: float = 1.0,
         snapshot_min_bytes: int = 4 * 1024 * 1024,
         snapshot_ratio: float = 2.0,
-        receipts_kept: int = 4096,
+        receipts_kept: int = 1024,
     ) -> Self:
         """Open the journal in a directory, which is created and locked, or one in memory (None).
 

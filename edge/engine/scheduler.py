@@ -74,7 +74,7 @@ class Scheduler:
         self.notifications_sent = 0
         """Notifications that were handed to sinks, those of sequence 0 not counted."""
         engine.restore(journal.restore())
-        self._receipts = frozenset(journal.receipts())
+        self._receipts = tuple(journal.receipts())
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
         self._writer.start()
@@ -89,7 +89,7 @@ class Scheduler:
         """
         future: Future[list[UpdateOutcome]] = Future()
         future.set_running_or_notify_cancel()
-        if sum(len(request.sparql) for request in requests) > _LONG_TEXT:
+        if sum(map(len, {request.sparql for request in requests})) > _LONG_TEXT:
             self._on_reader(future, lambda: self._submit(requests, receipt, future))
         else:
             self._submit(requests, receipt, future)
@@ -125,8 +125,8 @@ class Scheduler:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
         return self._on_writer(lambda: self._engine.unsubscribe(spuid))
 
-    def receipts(self) -> frozenset[bytes]:
-        """The receipts of the updates that had been committed last when this process began."""
+    def receipts(self) -> tuple[bytes, ...]:
+        """The receipts of the updates that had been committed last when this process began, the oldest first."""
         return self._receipts
 
     # What operators can see
@@ -198,7 +198,12 @@ class Scheduler:
         with self._ready:
             if not self._open:
                 raise NotReady("The gateway is stopping; try again when it is back")
-            if updates and self._pending_updates + updates > self._settings.max_pending_updates:
+            # A list that is longer than the limit by itself waits for an empty queue, or it could never be carried out.
+            if (
+                updates
+                and self._pending_updates
+                and self._pending_updates + updates > self._settings.max_pending_updates
+            ):
                 raise TooManyRequests(
                     f"{self._pending_updates} updates are waiting (engine.max_pending_updates is "
                     f"{self._settings.max_pending_updates}); try again later"
@@ -230,6 +235,10 @@ class Scheduler:
                 with self._ready:
                     self._pending_queries -= 1
 
+        def drop(task: Future[None]) -> None:
+            if task.cancelled() and not future.cancelled():
+                future.set_exception(NotReady("The gateway stopped before the request's turn; send it again"))
+
         with self._ready:
             if not self._open:
                 future.set_exception(NotReady("The gateway is stopping; try again when it is back"))
@@ -241,7 +250,7 @@ class Scheduler:
                 )
                 return
             self._pending_queries += 1
-            self._readers.submit(run)
+            self._readers.submit(run).add_done_callback(drop)
 
     # On the writer thread
 

@@ -27,5 +27,5 @@ class EngineSettings:
     """Bytes of the journal below which no snapshot is made."""
     snapshot_ratio: float = 2.0
     """A snapshot is made when the journal is so many times as large as the last one."""
-    receipts_kept: int = 4096
+    receipts_kept: int = 1024
     """Receipts of updates that are remembered over restarts."""
