@@ -14,6 +14,9 @@ from edge.config import Settings
 
 _log = logging.getLogger(__name__)
 
+_SAME_SIGNAL = 1.0
+"""Seconds within which another signal is no second thought: who signals a whole group of processes may hit twice."""
+
 
 def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once. `ready` is called when it is.
@@ -58,9 +61,13 @@ def _signals() -> asyncio.Event:
     """An event that the first SIGTERM or SIGINT sets."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
+    asked = 0.0
 
     def stop(number: int) -> None:
-        if stopping.is_set():
+        nonlocal asked
+        if not stopping.is_set():
+            asked = loop.time()
+        elif loop.time() - asked > _SAME_SIGNAL:
             _log.warning("gateway.killed", extra={"signal": signal.Signals(number).name})
             os._exit(128 + number)
         stopping.set()
