@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pyoxigraph as ox
 
 from edge.engine.requests import Dataset
-from edge.engine.syntax import Token, has_word, replace_now, tokenize, variables
+from edge.engine.syntax import Token, check_size, has_word, replace_now, tokenize, variables
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed
 from edge.protocol.results import Term
 
@@ -38,15 +38,23 @@ def date_time(now: int) -> str:
     return (_EPOCH + timedelta(microseconds=now)).isoformat().replace("+00:00", "Z")
 
 
+_ABSENT: dict[ox.Variable, Term] = {ox.Variable("x_edge_absent"): ox.NamedNode("urn:x-edge:absent")}
+"""A substitution that no query has a place for."""
+
+
 def check_query(text: str, rules: Rules) -> list[Token]:
-    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, `Forbidden`."""
+    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, `Forbidden`.
+
+    Nothing is evaluated: Oxigraph parses the query before it refuses the substitution.
+    """
     tokens = _allowed(text, rules)
+    check_size(tokens)
     try:
-        ox.Store().query(text, base_iri=rules.base_iri)
+        ox.Store().query(text, base_iri=rules.base_iri, substitutions=_ABSENT)
     except (SyntaxError, ValueError) as error:
         raise ParsingFailed(f"Not a SPARQL 1.1 query: {error}") from None
     except (RuntimeError, OSError):
-        pass  # legal; that evaluation fails on an empty store says nothing
+        pass
     return tokens
 
 
@@ -92,7 +100,10 @@ _FORMS = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 
 def _visible(text: str, tokens: Sequence[Token], rules: Rules) -> list[str]:
     """The variables that `SELECT *` selects, in order of first appearance."""
-    result = ox.Store().query(text, base_iri=rules.base_iri)
+    try:
+        result = ox.Store().query(text, base_iri=rules.base_iri)
+    except (RuntimeError, OSError):  # a SERVICE that does not answer now may answer later
+        return []
     visible = {variable.value for variable in result.variables}  # type: ignore[union-attr]
     return [name for name in variables(tokens) if name in visible]
 

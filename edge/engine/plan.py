@@ -5,6 +5,7 @@ Grammar: SPARQL 1.1 Query Language, section 19.8, rules 29 to 52. Oxigraph has j
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +15,7 @@ import pyoxigraph as ox
 from edge.engine.general import Rules
 from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
 from edge.engine.requests import STORE_DATASET, Dataset
-from edge.engine.syntax import Token, closing, has_word, read_prologue, tokenize
+from edge.engine.syntax import Token, check_size, closing, has_word, read_prologue, tokenize
 from edge.engine.template import Names, QuadTemplate, Variable, parse_iri, parse_quads
 from edge.protocol.errors import Forbidden, ParsingFailed
 
@@ -100,14 +101,29 @@ def compile_update(text: str, dataset: Dataset, rules: Rules) -> UpdatePlan:
             "SERVICE is switched off, so that nobody can make the gateway send requests; engine.allow_service allows it"
         )
     parts = _parts(text, tokens)
-    if any(part.prologue != parts[0].prologue or part.tokens[0].word() == "LOAD" for part in parts):
-        # Oxigraph takes no declarations between operations, and would fetch what LOAD names.
+    for part in parts:
+        _check_where(part.tokens)
+        if not rules.allow_load and part.tokens[0].word() == "LOAD":
+            raise Forbidden(
+                "LOAD is switched off, so that nobody can make the gateway send requests; engine.allow_load allows it"
+            )
+    if any(part.prologue != parts[0].prologue for part in parts):
+        # Oxigraph takes no declarations between operations.
         for part in parts:
-            if part.tokens[0].word() != "LOAD":
-                _judge(part.prologue + part.text, rules)
+            _judge(part.prologue, part.text, rules)
+    elif parts:
+        _judge(parts[0].prologue, text[parts[0].tokens[0].start :], rules)
     else:
-        _judge(text, rules)
+        _judge(text, "", rules)
     return UpdatePlan(tuple(_Reader(text, part, dataset, rules).operation() for part in parts))
+
+
+def _check_where(tokens: Sequence[Token]) -> None:
+    """Refuse a WHERE clause that is too long for Oxigraph. Templates and data may be as long as they like."""
+    index = 0
+    while index < len(tokens) and tokens[index].word() != "WHERE":
+        index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
+    check_size(tokens[index:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +154,25 @@ def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
     return parts
 
 
-def _judge(text: str, rules: Rules) -> None:
+_FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
+"""An operation that fails on an empty store."""
+
+
+def _judge(prologue: str, operations: str, rules: Rules) -> None:
+    """Let Oxigraph parse operations: it parses all before it runs the first, and the first fails.
+
+    So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says.
+    """
     try:
-        ox.Store().update(text, base_iri=rules.base_iri)
+        ox.Store().update(prologue + _FAILING + operations, base_iri=rules.base_iri)
+    except (RuntimeError, OSError):
+        return
+    except (SyntaxError, ValueError):
+        pass
+    try:
+        ox.Store().update(prologue + operations, base_iri=rules.base_iri)  # again, for the position of the error
     except (SyntaxError, ValueError) as error:
         raise ParsingFailed(f"Not a SPARQL 1.1 update: {error}") from None
-    except (RuntimeError, OSError):
-        pass  # legal; that it fails on an empty store says nothing
 
 
 class _Reader:

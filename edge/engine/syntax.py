@@ -19,7 +19,8 @@ _PN_BASE: Final = (
 _PN_U: Final = _PN_BASE + "_"
 _PN_CHARS: Final = _PN_U + r"0-9\u00B7\u0300-\u036F\u203F-\u2040\-"
 _PLX: Final = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
-_PREFIX: Final = rf"(?:[{_PN_BASE}](?:[{_PN_CHARS}.]*[{_PN_CHARS}])?)?:"
+# No name goes on for ever: where there is no colon, every word of a text would else be searched for it to the end.
+_PREFIX: Final = rf"(?:[{_PN_BASE}](?:[{_PN_CHARS}.]{{0,200}}[{_PN_CHARS}])?)?:"
 _LOCAL: Final = rf"(?:(?:[{_PN_U}:0-9]|{_PLX})(?:(?:[{_PN_CHARS}.:]|{_PLX})*(?:[{_PN_CHARS}:]|{_PLX}))?)?"
 
 _TOKEN: Final = re.compile(
@@ -33,7 +34,7 @@ _TOKEN: Final = re.compile(
             rf"(?P<blank>_:[{_PN_U}0-9](?:[{_PN_CHARS}.]*[{_PN_CHARS}])?)",
             rf"(?P<name>{_PREFIX}{_LOCAL})",
             r"(?P<lang>@[A-Za-z]+(?:-[A-Za-z0-9]+)*)",
-            r"(?P<number>(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+|\d*\.\d+|\d+)",
+            r"(?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)[eE][+-]?[0-9]++|[0-9]*+\.[0-9]++|[0-9]++)",
             r"(?P<word>[A-Za-z_][A-Za-z_0-9]*)",
             r"(?P<punct>\^\^|<<\(|\)>>|<<|>>|&&|\|\||!=|<=|>=|[{}()\[\].,;=<>!+\-*/^|?~@])",
         )
@@ -56,8 +57,12 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """The terminals of a request, without white space and comments."""
+    """The terminals of a request, without white space and comments.
+
+    Raises `ParsingFailed` for what is no terminal, and for brackets deeper than `MAX_DEPTH`.
+    """
     tokens: list[Token] = []
+    context = _Context()
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -65,14 +70,106 @@ def tokenize(text: str) -> list[Token]:
             line = text.count("\n", 0, position) + 1
             column = position - text.rfind("\n", 0, position)
             raise ParsingFailed(f"Not SPARQL at line {line}, column {column}: {text[position : position + 20]!r}")
-        if match.lastgroup != "skip":
-            tokens.append(Token(match.lastgroup or "", match.group(), position, match.end()))
-        position = match.end()
+        kind, end = match.lastgroup or "", match.end()
+        if kind != "skip":
+            if kind == "iri" and context.compares(tokens):
+                kind, end = "punct", position + (2 if text.startswith("<=", position) else 1)
+            tokens.append(Token(kind, text[position:end], position, end))
+            if kind in ("punct", "word"):
+                context.follow(tokens)
+        position = end
     return tokens
 
 
+MAX_DEPTH: Final = 100
+"""Brackets within brackets. From about 800 Oxigraph overflows the stack, which nothing can catch."""
+
+MAX_OPERATORS: Final = 1000
+"""Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack likewise."""
+
 _OPENING: Final = frozenset("{([")
 _CLOSING: Final = frozenset("})]")
+_OTHER_OPENING: Final = frozenset({"{", "[", "<<", "<<("})
+_ANY_CLOSING: Final = frozenset({")", "}", "]", ">>", ")>>"})
+_OPERANDS: Final = frozenset({"var", "string", "number", "name", "iri", "lang", "blank"})
+_EXPRESSIONS: Final = frozenset({"SELECT", "BY", "HAVING"})
+
+
+class _Context:
+    """Where the tokens so far have led: into an expression, where `<` compares, or to where it begins an IRI.
+
+    `FILTER(?v<?most&&?v>?least)` has no IRI in it, though `<?most&&?v>` could be one.
+    """
+
+    def __init__(self) -> None:
+        self._brackets: list[bool] = []
+        """For each open bracket whether it holds an expression."""
+        self._clause = True
+
+    def compares(self, tokens: Sequence[Token]) -> bool:
+        """Whether a `<` is an operator here."""
+        return self._inside() and _is_operand(tokens[-1])
+
+    def follow(self, tokens: Sequence[Token]) -> None:
+        """Take note of the token that came last. Raises `ParsingFailed` for brackets that are too deep."""
+        token = tokens[-1]
+        if token.kind == "word":
+            self._clause = self._clause or token.word() in _EXPRESSIONS
+        elif token.text == "(":
+            self._brackets.append(self._clause or self._inside() or _calls_or_constrains(tokens))
+        elif token.text in _OTHER_OPENING:
+            self._clause = False
+            self._brackets.append(False)
+        elif token.text in _ANY_CLOSING:
+            self._clause = self._clause and token.text == ")"
+            if self._brackets:
+                self._brackets.pop()
+        if len(self._brackets) > MAX_DEPTH:
+            raise ParsingFailed(f"Brackets are nested deeper than {MAX_DEPTH}; write it with fewer levels")
+
+    def _inside(self) -> bool:
+        return bool(self._brackets) and self._brackets[-1]
+
+
+def _is_operand(token: Token) -> bool:
+    return token.kind in _OPERANDS or token.text == ")" or token.word() in ("TRUE", "FALSE")
+
+
+def _calls_or_constrains(tokens: Sequence[Token]) -> bool:
+    """Whether the bracket that came last belongs to a built-in call, to FILTER, to BIND or the like."""
+    if len(tokens) < 2:
+        return False
+    before = tokens[-2]
+    if before.kind == "word":
+        return before.text != "a" and before.word() != "VALUES"
+    return before.kind in ("name", "iri") and len(tokens) > 2 and tokens[-3].word() == "FILTER"
+
+
+_CLAUSES: Final = frozenset(
+    {"UNION", "OPTIONAL", "MINUS", "FILTER", "BIND", "AS", "GRAPH", "EXISTS", "SELECT", "VALUES"}
+)
+_CHAINING: Final = frozenset({*"+-*/|^!?=<>.;", "!=", "<=", ">=", "&&", "||"})
+
+
+def check_size(tokens: Sequence[Token]) -> None:
+    """Refuse what is too long for Oxigraph: `ParsingFailed` for more than `MAX_OPERATORS`."""
+    size = 0
+    brackets: list[str] = []
+    for index, token in enumerate(tokens):
+        if token.kind == "word":
+            size += token.word() in _CLAUSES
+        elif token.kind == "punct":
+            if token.text in _OPENING:
+                brackets.append(token.text)
+            elif token.text in _CLOSING:
+                if brackets:
+                    brackets.pop()
+            elif token.text == ",":
+                size += not brackets or brackets[-1] != "("
+            elif token.text in _CHAINING:
+                size += token.text not in "+-" or (index > 0 and _is_operand(tokens[index - 1]))
+    if size > MAX_OPERATORS:
+        raise ParsingFailed(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
