@@ -15,7 +15,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
 from edge.engine.syntax import Token, closing
 from edge.engine.template import Blank, Fresh, Names, QuadTemplate, Slot, Variable, parse_quads
 from edge.protocol.errors import ParsingFailed
@@ -144,6 +144,8 @@ def _plain(tokens: Sequence[Token]) -> Sequence[Token]:
             opens_graph = token.text == "{" and depth == 0 and index >= 2 and tokens[index - 2].word() == "GRAPH"
             if not opens_graph and not (token.text == "}" and depth == 1):
                 raise ParsingFailed("not plain")
+            if not opens_graph and tokens[index - 1].text == "{":
+                raise ParsingFailed("GRAPH ?g { } asks which graphs exist")
             depth += 1 if opens_graph else -1
     return tokens
 
@@ -189,35 +191,47 @@ def _blocks(
         return
     quads, optional = blocks[number]
     found = False
-    for _ in _join(graph, frame, quads, 0):
+    for _ in _join(graph, frame, quads):
         found = True
         yield from _blocks(graph, frame, blocks, number + 1)
     if optional and not found:
         yield from _blocks(graph, frame, blocks, number + 1)
 
 
-def _join(graph: LiveGraph, frame: Frame, quads: Sequence[Places], number: int) -> Iterator[None]:
-    if number == len(quads):
-        yield
-        return
-    g = quads[number][3]
+def _join(graph: LiveGraph, frame: Frame, quads: Sequence[Places]) -> Iterator[None]:
+    """Every way to match all patterns. One level of the nested loops for each, on a stack: there may be hundreds."""
+    last = len(quads)
+    levels = [_match(graph, frame, quads[0])]
+    while levels:
+        for _ in levels[-1]:
+            if len(levels) < last:
+                levels.append(_match(graph, frame, quads[len(levels)]))
+                break
+            yield
+        else:
+            levels.pop()
+
+
+def _match(graph: LiveGraph, frame: Frame, quad: Places) -> Iterator[None]:
+    """Every way to match one pattern; what it binds is unbound again at the end."""
+    g = quad[3]
     name = frame[g]
     if name is not None:
         index = graph.graphs.get(name)
         if index is not None:
-            yield from _match(graph, frame, quads, number, name)
+            yield from _triples(index, frame, quad)
         return
-    for candidate in graph.graphs:
+    for candidate, index in graph.graphs.items():
         if candidate != DEFAULT_GRAPH:
             frame[g] = candidate
-            yield from _match(graph, frame, quads, number, candidate)
+            yield from _triples(index, frame, quad)
     frame[g] = None
 
 
-def _match(graph: LiveGraph, frame: Frame, quads: Sequence[Places], number: int, name: int) -> Iterator[None]:
-    s, p, o, _ = quads[number]
+def _triples(index: TripleIndex, frame: Frame, quad: Places) -> Iterator[None]:
+    s, p, o, _ = quad
     subject, predicate, object_ = frame[s], frame[p], frame[o]
-    for triple in graph.graphs[name].match(subject, predicate, object_):
+    for triple in index.match(subject, predicate, object_):
         if subject is None:
             frame[s] = triple[0]
         if predicate is None:
@@ -228,7 +242,7 @@ def _match(graph: LiveGraph, frame: Frame, quads: Sequence[Places], number: int,
             if (o == s and triple[2] != triple[0]) or (o == p and triple[2] != triple[1]):
                 continue
             frame[o] = triple[2]
-        yield from _join(graph, frame, quads, number + 1)
+        yield
     if subject is None:
         frame[s] = None
     if predicate is None:

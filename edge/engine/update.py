@@ -251,7 +251,7 @@ class UpdateProcessor:
             return
         triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]
         if operation.verb != "ADD" and destination in self._graph.graphs:
-            transaction.clear(destination)
+            transaction.drop(destination)
         for s, p, o in triples:
             transaction.add((s, p, o, destination))
         if operation.verb == "MOVE":
