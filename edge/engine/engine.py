@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
+from edge.engine.atomic import GraphName
 from edge.engine.changes import NO_CHANGE, ChangeSet
 from edge.engine.evaluator import World
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
-from edge.engine.mirror import GraphName, Mirror
+from edge.engine.mirror import Mirror
 from edge.engine.plan import UpdatePlan
 from edge.engine.query import QueryProcessor
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
@@ -54,8 +55,8 @@ class Engine:
         self.rules = rules
         self.writing = threading.RLock()
         """Held by the writer from the first execution of a batch until it is published or undone."""
-        self._writer_mirror = Mirror(self._dump, self.writing)
-        self._reader_mirror = Mirror(self._dump, self.writing)
+        self._writer_mirror = Mirror(self._dump, self.writing, shared=False)
+        self._reader_mirror = Mirror(self._dump, self.writing, shared=True)
         self._updates = UpdateProcessor(self.graph, self._writer_mirror, rules, load)
         self.spus = SpuManager(World(self.graph, self._writer_mirror, rules))
         self.queries = QueryProcessor(self._reader_mirror, rules)
@@ -117,7 +118,12 @@ class Engine:
             self._writer_mirror.note(NO_CHANGE)
             return Executed(NO_CHANGE)
         self._writer_mirror.note(changes)
-        return Executed(changes, self.spus.activate(transaction, now))
+        try:
+            return Executed(changes, self.spus.activate(transaction, now))
+        except BaseException:
+            transaction.undo()
+            self._writer_mirror.note(changes.inverse())
+            raise
 
     def _apply(self, change: ChangeSet) -> None:
         graph = self.graph

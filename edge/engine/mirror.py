@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import pyoxigraph as ox
 
+from edge.engine.atomic import GraphName, apply_atomically
 from edge.engine.changes import NO_CHANGE, ChangeSet
 
-GraphName = ox.NamedNode | ox.BlankNode
 T = TypeVar("T")
 
 Source = Callable[[], tuple[Iterable[ox.Quad], Iterable[GraphName]]]
@@ -31,8 +31,13 @@ MIN_GARBAGE = 20_000
 class Mirror:
     """Follows the live graph from its first use on; before that it costs nothing."""
 
-    def __init__(self, source: Source, writing: threading.RLock) -> None:
-        """`writing` is held by whoever changes the live graph and notes the change, and by the first filling."""
+    def __init__(self, source: Source, writing: threading.RLock, *, shared: bool) -> None:
+        """`writing` is held by whoever changes the live graph and notes the change, and by the first filling.
+
+        `shared`: several threads read it. It then moves in one transaction, at about twice the cost: a query that
+        begins while another brings the mirror up to date must not see half of an update.
+        """
+        self._shared = shared
         self._source = source
         self._writing = writing
         self._lock = threading.Lock()
@@ -72,13 +77,6 @@ class Mirror:
                 self._fill()
             return self._apply(self._store)  # type: ignore[arg-type]
 
-    def forget(self) -> None:
-        """Give the memory back. The next use fills the mirror anew."""
-        with self._lock:
-            self._store = None
-            self._quads.clear()
-            self._graphs.clear()
-
     def _fold(self, changes: ChangeSet) -> None:
         _net(self._quads, changes.removed, present=False)
         _net(self._quads, changes.added, present=True)
@@ -97,15 +95,18 @@ class Mirror:
         if not self._quads and not self._graphs:
             return store
         added = [quad for quad, present in self._quads.items() if present]
-        for quad, present in self._quads.items():
-            if not present:
+        removed = [quad for quad, present in self._quads.items() if not present]
+        if self._shared:
+            apply_atomically(store, removed, added, self._graphs)
+        else:
+            for quad in removed:
                 store.remove(quad)
-        for name, present in self._graphs.items():
-            if present:
-                store.add_graph(name)
-            else:
-                store.remove_graph(name)
-        store.extend(added)
+            for name, present in self._graphs.items():
+                if present:
+                    store.add_graph(name)
+                else:
+                    store.remove_graph(name)
+            store.extend(added)
         self._garbage += len(self._quads) - len(added)
         self._size += 2 * len(added) - len(self._quads)
         self._quads.clear()
