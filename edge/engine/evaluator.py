@@ -44,6 +44,7 @@ class Evaluator(Protocol):
     """Computes the whole result of one query in the current state."""
 
     variables: tuple[str, ...]
+    """The columns of the result, known from the first evaluation on."""
     moving: bool
     """Whether an evaluation can change what the result depends on."""
     distinct: bool
@@ -108,15 +109,16 @@ class _Whole:
 class SelectEvaluator(_Whole):
     """Any SELECT."""
 
-    def __init__(self, query: ListedQuery, dataset: Dataset, variables: tuple[str, ...], depends: Dependencies) -> None:
-        self.variables = variables
+    def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
+        self.variables: tuple[str, ...] = ()
         self._query = query
         self._dataset = dataset
         self._depends = depends
 
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
-        return Counter(_select(world, self._query.text, self._query.tokens, self._dataset, now)[1])
+        self.variables, rows = _select(world, self._query.text, self._query.tokens, self._dataset, now)
+        return Counter(rows)
 
     def dependencies(self) -> Dependencies:
         """See `Evaluator`."""
@@ -218,18 +220,22 @@ class DescribeEvaluator(_Whole):
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
         intern, terms = world.graph.dictionary.intern, world.graph.dictionary.terms
-        self._subjects = set(self._resources)
+        subjects = set(self._resources)
         if self._where is not None:
             _, rows = _select(world, self._where, tokenize(self._where), self._dataset, now)
-            self._subjects.update(terms[cell] for row in rows for cell in row if cell is not None)
+            subjects.update(terms[cell] for row in rows for cell in row if cell is not None)
         result = evaluate(
             world.mirror.open(), self._query.text, self._query.tokens, dataset=self._dataset, rules=world.rules, now=now
         )
         assert isinstance(result, ox.QueryTriples)  # noqa: S101
         triples: Bag = Counter()
-        for triple in result:
-            self._subjects.add(triple.subject)
-            triples[intern(triple.subject), intern(triple.predicate), intern(triple.object)] = 1
+        try:
+            for triple in result:
+                subjects.add(triple.subject)
+                triples[intern(triple.subject), intern(triple.predicate), intern(triple.object)] = 1
+        except (RuntimeError, OSError) as error:
+            raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
+        self._subjects = subjects
         return triples
 
     def dependencies(self) -> Dependencies:
@@ -254,7 +260,7 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
         query.text, rules.base_iri, _default_graphs(query, at, names, dataset), union=rules.union_default_graph
     )
     if query.form == "SELECT":
-        return SelectEvaluator(query, dataset, _selected(query, dataset, rules), depends)
+        return SelectEvaluator(query, dataset, depends)
     if query.form == "ASK":
         return AskEvaluator(query, dataset, depends)
     if query.form == "CONSTRUCT":
@@ -262,19 +268,12 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
     return _describe_evaluator(query, at, names, dataset, depends)
 
 
-def _selected(query: ListedQuery, dataset: Dataset, rules: Rules) -> tuple[str, ...]:
-    """The variables of a SELECT. In a frame of its own: Oxigraph's answers must end on the thread they began on."""
-    answer = evaluate(ox.Store(), query.text, query.tokens, dataset=dataset, rules=rules, now=0)
-    assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
-    return tuple(variable.value for variable in answer.variables)
-
-
 def _pattern_evaluator(query: ListedQuery, at: int, names: Names) -> PatternEvaluator | None:
     """The evaluator of `SELECT [DISTINCT] ?a ?b [WHERE] { plain pattern }`, or None if the query is more than that."""
     tokens = query.tokens
     index = at + 1
     distinct = tokens[index].word() == "DISTINCT"
-    index += distinct or tokens[index].word() == "REDUCED"
+    index += distinct
     variables: list[str] = []
     while tokens[index].kind == "var":
         variables.append(tokens[index].text[1:])

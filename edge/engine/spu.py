@@ -10,7 +10,7 @@ from typing import Final
 from edge.engine.delta import Bag, IdRow, Touched
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.graph import Quad
-from edge.engine.lutt import Key
+from edge.engine.lutt import Dependencies, Key
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
 from edge.protocol.results import Row
 
@@ -55,12 +55,17 @@ class Change:
 NOTHING: Final = Change(Counter(), Counter())
 
 
+_UNWATCHED: Final = Dependencies((), graph_names=False)
+
+
 @dataclass(eq=False, slots=True)
 class Spu:
     """Equal query and dataset, one SPU: the result is computed once, whoever asked for it."""
 
     evaluator: Evaluator
     bag: Bag = field(default_factory=Counter)
+    depends: Dependencies = _UNWATCHED
+    """What it is watched for."""
     keys: list[Key] = field(default_factory=list)
     """Under which it stands in the LUTT."""
     subscribers: dict[str, Subscriber] = field(default_factory=dict)

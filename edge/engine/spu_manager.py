@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from edge.engine.delta import Touched, difference
 from edge.engine.evaluator import World, compile_evaluator
-from edge.engine.lutt import Lutt
+from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.requests import Dataset, QueryRequest, Sink, Subscription
 from edge.engine.spu import NOTHING, Change, Spu, Subscriber
 from edge.engine.update import Transaction
@@ -30,6 +30,8 @@ class Activation:
     told: Change
     """To the subscribers: the same, unless the query is DISTINCT."""
     failure: str = ""
+    depended: Dependencies | None = None
+    """What the SPU was watched for before, if that has changed."""
 
 
 class SpuManager:
@@ -60,7 +62,7 @@ class SpuManager:
             spu = Spu(compile_evaluator(request, self._world.rules))
             spu.apply(self._world, Change(spu.evaluator.evaluate(self._world, now), Counter()))
             self._spus[key] = spu
-            self._watch(spu)
+            self._watch(spu, spu.evaluator.dependencies())
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink)
         spu.subscribers[subscriber.spuid] = subscriber
         self._by_spuid[subscriber.spuid] = key
@@ -80,31 +82,37 @@ class SpuManager:
             spu.apply(self._world, Change(added=Counter(), removed=spu.bag.copy()))
 
     def activate(self, transaction: Transaction, now: int) -> list[Activation]:
-        """Let every SPU that the transaction concerns compute its new result. Returns those whose result changed."""
+        """Let every SPU that the transaction concerns compute its new result. Returns those that it moved.
+
+        Whatever is raised, none has moved then.
+        """
         quads = transaction.quads
         hit = self._lutt.hits(quads)
         if transaction.graphs:
             hit.update(self._graph_watchers)
         touched = {spu: part for spu in hit if (part := spu.touched(self._world, quads)) is not None}
-        activations = self._move_touched(touched, transaction)
-        for spu in hit:
-            if spu not in touched:
-                activations.extend(self._move_whole(spu, now))
+        activations: list[Activation] = []
+        try:
+            activations.extend(self._move_touched(touched, transaction))
+            for spu in hit:
+                if spu not in touched:
+                    activations.extend(self._move_whole(spu, now))
+        except BaseException:
+            self.undo(activations)
+            raise
         return activations
 
-    def _move_touched(self, touched: Mapping[Spu, Touched], transaction: Transaction) -> list[Activation]:
+    def _move_touched(self, touched: Mapping[Spu, Touched], transaction: Transaction) -> Iterator[Activation]:
         if not touched:
-            return []
+            return
         graph = self._world.graph
         new = [part.solutions(graph) for part in touched.values()]
         with transaction.reverted():
             old = [part.solutions(graph) for part in touched.values()]
-        activations: list[Activation] = []
         for spu, before, after in zip(touched, old, new, strict=True):
             change = Change(*difference(before, after, spu.evaluator.columns))
             if change:
-                activations.append(Activation(spu, change, spu.move(self._world, change)))
-        return activations
+                yield Activation(spu, change, spu.move(self._world, change))
 
     def _move_whole(self, spu: Spu, now: int) -> Iterator[Activation]:
         try:
@@ -113,16 +121,17 @@ class SpuManager:
             yield Activation(spu, NOTHING, NOTHING, error.description)
             return
         change = Change(added=new - spu.bag, removed=spu.bag - new)
-        if change:
-            yield Activation(spu, change, spu.move(self._world, change))
-            if spu.evaluator.moving:
-                self._unwatch(spu)
-                self._watch(spu)
+        depended = self._watch_anew(spu) if spu.evaluator.moving else None
+        if change or depended:
+            yield Activation(spu, change, spu.move(self._world, change), depended=depended)
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
         for activation in activations:
             activation.spu.apply(self._world, activation.moved.inverse())
+            if activation.depended is not None:
+                self._unwatch(activation.spu)
+                self._watch(activation.spu, activation.depended)
 
     def notify(self, activations: Iterable[Activation]) -> int:
         """Tell the subscribers. Returns how many notifications went out."""
@@ -139,8 +148,8 @@ class SpuManager:
                 sent += len(subscribers)
         return sent
 
-    def _watch(self, spu: Spu) -> None:
-        depends = spu.evaluator.dependencies()
+    def _watch(self, spu: Spu, depends: Dependencies) -> None:
+        spu.depends = depends
         spu.keys = self._lutt.add(depends.watches, spu)
         if depends.graph_names:
             self._graph_watchers[spu] = None
@@ -148,3 +157,12 @@ class SpuManager:
     def _unwatch(self, spu: Spu) -> None:
         self._lutt.remove(spu.keys, spu)
         self._graph_watchers.pop(spu, None)
+
+    def _watch_anew(self, spu: Spu) -> Dependencies | None:
+        """Some results decide what they depend on. Returns what it was before, None if that is still so."""
+        before, now = spu.depends, spu.evaluator.dependencies()
+        if set(before.watches) == set(now.watches):
+            return None
+        self._unwatch(spu)
+        self._watch(spu, now)
+        return before
