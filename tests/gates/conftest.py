@@ -1,62 +1,14 @@
-"""Both gates over a real engine, on real sockets."""
+"""A real engine and both gates over it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import pytest
-from gate_client import Client
-from websockets.asyncio.client import connect
+from gate_server import Gateway, running
 
 from edge.engine import EngineSettings, open_engine
-from edge.gates.http import HttpGate, Views
-from edge.gates.settings import HttpGateSettings, WsGateSettings
-from edge.gates.ws import WsGate
-from edge.metrics import Metrics
-
-
-@dataclass
-class Gateway:
-    """Where the gates of a test are."""
-
-    engine: Any
-    metrics: Metrics
-    http_port: int
-    ws_port: int
-    ws_gate: WsGate
-    http_gate: HttpGate
-    clients: list[Client] = field(default_factory=list)
-
-    @property
-    def http_url(self) -> str:
-        return f"http://127.0.0.1:{self.http_port}"
-
-    @property
-    def ws_url(self) -> str:
-        return f"ws://127.0.0.1:{self.ws_port}/subscribe"
-
-    def http(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.http_url, timeout=20)
-
-    async def client(self, url: str | None = None, **options: Any) -> Client:
-        client = Client(await connect(url or self.ws_url, **options))
-        self.clients.append(client)
-        return client
-
-    async def update(self, sparql: str) -> dict[str, Any]:
-        async with self.http() as http:
-            answer = await http.post(
-                "/update", content=sparql.encode(), headers={"Content-Type": "application/sparql-update"}
-            )
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def metric(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 @pytest.fixture
@@ -64,30 +16,6 @@ def engine() -> Iterator[Any]:
     engine = open_engine(None, EngineSettings())
     yield engine
     engine.close()
-
-
-@asynccontextmanager
-async def running(
-    engine: Any,
-    *,
-    ws: WsGateSettings | None = None,
-    http: HttpGateSettings | None = None,
-    views: Views | None = None,
-) -> AsyncIterator[Gateway]:
-    metrics = Metrics()
-    ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics)
-    ports: dict[str, int] = {}
-    views = views or Views(endpoints=lambda: {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()})
-    http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views)
-    ports["ws"], ports["http"] = await ws_gate.start(), await http_gate.start()
-    gateway = Gateway(engine, metrics, ports["http"], ports["ws"], ws_gate, http_gate)
-    try:
-        yield gateway
-    finally:
-        for client in gateway.clients:
-            await client.socket.close()
-        await ws_gate.stop()
-        await http_gate.stop()
 
 
 @pytest.fixture

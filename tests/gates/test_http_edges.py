@@ -7,6 +7,7 @@ import json
 from concurrent.futures import Future
 
 import pytest
+from gate_server import running
 
 from edge.gates.http import Views
 from edge.gates.settings import HttpGateSettings
@@ -204,8 +205,6 @@ class Never:
 
 
 async def test_a_query_that_takes_too_long_is_given_up(monkeypatch):
-    from conftest import running
-
     engine = Never()
     async with running(engine, http=HttpGateSettings(port=0, query_timeout=0.1)) as gateway, gateway.http() as http:
         answer = await http.get("/query?query=ASK%7B%7D")
