@@ -3,7 +3,8 @@
 SQLite takes a write-ahead log up to the first frame whose checksum is wrong, and drops the rest in silence: after a
 power cut that is the one commit under way. A damaged frame in the middle looks the same to it, and would lose commits
 that were acknowledged. The difference shows in what follows the bad frame. With a sync at every commit only the commit
-under way can be torn, so two ends of commits at or behind a bad frame prove damage.
+under way can be torn, so two ends of commits at or behind a bad frame prove damage. One case stays open: where the head
+of the very frame that ends the last commit but one is damaged, the last two look like one that was torn.
 
 Format: https://www.sqlite.org/fileformat2.html, section 4, "The Write-Ahead Log".
 """
