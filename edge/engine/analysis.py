@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyoxigraph as ox
 import rdflib
@@ -17,6 +18,7 @@ from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import parseQuery
 from rdflib.plugins.sparql.parserutils import CompValue
 
+from edge.engine.analysis_source import QuerySource
 from edge.engine.lutt import EVERYTHING, Dependencies, Watch
 from edge.protocol.results import Term
 
@@ -30,16 +32,19 @@ def dependencies(text: str, base_iri: str, default_graphs: Sequence[str] | None,
     `default_graphs` are the IRIs that make up its default graph; None: the store's own, or with `union` all graphs.
     """
     try:
-        query = translateQuery(parseQuery(text), base=base_iri)
-        walker = _Walker(default_graphs, union=union)
-        watches = tuple(dict.fromkeys(walker.walk(query.algebra, None)))
+        source = QuerySource(text, base_iri)
+        walker = _Walker(source, default_graphs, union=union)
+        watches: dict[Watch, None] = {}
+        for part in source.parts():
+            watches.update(dict.fromkeys(walker.walk(translateQuery(parseQuery(part)).algebra, None)))
     except Exception:  # noqa: BLE001  rdflib raises whatever it stumbles over; the answer is then "everything"
         return EVERYTHING
-    return Dependencies(watches, walker.graph_names)
+    return Dependencies(tuple(watches), walker.graph_names)
 
 
 class _Walker:
-    def __init__(self, default_graphs: Sequence[str] | None, *, union: bool) -> None:
+    def __init__(self, source: QuerySource, default_graphs: Sequence[str] | None, *, union: bool) -> None:
+        self._term = source.term
         self.graph_names = False
         if default_graphs is None:
             self._default = [Watch(default_graph=not union)]
@@ -59,8 +64,6 @@ class _Walker:
                 return
             if node.name == "ServiceGraphPattern":
                 return
-            if node.name == "GroupGraphPatternSub":  # an EXISTS that rdflib has left untranslated
-                raise NotImplementedError(node.name)
             for value in node.values():
                 yield from self.walk(value, graph)
         elif isinstance(node, list | tuple | set):
@@ -71,40 +74,49 @@ class _Walker:
         subject, predicate, object_ = triple
         for where in self._graphs(graph):
             if isinstance(predicate, Path):
-                for step in _steps(predicate, _term(subject) is None and _term(object_) is None):
-                    yield Watch(None, step, None, where.graph, where.default_graph)
+                yield from self._path(self._term(subject), predicate, self._term(object_), where)
             else:
-                yield Watch(_term(subject), _term(predicate), _term(object_), where.graph, where.default_graph)
+                yield replace(
+                    where, subject=self._term(subject), predicate=self._term(predicate), object=self._term(object_)
+                )
+
+    def _path(self, subject: Term | None, path: Path, object_: Term | None, where: Watch) -> Iterator[Watch]:
+        """Whatever a path can walk. One of length zero begins and ends at a node, if the graph has that node at all."""
+        for step in self._steps(path):
+            yield replace(where, predicate=step)
+        if not _may_be_empty(path):
+            return
+        if subject is None and object_ is None:
+            yield where
+        for end in (subject, object_):
+            if end is not None:
+                yield replace(where, subject=end)
+                yield replace(where, object=end)
+
+    def _steps(self, path: object) -> Iterator[Term | None]:
+        """The predicates that a path can walk; None: any."""
+        if isinstance(path, NegatedPath):
+            yield None
+        elif isinstance(path, MulPath):
+            yield from self._steps(path.path)
+        elif isinstance(path, InvPath):
+            yield from self._steps(path.arg)
+        elif isinstance(path, AlternativePath | SequencePath):
+            for arg in path.args:
+                if isinstance(path, SequencePath) and _may_be_empty(arg):
+                    yield None  # its ends may be nodes that no pattern names
+                yield from self._steps(arg)
+        else:
+            yield self._term(path)
 
     def _graphs(self, graph: object) -> list[Watch]:
-        return self._default if graph is None else [Watch(graph=_term(graph))]
+        return self._default if graph is None else [Watch(graph=self._term(graph))]
 
 
-def _steps(path: object, open_ended: bool) -> Iterator[Term | None]:
-    """The predicates that a path can walk; None: any. A path of length zero holds for every node there is."""
-    if isinstance(path, NegatedPath):
-        yield None
-    elif isinstance(path, MulPath):
-        if path.zero and open_ended:
-            yield None
-        yield from _steps(path.path, open_ended)
-    elif isinstance(path, InvPath):
-        yield from _steps(path.arg, open_ended)
-    elif isinstance(path, AlternativePath | SequencePath):
-        for arg in path.args:
-            # Within a sequence an end may be a node that no pattern names.
-            yield from _steps(arg, open_ended or isinstance(path, SequencePath))
-    else:
-        yield _term(path)
-
-
-def _term(node: object) -> Term | None:
-    """A constant of the algebra as the engine's term; None for variables and blank nodes."""
-    if isinstance(node, rdflib.URIRef):
-        return ox.NamedNode(str(node))
-    if isinstance(node, rdflib.Literal):
-        if node.language:
-            return ox.Literal(str(node), language=node.language)
-        datatype = ox.NamedNode(str(node.datatype)) if node.datatype else None
-        return ox.Literal(str(node), datatype=datatype)
-    return None
+def _may_be_empty(path: object) -> bool:
+    """Whether a part of the path can have length zero."""
+    if isinstance(path, MulPath):
+        return bool(path.zero) or _may_be_empty(path.path)
+    if isinstance(path, InvPath):
+        return _may_be_empty(path.arg)
+    return isinstance(path, AlternativePath | SequencePath) and any(map(_may_be_empty, path.args))
