@@ -6,7 +6,7 @@ elsewhere unless the operator allowed it; variables of `SELECT *` come in the or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -117,12 +117,10 @@ def evaluate(
     rules: Rules,
     now: int,
     graph: ox.NamedNode | None = None,
-    blanks: Mapping[str, Term] | None = None,
 ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
     """Run a checked query.
 
-    `now` in microseconds since 1970; `graph` takes the place of the default graph; `blanks` are variables that stand
-    for blank nodes of the store.
+    `now` in microseconds since 1970; `graph` takes the place of the default graph.
     """
     default, named = _graphs(dataset)
     if graph is not None and not dataset.given:
@@ -134,7 +132,6 @@ def evaluate(
             use_default_graph_as_union=rules.union_default_graph and default is None,
             default_graph=default,
             named_graphs=named,
-            substitutions={ox.Variable(name): term for name, term in blanks.items()} if blanks else None,
         )
     except SyntaxError as error:
         raise ParsingFailed(f"Not a SPARQL 1.1 query: {error}") from None

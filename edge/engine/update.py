@@ -22,7 +22,7 @@ from edge.engine.plan import GeneralWhere, Load, Manage, Modify, Target, Transfe
 from edge.engine.requests import Dataset
 from edge.engine.syntax import tokenize
 from edge.engine.template import Variable
-from edge.protocol.errors import EdgeError, Forbidden, UpdateFailed
+from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 
 Loader = Callable[[str], Iterable[ox.Quad]]
@@ -193,20 +193,29 @@ class UpdateProcessor:
         """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
         self._mirror.stage(transaction.change_set())
         store = self._mirror.open()
-        group, blanks = _bound_text(where.group, bindings)
-        text = f"{where.prologue}SELECT * WHERE {group}"
-        result = evaluate(
-            store,
-            text,
-            tokenize(text),
-            dataset=where.dataset,
-            rules=self._rules,
-            now=now,
-            graph=where.graph,
-            blanks=blanks,
-        )
+        text = f"{where.prologue}SELECT * WHERE {_bound_text(where.group, bindings)}"
+        try:
+            result = evaluate(
+                store,
+                text,
+                tokenize(text),
+                dataset=where.dataset,
+                rules=self._rules,
+                now=now,
+                graph=where.graph,
+            )
+        except ParsingFailed as error:  # it was legal before variables became constants
+            raise UpdateFailed(
+                "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor assigned, "
+                f"and a literal names no graph): {error.description}"
+            ) from None
         assert isinstance(result, ox.QuerySolutions)  # noqa: S101
-        columns = [(index, layout.place(Variable(name.value))) for index, name in enumerate(result.variables)]
+        places = layout.places
+        columns = [
+            (index, places[Variable(name.value)])
+            for index, name in enumerate(result.variables)
+            if Variable(name.value) in places
+        ]
         intern = self._graph.dictionary.intern
         try:
             for solution in list(result):
@@ -281,18 +290,23 @@ def _renamed(term: Term, blanks: dict[str, Term]) -> Term:
     return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term
 
 
-def _bound_text(group: str, bindings: Mapping[str, Term]) -> tuple[str, dict[str, Term]]:
-    """A group with forced bindings written as constants, and the bindings to blank nodes, which cannot be written.
+def _bound_text(group: str, bindings: Mapping[str, Term]) -> str:
+    """A group with forced bindings written as constants. A term is one token: no value can be more than a value.
 
-    A term's own serialisation is one token of SPARQL, so no value can be more than a value.
+    Raises `UpdateFailed` for a blank node, which cannot be written.
     """
-    blanks: dict[str, Term] = {name: term for name, term in bindings.items() if isinstance(term, ox.BlankNode)}
+    if not bindings:
+        return group
     pieces: list[str] = []
     position = 0
-    for token in tokenize(group) if len(blanks) < len(bindings) else ():
+    for token in tokenize(group):
         name = token.text[1:]
-        if token.kind == "var" and name in bindings and name not in blanks:
+        if token.kind == "var" and name in bindings:
+            if isinstance(bindings[name], ox.BlankNode):
+                raise UpdateFailed(
+                    f"?{name} is bound to a blank node: that works in plain patterns (triples, GRAPH, OPTIONAL) only"
+                )
             pieces += (group[position : token.start], str(bindings[name]))
             position = token.end
     pieces.append(group[position:])
-    return "".join(pieces), blanks
+    return "".join(pieces)
