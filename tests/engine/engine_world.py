@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyoxigraph as ox
 import pytest
-from oracle import Bag, NaiveEngine, Query, Refused, blank_nodes, canonical, canonical_triples, named_graphs
+from oracle import Bag, NaiveEngine, Query, Refused, as_stored, blank_nodes, canonical, canonical_triples, named_graphs
 
 from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
@@ -166,7 +166,7 @@ class World:
         if isinstance(result, Solutions):
             order, bag = result.variables, Counter(result.rows)
         elif isinstance(result, Graph):
-            order, bag = names, Counter({tuple(triple): 1 for triple in result.triples})
+            order, bag = names, Counter({tuple(triple): 1 for triple in as_stored(result.triples)})
         else:
             order, bag = names, Counter([(ox.Literal(result),)])
         if Watched(query, "", (), [], bag, bag).makes_blank_nodes:

@@ -54,7 +54,7 @@ class NaiveEngine:
         if isinstance(result, ox.QueryBoolean):
             return ("boolean",), Counter([(ox.Literal(bool(result)),)])
         if isinstance(result, ox.QueryTriples):
-            return ("subject", "predicate", "object"), Counter({tuple(triple): 1 for triple in result})
+            return ("subject", "predicate", "object"), Counter({tuple(triple): 1 for triple in as_stored(result)})
         return tuple(variable.value for variable in result.variables), Counter(tuple(row) for row in result)
 
     def replace(self, quads: Iterable[ox.Quad], graphs: Iterable[ox.NamedNode | ox.BlankNode]) -> None:
@@ -63,6 +63,16 @@ class NaiveEngine:
         self.store.extend(quads)
         for graph in graphs:
             self.store.add_graph(graph)
+
+
+def as_stored(triples: Iterable[ox.Triple]) -> list[ox.Triple]:
+    """Triples with their literals as a store gives them back: Oxigraph leaves those of CONSTRUCT templates as written.
+
+    The engine has one form for each literal, wherever it comes from.
+    """
+    store = ox.Store()
+    store.extend(ox.Quad(*triple) for triple in triples)
+    return [quad.triple for quad in store]
 
 
 def canonical(quads: Iterable[ox.Quad]) -> frozenset[ox.Quad]:
