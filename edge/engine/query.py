@@ -10,12 +10,9 @@ import pyoxigraph as ox
 
 from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.mirror import Mirror
-from edge.engine.requests import Graph, QueryRequest, QueryResult, Solutions
+from edge.engine.requests import Answer, Graph, QueryRequest, QueryResult, Solutions
 
 T = TypeVar("T")
-
-Answer = ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples
-"""What Oxigraph answers: evaluated as it is read, on the state at which it began."""
 
 
 class QueryProcessor:

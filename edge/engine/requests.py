@@ -85,6 +85,10 @@ QueryResult = Solutions | bool | Graph
 """SELECT, ASK, CONSTRUCT or DESCRIBE."""
 
 
+Answer = ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples
+"""What Oxigraph answers to a query, on the state at which it began. It must be read on the thread it began on."""
+
+
 @dataclass(frozen=True)
 class Delta:
     """How the bindings of one subscribed query changed, in bag semantics. Shared by all its subscribers."""

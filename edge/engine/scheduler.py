@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.journal import Entry, Journal
-from edge.engine.query import Answer, collect
-from edge.engine.requests import QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.query import collect
+from edge.engine.requests import Answer, QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from edge.engine.requests import QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
+
+T = TypeVar("T")
 
 
 class SubscriptionEngine(Protocol):
@@ -21,8 +24,11 @@ class SubscriptionEngine(Protocol):
 class SparqlEngine(Protocol):
     """Queries and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
 
-    def query(self, request: QueryRequest, /) -> Future[QueryResult]:
-        """Answer a query over the state at some moment between the call and the result."""
+    def read(self, request: QueryRequest, read: Callable[[Answer], T], /) -> Future[T]:
+        """Answer a query over the state at some moment between the call and the result.
+
+        `read` takes the answer in on a thread of the engine; what it returns or raises is the future's.
+        """
 
     def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
         """Run updates; done when they are durable."""

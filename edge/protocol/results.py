@@ -49,8 +49,3 @@ def results_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
         for row in rows
     )
     return f'{{"head":{{"vars":{json.dumps(list(variables))}}},"results":{{"bindings":[{bindings}]}}}}'
-
-
-def boolean_to_json(value: bool) -> str:
-    """The result of an ASK query as JSON text, section 4."""
-    return f'{{"head":{{}},"boolean":{"true" if value else "false"}}}'

@@ -199,7 +199,7 @@ async def test_a_fault_of_ours_is_a_flat_500_with_an_incident_number_and_the_gat
 class Never:
     """The engine's interface with queries that never end."""
 
-    def query(self, request, /):
+    def read(self, request, read, /):
         self.future = Future()
         return self.future
 

@@ -17,7 +17,7 @@ from edge.protocol.messages import (
     parse_request,
     unsubscribed_message,
 )
-from edge.protocol.results import boolean_to_json, results_to_json, term_to_json
+from edge.protocol.results import results_to_json, term_to_json
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
 
@@ -87,11 +87,6 @@ def test_terms_are_what_another_implementation_reads(term):
     assert first["x"] == term
     assert first["unbound"] is second["x"] is None
     assert json.loads(term_to_json(term))["type"] in ("uri", "bnode", "literal", "triple")
-
-
-def test_booleans():
-    for value in (True, False):
-        assert bool(ox.parse_query_results(boolean_to_json(value), ox.QueryResultsFormat.JSON)) is value
 
 
 def test_an_error_with_an_alias_is_a_copy_of_its_own():

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from edge.engine.requests import Graph, QueryRequest, QueryResult, Solutions, UpdateRequest
+from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.gates.engine import SparqlEngine
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.formats import check_acceptable, serialize
@@ -26,9 +26,6 @@ from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, MethodNotAllowed, NotFound, NotReady, RequestTimeout
-
-_LARGE = 500
-"""Rows from which on writing a result down would hold up the event loop noticeably, and is done beside it."""
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -94,15 +91,14 @@ class Routes:
         timeout = self._settings.query_timeout
         try:
             async with asyncio.timeout(timeout):
-                result = await _result(self._engine.query(QueryRequest(operation.text, operation.dataset)))
+                request = QueryRequest(operation.text, operation.dataset)
+                media_type, content = await _result(
+                    self._engine.read(request, lambda answer: serialize(answer, accept))
+                )
         except TimeoutError:
             raise RequestTimeout(
                 f"The query took longer than {timeout:g} s, the limit engine.query_timeout; ask for less"
             ) from None
-        if _size(result) < _LARGE:
-            media_type, content = serialize(result, accept)
-        else:
-            media_type, content = await asyncio.to_thread(serialize, result, accept)
         return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
     async def _update(self, operation: Operation) -> Response:
@@ -176,12 +172,6 @@ async def _result(future: Future[_T]) -> _T:
 
 def _not_ready() -> NotReady:
     return NotReady("The gateway is starting or stopping; try again in a few seconds")
-
-
-def _size(result: QueryResult) -> int:
-    if isinstance(result, Solutions):
-        return len(result.rows)
-    return len(result.triples) if isinstance(result, Graph) else 1
 
 
 def _json(value: object) -> Response:

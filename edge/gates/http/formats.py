@@ -6,10 +6,9 @@ import re
 
 import pyoxigraph as ox
 
-from edge.engine.requests import Graph, QueryResult
+from edge.engine.requests import Answer
 from edge.gates.http.negotiation import choose
 from edge.protocol.errors import NotAcceptable
-from edge.protocol.results import boolean_to_json, results_to_json
 
 _JSON = ox.QueryResultsFormat.JSON
 
@@ -46,38 +45,30 @@ def check_acceptable(accept: str | None) -> None:
         raise _not_acceptable(accept, [*RESULT_FORMATS, *GRAPH_FORMATS])
 
 
-def serialize(result: QueryResult, accept: str | None) -> tuple[str, bytes]:
+def serialize(answer: Answer, accept: str | None) -> tuple[str, bytes]:
     """The media type, with charset where it has one, and the content. Raises `NotAcceptable`."""
-    formats = list(GRAPH_FORMATS if isinstance(result, Graph) else RESULT_FORMATS)
+    formats = list(GRAPH_FORMATS if isinstance(answer, ox.QueryTriples) else RESULT_FORMATS)
     media_type = choose(accept, formats)
     if media_type is None:
         raise _not_acceptable(accept, formats)
-    if isinstance(result, Graph):
-        content = _graph(result, GRAPH_FORMATS[media_type])
+    if isinstance(answer, ox.QueryTriples):
+        content = _graph(answer, GRAPH_FORMATS[media_type])
     else:
-        text = boolean_to_json(result) if isinstance(result, bool) else results_to_json(result.variables, result.rows)
-        content = _results(text, RESULT_FORMATS[media_type])
+        content = answer.serialize(format=RESULT_FORMATS[media_type]) or b""
+        if RESULT_FORMATS[media_type] == ox.QueryResultsFormat.XML:
+            _check_xml(content)
     return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type), content
 
 
-def _results(text: str, wanted: ox.QueryResultsFormat) -> bytes:
-    """SPARQL JSON results in another format."""
-    if wanted == _JSON:
-        return text.encode()
-    content = ox.parse_query_results(text, _JSON).serialize(format=wanted) or b""
-    if wanted == ox.QueryResultsFormat.XML:
-        _check_xml(content)
-    return content
-
-
-def _graph(graph: Graph, wanted: ox.RdfFormat) -> bytes:
-    if wanted == ox.RdfFormat.RDF_XML:
-        for triple in graph.triples:
-            if not _LOCAL_NAME.search(triple.predicate.value):
-                raise NotAcceptable(f"{triple.predicate} cannot be a predicate in RDF/XML; ask for text/turtle")
-    content = ox.serialize(graph.triples, format=wanted) or b""
-    if wanted == ox.RdfFormat.RDF_XML:
-        _check_xml(content)
+def _graph(answer: ox.QueryTriples, wanted: ox.RdfFormat) -> bytes:
+    if wanted != ox.RdfFormat.RDF_XML:
+        return answer.serialize(format=wanted) or b""
+    triples = list(answer)
+    for triple in triples:
+        if not _LOCAL_NAME.search(triple.predicate.value):
+            raise NotAcceptable(f"{triple.predicate} cannot be a predicate in RDF/XML; ask for text/turtle")
+    content = ox.serialize(triples, format=wanted) or b""
+    _check_xml(content)
     return content
 
 
