@@ -155,19 +155,24 @@ def check_size(tokens: Sequence[Token]) -> None:
     """Refuse what is too long for Oxigraph: `ParsingFailed` for more than `MAX_OPERATORS`."""
     size = 0
     brackets: list[str] = []
-    for index, token in enumerate(tokens):
+    values = False
+    for token in tokens:
         if token.kind == "word":
+            values = values or token.word() == "VALUES"
             size += token.word() in _CLAUSES
         elif token.kind == "punct":
             if token.text in _OPENING:
-                brackets.append(token.text)
+                # Data and arguments are lists to Oxigraph, of any length.
+                flat = brackets[-1:] == ["VALUES"] or (values and token.text == "{")
+                values = values and token.text != "{"
+                brackets.append("VALUES" if flat else token.text)
             elif token.text in _CLOSING:
                 if brackets:
                     brackets.pop()
             elif token.text == ",":
-                size += not brackets or brackets[-1] != "("
+                size += brackets[-1:] != ["("]
             elif token.text in _CHAINING:
-                size += token.text not in "+-" or (index > 0 and _is_operand(tokens[index - 1]))
+                size += brackets[-1:] != ["VALUES"]
     if size > MAX_OPERATORS:
         raise ParsingFailed(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
 

@@ -206,8 +206,8 @@ class UpdateProcessor:
             )
         except ParsingFailed as error:  # it was legal before variables became constants
             raise UpdateFailed(
-                "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor assigned, "
-                f"and a literal names no graph): {error.description}"
+                "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor "
+                f"assigned, and a literal names no graph): {error.description}"
             ) from None
         assert isinstance(result, ox.QuerySolutions)  # noqa: S101
         places = layout.places

@@ -1,0 +1,243 @@
+"""SPARQL text as tokens: nothing is lost, nothing crashes, nothing takes for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+from generated_sparql import query_text
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.engine.general import Rules, check_query
+from edge.engine.plan import compile_update
+from edge.engine.requests import STORE_DATASET
+from edge.engine.syntax import (
+    MAX_DEPTH,
+    MAX_OPERATORS,
+    calls,
+    closing,
+    has_word,
+    read_prologue,
+    replace_now,
+    tokenize,
+    variables,
+)
+from edge.protocol.errors import Forbidden, ParsingFailed
+
+SPARQL_BITS = st.sampled_from(
+    [
+        *"{}()[]<>.,;\"'\\#?$@:_^|/*+-!=&%\n\r\t éa1",
+        "SELECT",
+        "WHERE",
+        "?x",
+        "ex:p",
+        "<a:b>",
+        '"""',
+        "'''",
+        "\\u0041",
+        "1e5",
+    ]
+)
+arbitrary = st.one_of(st.text(max_size=60), st.lists(SPARQL_BITS, max_size=30).map("".join))
+
+
+def texts(text: str) -> list[str]:
+    return [token.text for token in tokenize(text)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(arbitrary)
+def test_arbitrary_text_is_tokens_or_refused(text):
+    try:
+        tokens = tokenize(text)
+    except ParsingFailed:
+        return
+    end = 0
+    for token in tokens:
+        assert token.text == text[token.start : token.end] != ""
+        gap = text[end : token.start]
+        assert gap.strip(" \t\r\n") == "" or "#" in gap
+        end = token.end
+
+
+@settings(max_examples=300, deadline=None)
+@given(arbitrary)
+def test_arbitrary_text_is_never_more_than_refused(text):
+    for judge in (lambda: check_query(text, Rules()), lambda: compile_update(text, STORE_DATASET, Rules())):
+        with contextlib.suppress(ParsingFailed, Forbidden):
+            judge()
+
+
+@settings(max_examples=100, deadline=None)
+@given(query_text)
+def test_tokens_joined_are_the_same_tokens(text):
+    joined = " ".join(texts(text))
+    assert texts(joined) == texts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" * 200_000,
+        "." * 100_000,
+        "a." * 50_000,
+        "é." * 50_000,
+        "ex:a" + "." * 100_000,
+        "_:a" + "." * 100_000,
+        "<a" * 50_000,
+        "<" * 100_000,
+        '"' * 100_001,
+        '"""a' * 30_000,
+        "'''" + "a" * 200_000,
+        '"' + "\\" * 100_001,
+        ".1e" * 30_000,
+        "1." * 50_000,
+        ":%20" * 30_000,
+        "@a-" * 30_000,
+        "#" * 100_000,
+        "?" * 100_000,
+        "{" * 100_000,
+    ],
+    ids=lambda text: repr(text[:6]),
+)
+def test_hostile_text_takes_no_time(text):
+    began = time.process_time()
+    with contextlib.suppress(ParsingFailed):
+        tokenize(text)
+    assert time.process_time() - began < 5.0
+
+
+DEEP = {
+    "groups": ("SELECT * ", "{", "", "}"),
+    "brackets": ("SELECT * { FILTER(", "(", "1", ")"),
+    "calls": ("SELECT * { FILTER(", "STR(", "1", ")"),
+    "exists": ("SELECT * {", "FILTER EXISTS {", "", "}"),
+    "sub-queries": ("SELECT * {", "{ SELECT * {", "", "}}"),
+    "blank nodes": ("SELECT * { ?s ?p ", "[ <a:p> ", "1", "]"),
+    "triple terms": ("SELECT * { ?s ?p ", "<<( <a:a> <a:p> ", "1", ")>>"),
+}
+
+
+@pytest.mark.parametrize("shape", DEEP)
+def test_deep_nesting_is_refused_and_does_not_end_the_process(shape):
+    start, opening, middle, end = DEEP[shape]
+    with pytest.raises(ParsingFailed, match="nested deeper"):
+        check_query(start + opening * 20_000 + middle + end * 20_000, Rules())
+    with pytest.raises(ParsingFailed, match="nested deeper"):
+        compile_update(f"INSERT {{}} WHERE {{ {opening * 20_000}", STORE_DATASET, Rules())
+
+
+LONG = {
+    "sums": ("SELECT * { ?s ?p ?o FILTER(1", "+1", ")}"),
+    "ands": ("SELECT * { ?s ?p ?o FILTER(?s = 1", "&&?s=1", ")}"),
+    "nots": ("SELECT * { FILTER(", "!", "1)}"),
+    "unions": ("SELECT * { {?s ?p ?o}", "UNION{?s ?p ?o}", "}"),
+    "optionals": ("SELECT * { ?s ?p ?o ", "OPTIONAL{?s ?p ?o}", "}"),
+    "filters": ("SELECT * { ?s ?p ?o ", "FILTER(?s=1)", "}"),
+    "triples": ("SELECT * { ?s ?p ?o ", ".?s ?p ?o", "}"),
+    "objects": ("SELECT * { ?s ?p ?o ", ",?o", "}"),
+    "minus": ("SELECT * { ?s ?p ?o ", "MINUS{?s ?p ?o}", "}"),
+    "paths": ("SELECT * { ?s <a:p>", "/<a:p>", " ?o }"),
+    "path signs": ("SELECT * { ?s <a:p>", "*", " ?o }"),
+}
+
+
+@pytest.mark.parametrize("shape", LONG)
+def test_long_chains_are_refused_and_do_not_end_the_process(shape):
+    start, part, end = LONG[shape]
+    with pytest.raises(ParsingFailed, match="More than"):
+        check_query(start + part * 20_000 + end, Rules())
+
+
+def test_long_chains_in_updates_are_refused_too():
+    with pytest.raises(ParsingFailed, match="More than"):
+        compile_update("INSERT { <a:a> <a:p> 1 } WHERE { FILTER(1" + "+1" * 20_000 + ") }", STORE_DATASET, Rules())
+    with pytest.raises(ParsingFailed, match="More than"):
+        compile_update("DELETE WHERE { " + "?s ?p ?o ." * 20_000 + " }", STORE_DATASET, Rules())
+
+
+def test_what_is_long_and_flat_is_not_refused():
+    numbers = " ".join(f"-{number}" for number in range(5_000))
+    check_query(f"SELECT * {{ VALUES ?x {{ {numbers} }} }}", Rules())
+    check_query("SELECT * { ?s ?p ?o FILTER(?o IN (1" + ",1" * 5_000 + ")) }", Rules())
+    triples = " ".join(f"<a:s> <a:p> {number} ." for number in range(5_000))
+    compile_update(f"INSERT DATA {{ {triples} }}", STORE_DATASET, Rules())
+    compile_update(f"INSERT {{ {triples} }} WHERE {{}}", STORE_DATASET, Rules())
+
+
+def test_limits_are_what_they_say():
+    check_query("SELECT * " + "{" * MAX_DEPTH + "}" * MAX_DEPTH, Rules())
+    with pytest.raises(ParsingFailed):
+        check_query("SELECT * " + "{" * (MAX_DEPTH + 1) + "}" * (MAX_DEPTH + 1), Rules())
+    check_query("SELECT * { FILTER(1" + "+1" * (MAX_OPERATORS - 3) + ")}", Rules())
+
+
+def test_less_than_between_variables_is_no_iri():
+    assert texts("FILTER(?v<?most&&?v>?least)") == ["FILTER", "(", "?v", "<", "?most", "&&", "?v", ">", "?least", ")"]
+    assert texts("{ BIND(?v<7&&?w>5 AS ?x) }")[4:7] == ["<", "7", "&&"]
+    assert texts("{ FILTER ex:f(?a<=?b,?c>?d) }")[5] == "<="
+    assert texts("SELECT (?a<?b&&?c>?d AS ?x) {}")[3] == "<"
+    assert texts("SELECT * {} ORDER BY (?a<?b&&?c>?d)")[8] == "<"
+
+
+def test_an_iri_after_a_variable_is_an_iri():
+    assert texts("{ ?s<a:p>?o }") == ["{", "?s", "<a:p>", "?o", "}"]
+    assert texts("{ ?s <a:p>(?x<a:q>) }") == ["{", "?s", "<a:p>", "(", "?x", "<a:q>", ")", "}"]
+    assert texts("{ FILTER EXISTS { ?s<a:p>?o } }")[4:7] == ["?s", "<a:p>", "?o"]
+    assert texts("{ FILTER(?x IN(<a:p>,<a:q>)) }")[6:9] == ["<a:p>", ",", "<a:q>"]
+    assert texts("VALUES (?a ?b) { (<a:p><a:q>) }")[7:9] == ["<a:p>", "<a:q>"]
+
+
+def test_keywords_are_words_and_nothing_else_is():
+    text = (
+        'SELECT ?service { ex:SERVICE ?p "SERVICE" , "x"@service . SERVICE:x ?p _:service # SERVICE\n . <SERVICE> a 1 }'
+    )
+    assert not has_word(tokenize(text), "SERVICE")
+    assert has_word(tokenize("SELECT * { ?s ?p 1.SERVICE<a:b>{} }"), "SERVICE")
+    assert has_word(tokenize("SELECT * { service <a:b> {} }"), "SERVICE")
+    assert has_word(tokenize("SELECT * { ?s ?p '#' . SERVICE <a:b> {} }"), "SERVICE")
+
+
+def test_unicode_names_escapes_and_strings():
+    assert texts("?été ex:naïve ex:a\\,b ex:%20x _:a.b ex:a.b.") == [
+        "?été",
+        "ex:naïve",
+        "ex:a\\,b",
+        "ex:%20x",
+        "_:a.b",
+        "ex:a.b",
+        ".",
+    ]
+    assert texts("'it\\'s' \"a\\\"b\" '''a'b''c''' \"\"\"a\"b\"\"c\"\"\"") == [
+        "'it\\'s'",
+        '"a\\"b"',
+        "'''a'b''c'''",
+        '"""a"b""c"""',
+    ]
+    assert texts("<http://e/\\u00e9> 1.5e-3 .5 5. -1") == ["<http://e/\\u00e9>", "1.5e-3", ".5", "5", ".", "-", "1"]
+
+
+def test_a_position_is_told_where_it_is_no_sparql():
+    with pytest.raises(ParsingFailed, match="line 2, column 3"):
+        tokenize("SELECT\n* \\")
+
+
+def test_closing_prologue_variables_and_calls():
+    tokens = tokenize("{ ( [ ] ) { } } }")
+    assert closing(tokens, 0) == 7
+    with pytest.raises(ParsingFailed, match="never closed"):
+        closing(tokenize("{ ( }"), 0)
+    text = "BASE <a:> PREFIX ex: <b:> # {\n SELECT"
+    assert read_prologue(text, tokenize(text), 0) == ("BASE <a:> PREFIX ex: <b:>\n", 5)
+    assert list(variables(tokenize("?b $a ?b '?c' ?a"))) == ["b", "a"]
+    assert list(calls(tokenize("NOW() now ( ) ex:NOW() 'NOW()' ?now"), frozenset({"NOW"}))) == [0, 3]
+
+
+def test_now_is_replaced_only_where_it_is_called():
+    text = "SELECT (NOW() AS ?now) { ?s ex:NOW 'NOW()' FILTER(now ( ) > ?x) } # NOW()"
+    constant = '<http://www.w3.org/2001/XMLSchema#dateTime>("T")'
+    assert replace_now(text, tokenize(text), "T") == (
+        f"SELECT ({constant} AS ?now) {{ ?s ex:NOW 'NOW()' FILTER({constant} > ?x) }} # NOW()"
+    )
