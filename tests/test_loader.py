@@ -79,7 +79,7 @@ def test_only_the_web_can_be_loaded() -> None:
 def test_load_is_off_by_default(server: str) -> None:
     engine = open_engine(None, load=load_document)
     try:
-        with pytest.raises(Forbidden, match="engine.allow_load"):
+        with pytest.raises(Forbidden, match=r"engine\.allow_load"):
             engine.update([UpdateRequest(f"LOAD <{server}/good>")]).result(10)
     finally:
         engine.close()

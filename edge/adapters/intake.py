@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -10,11 +9,11 @@ from edge.adapters.observations import Observations
 from edge.adapters.planner import Arrival
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
+from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.mapper import Mapper
 from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
 from edge.protocol.errors import EdgeError
 
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)([eE][-+]?\d+)?")
 _SEARCHED = 4096
 """Bytes of a payload that are searched for a number."""
 
@@ -87,11 +86,11 @@ class Intake:
     def _declared(self, topic: str, payload: bytes, received: datetime, wanted: list[str]) -> list[Arrival]:
         if not wanted or not payload:
             return []
-        number = _NUMBER.search(payload[:_SEARCHED].decode("utf-8", errors="replace"))
+        number = FIRST_NUMBER.search(payload[:_SEARCHED].decode("utf-8", errors="replace"))
         if number is None:
             self.bad_values.add(topic, _IN_GRAPH, "the payload holds no number", payload, received)
             return []
-        datatype = XSD_DOUBLE if number[1] else XSD_DECIMAL
+        datatype = XSD_DOUBLE if "e" in number[0].lower() else XSD_DECIMAL
         return [
             Arrival(Reading(observation, number[0], datatype, topic=topic), received, value_only=True)
             for observation in wanted

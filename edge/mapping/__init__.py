@@ -1,6 +1,7 @@
 """The mapping language: payloads in, readings out. Pure: no sockets, no threads, no clock, nothing of edge."""
 
 from edge.mapping.errors import Fault, MappingError
+from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.explain import Candidate, Explanation, check_file, explain, suggest
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared, Mapped, Problem
@@ -10,6 +11,7 @@ from edge.mapping.schema import mapping_schema
 from edge.mapping.settings import MappingLimits
 
 __all__ = [
+    "FIRST_NUMBER",
     "Candidate",
     "Declared",
     "Explanation",

@@ -20,9 +20,10 @@ from edge.mapping.template import CaptureError
 from edge.mapping.times import BadTimeError
 from edge.mapping.values import BadValueError, OtherKindError, plain_text, shown
 
-_FIRST_NUMBER: Final = re.compile(
+FIRST_NUMBER: Final = re.compile(
     r"(?<![A-Za-z0-9_.])[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![0-9]|\.[0-9])"
 )
+"""The first number of a text, one that is no part of a word or of a dotted address."""
 _FIRST_COMMA_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.,])[-+]?[0-9]+(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _UNREAD: Final = object()
 
@@ -197,7 +198,7 @@ class Evaluation:
         convert = rule.convert
         if convert.table is not None or convert.kind in ("string", "boolean", "auto"):
             return text
-        regex = _FIRST_COMMA_NUMBER if convert.decimal_comma else _FIRST_NUMBER
+        regex = _FIRST_COMMA_NUMBER if convert.decimal_comma else FIRST_NUMBER
         match = regex.search(text, 0, self.out.limits.regex_text)
         return match.group() if match is not None else text
 
