@@ -29,7 +29,7 @@ from edge.protocol.errors import EdgeError, Forbidden
 
 NOW = 1_700_000_000_000_000
 EVERYTHING = Query("SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } UNION { GRAPH ?g { } } }")
-_TRANSFER = re.compile(r"(?:ADD|COPY) (?:GRAPH )?([a-z]+:\w+) TO ")
+_TRANSFER = re.compile(r"(?:ADD|COPY|MOVE) (?:GRAPH )?([a-z]+:\w+) TO ")
 
 
 def no_loader(document: str) -> list[ox.Quad]:
@@ -264,7 +264,7 @@ def _unless_default(name: object) -> object:
 
 
 def _as_naive(operation: str) -> str:
-    """An operation for Oxigraph, which does not mind that the source of ADD and COPY is missing: MOVE does."""
+    """An operation for Oxigraph, to which it is no error that ADD and COPY have no source, nor MOVE onto itself."""
     match = _TRANSFER.match(operation)
     if match is None:
         return operation
