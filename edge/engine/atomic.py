@@ -46,7 +46,7 @@ def apply_atomically(
 
 
 def _split(quads: Iterable[ox.Quad]) -> tuple[list[ox.Quad], list[ox.Quad]]:
-    """Those without and those with blank nodes, which DATA would name anew."""
+    """Those without and those with blank nodes, which DATA would name anew. Triple terms count as such."""
     plain: list[ox.Quad] = []
     blank: list[ox.Quad] = []
     for quad in quads:
@@ -54,11 +54,8 @@ def _split(quads: Iterable[ox.Quad]) -> tuple[list[ox.Quad], list[ox.Quad]]:
     return plain, blank
 
 
-def _has_blank(part: ox.Quad | ox.Triple) -> bool:
-    return any(
-        isinstance(term, ox.BlankNode) or (isinstance(term, ox.Triple) and _has_blank(term))
-        for term in (part.subject, part.object, part.graph_name if isinstance(part, ox.Quad) else None)
-    )
+def _has_blank(quad: ox.Quad) -> bool:
+    return any(isinstance(term, ox.BlankNode | ox.Triple) for term in (quad.subject, quad.object, quad.graph_name))
 
 
 def _data(quads: Iterable[ox.Quad]) -> str:

@@ -323,15 +323,21 @@ def _default_graphs(query: ListedQuery, at: int, names: Names, dataset: Dataset)
     """The IRIs of the query's default graph: the protocol's, else those of its FROM clauses. None: the store's own."""
     if dataset.given:
         return dataset.default_graphs or ()
+    tokens = query.tokens
     found: list[str] = []
     given = False
-    for index in range(at, len(query.tokens) - 1):
-        if query.tokens[index].text == "{" and query.tokens[index - 1].word() != query.form:
+    index = at
+    while index < len(tokens):
+        token = tokens[index]
+        if token.text == "(" or (token.text == "{" and tokens[index - 1].word() == query.form):
+            index = closing(tokens, index)  # an expression that is selected, or the template of CONSTRUCT
+        elif token.text == "{":
             break
-        if query.tokens[index].word() == "FROM":
+        elif token.word() == "FROM":
             given = True
-            if query.tokens[index + 1].word() != "NAMED":
-                found.append(parse_iri(query.tokens[index + 1], names).value)
+            if tokens[index + 1].word() != "NAMED":
+                found.append(parse_iri(tokens[index + 1], names).value)
+        index += 1
     return tuple(found) if given else None
 
 

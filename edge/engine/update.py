@@ -293,7 +293,7 @@ def _renamed(term: Term, blanks: dict[str, Term]) -> Term:
 def _bound_text(group: str, bindings: Mapping[str, Term]) -> str:
     """A group with forced bindings written as constants. A term is one token: no value can be more than a value.
 
-    Raises `UpdateFailed` for a blank node, which cannot be written.
+    Raises `UpdateFailed` for a blank node, which cannot be written, and for a triple term, which is several tokens.
     """
     if not bindings:
         return group
@@ -302,9 +302,10 @@ def _bound_text(group: str, bindings: Mapping[str, Term]) -> str:
     for token in tokenize(group):
         name = token.text[1:]
         if token.kind == "var" and name in bindings:
-            if isinstance(bindings[name], ox.BlankNode):
+            if isinstance(bindings[name], ox.BlankNode | ox.Triple):
                 raise UpdateFailed(
-                    f"?{name} is bound to a blank node: that works in plain patterns (triples, GRAPH, OPTIONAL) only"
+                    f"?{name} is bound to a blank node or a triple term: that works in plain patterns (triples, GRAPH, "
+                    "OPTIONAL) only"
                 )
             pieces += (group[position : token.start], str(bindings[name]))
             position = token.end
