@@ -122,7 +122,8 @@ FORMS = {
 }
 SEED = (
     "INSERT DATA { ex:a ex:p ex:b , 1 , 5 . ex:b ex:q ex:c . ex:c ex:p ex:c . ex:g1 ex:q 7 . "
-    "ex:b ex:p '01'^^xsd:integer . GRAPH ex:g1 { ex:a ex:p 1 , 2 . ex:b ex:p ex:a } GRAPH ex:g2 { ex:a ex:p 2 ; ex:q _:n } } ; CREATE GRAPH ex:empty"
+    "ex:b ex:p '01'^^xsd:integer . GRAPH ex:g1 { ex:a ex:p 1 , 2 . ex:b ex:p ex:a } "
+    "GRAPH ex:g2 { ex:a ex:p 2 ; ex:q _:n } } ; CREATE GRAPH ex:empty"
 )
 
 
@@ -471,6 +472,15 @@ def test_a_forced_binding_to_a_blank_node_is_that_node():
     assert changes.added == (ox.Quad(ex("c"), ex("hit"), node),), "it may stand in the template of any update"
     text = PREFIX + "INSERT { ?s ex:hit ?b } WHERE { ?s ex:q ?x FILTER(sameTerm(?x, ?b)) }"
     assert "blank node" in refused(engine, text, UpdateFailed, bindings={"b": node})
+
+
+def test_a_forced_binding_to_a_triple_term():
+    engine = engine_with("ex:a ex:p 1")
+    term = ox.Triple(ex("s"), ex("p"), ox.Literal("01", datatype=ox.NamedNode(XSD + "integer")))
+    changes = run(engine, PREFIX + "INSERT { ex:a ex:says ?t } WHERE { ?s ex:p ?o }", bindings={"t": term})
+    assert changes.added[0].object == ox.Triple(ex("s"), ex("p"), ox.Literal(1))
+    text = PREFIX + "INSERT { ex:a ex:says ?t } WHERE { ?s ?p ?o FILTER(sameTerm(?o, ?t)) }"
+    assert "triple term" in refused(engine, text, UpdateFailed, bindings={"t": term})
 
 
 def test_forced_bindings_that_cannot_stand_where_the_variable_stands():
