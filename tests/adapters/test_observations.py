@@ -1,5 +1,6 @@
 """Readings become observations by ADD_OBSERVATION and UPDATE_VALUE, and what clients did to them stays."""
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +11,7 @@ from edge.adapters import updates
 from edge.adapters.observations import Observations
 from edge.adapters.planner import Arrival, time_stamp
 from edge.adapters.settings import ObservationsSettings
-from edge.engine import open_engine
+from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import QueryRequest, SubscribeFailed, UpdateRequest
 from edge.mapping.reading import XSD_DECIMAL, Reading
 from edge.protocol.errors import NotReady, TooManyRequests
@@ -250,12 +251,16 @@ def test_what_is_no_rdf_is_refused_and_holds_up_nothing(engine, observations):
 
 
 def test_a_write_that_failed_is_written_anew(tmp_path):
-    engine = open_engine(None)
+    engine = open_engine(None, EngineSettings(max_pending_updates=10))
     observations = Observations(engine)
     observations.start()
-    crowd = [replace(READING, observation=f"http://example.org/{n}") for n in range(10_001)]
+    crowd = [replace(READING, observation=f"http://example.org/{n}") for n in range(10)]
+    busy = threading.Event()
+    engine.subscribe(QueryRequest("ASK { }"), lambda _: busy.wait(10) and None)
+    engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")])
     with pytest.raises(TooManyRequests):
         write(observations, *crowd)
+    busy.set()
     assert len(observations) == 0
     write(observations, crowd[0])
     assert value_of(engine, "http://example.org/0") == "21.5"
