@@ -128,7 +128,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeFailed:
-    """Sent to a sink instead of a notification when a subscribed query can no longer be evaluated."""
+    """Sent to a sink instead of a notification when a subscribed query can no longer be evaluated: it has ended."""
 
     spuid: str
     alias: str | None

@@ -134,13 +134,14 @@ class SpuManager:
                 self._watch(activation.spu, activation.depended)
 
     def notify(self, activations: Iterable[Activation]) -> int:
-        """Tell the subscribers. Returns how many notifications went out."""
+        """Tell the subscribers; those of a query that failed are ended. Returns how many notifications went out."""
         sent = 0
         for activation in activations:
             subscribers = activation.spu.subscribers.values()
             if activation.failure:
-                for subscriber in subscribers:
+                for subscriber in list(subscribers):
                     subscriber.fail(activation.failure)
+                    self.destroy(subscriber.spuid)
             elif activation.told:
                 delta = activation.spu.delta(self._world, activation.told)
                 for subscriber in subscribers:

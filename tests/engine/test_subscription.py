@@ -1,0 +1,558 @@
+"""Subscriptions: who is told what, and when. The first part has a test for each known fault of the reference engine."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import pyoxigraph as ox
+import pytest
+from engine_world import NOW, World, new_engine, run
+from oracle import Query
+
+from edge.engine.engine import Engine
+from edge.engine.general import Rules
+from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.protocol.errors import EdgeError, Forbidden, NotFound, ParsingFailed
+
+EX = "http://example.org/"
+PREFIX = f"PREFIX ex: <{EX}> PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> "
+
+
+def ex(name: str) -> ox.NamedNode:
+    return ox.NamedNode(EX + name)
+
+
+class Client:
+    """A subscriber and all that it was sent."""
+
+    def __init__(self, engine: Engine, text: str, dataset: Dataset | None = None, alias: str | None = None) -> None:
+        self.engine = engine
+        self.items: list[Notification | SubscribeFailed] = []
+        request = QueryRequest(PREFIX + text, dataset or Dataset())
+        self.spuid = engine.subscribe(request, self.items.append, alias, NOW).spuid
+
+    @property
+    def last(self) -> Notification:
+        item = self.items[-1]
+        assert isinstance(item, Notification)
+        return item
+
+    def news(self) -> tuple[list[tuple], list[tuple]] | None:
+        """What came since the last time: rows added and removed, sorted. None: nothing."""
+        items = self.items.copy()
+        self.items.clear()
+        if not items:
+            return None
+        (item,) = items
+        assert isinstance(item, Notification)
+        return sorted(map(_plain, item.delta.added), key=str), sorted(map(_plain, item.delta.removed), key=str)
+
+
+def _plain(row: tuple) -> tuple:
+    return tuple(None if term is None else getattr(term, "value", str(term)).removeprefix(EX) for term in row)
+
+
+def update(engine: Engine, text: str) -> None:
+    run(engine, PREFIX + text)
+
+
+# The known faults of the reference engine
+
+
+def test_updates_of_the_default_graph_notify():
+    engine = new_engine()
+    for text in ("SELECT ?s { ?s ex:p ?o }", "SELECT ?s { ?s ex:p ?o FILTER(true) }"):
+        client = Client(engine, text)
+        assert client.news() == ([], [])
+        update(engine, "INSERT DATA { ex:a ex:p 1 }")
+        assert client.news() == ([("a",)], [])
+        update(engine, "DELETE WHERE { ?s ex:p ?o }")
+        assert client.news() == ([], [("a",)])
+
+
+def test_optional_tells_the_row_that_it_extends_as_replaced():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 1 . ex:b ex:p 2 }")
+    for text in (
+        "SELECT ?s ?x { ?s ex:p ?o OPTIONAL { ?s ex:q ?x } }",
+        "SELECT ?s ?x { { ?s ex:p ?o } OPTIONAL { ?s ex:q ?x } }",
+    ):
+        client = Client(engine, text)
+        assert client.news() == ([("a", None), ("b", None)], [])
+        update(engine, "INSERT DATA { ex:a ex:q 'x' }")
+        assert client.news() == ([("a", "x")], [("a", None)])
+        update(engine, "INSERT DATA { ex:a ex:q 'y' }")
+        assert client.news() == ([("a", "y")], [])
+        update(engine, "INSERT DATA { ex:c ex:q 'z' }")
+        assert client.news() is None
+        update(engine, "DELETE WHERE { ?s ex:q ?x }")
+        assert client.news() == ([("a", None)], [("a", "x"), ("a", "y")])
+
+
+def test_ask_notifies_when_its_answer_changes_and_only_then():
+    engine = new_engine()
+    client = Client(engine, "ASK { ?s ex:p ?o }")
+    assert client.last.delta.variables == ("boolean",)
+    assert client.news() == ([("false",)], [])
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    assert client.news() == ([("true",)], [("false",)])
+    update(engine, "INSERT DATA { ex:b ex:p 1 }")
+    assert client.news() is None
+    update(engine, "DELETE WHERE { ?s ex:p ?o }")
+    assert client.news() == ([("false",)], [("true",)])
+
+
+@pytest.mark.parametrize("where", ["?s ex:p ?o", "{ ?s ex:p ?o }"])
+def test_added_and_removed_are_both_bags(where):
+    engine = new_engine()
+    client = Client(engine, f"SELECT ?o {{ {where} }}")
+    client.news()
+    update(engine, "INSERT DATA { ex:a ex:p 1 . ex:b ex:p 1 . ex:c ex:p 1 }")
+    assert client.news() == ([("1",)] * 3, [])
+    update(engine, "DELETE DATA { ex:a ex:p 1 . ex:b ex:p 1 }")
+    assert client.news() == ([], [("1",)] * 2)
+    update(engine, "DELETE DATA { ex:c ex:p 1 } ; INSERT DATA { ex:d ex:p 1 }")
+    assert client.news() is None, "the bag is the same"
+
+
+@pytest.mark.parametrize("where", ["?s ex:p ?o", "{ ?s ex:p ?o }"])
+def test_language_tags_tell_literals_apart(where):
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 'x'@en }")
+    client = Client(engine, f"SELECT ?o {{ {where} }}")
+    client.items.clear()
+    update(engine, "DELETE DATA { ex:a ex:p 'x'@en } ; INSERT DATA { ex:a ex:p 'x'@de }")
+    assert client.last.delta.added == ((ox.Literal("x", language="de"),),)
+    assert client.last.delta.removed == ((ox.Literal("x", language="en"),),)
+    client.items.clear()
+    update(engine, "DELETE DATA { ex:a ex:p 'x'@DE } ; INSERT DATA { ex:a ex:p 'x'@dE }")
+    assert client.news() is None, "upper or lower case makes no other tag"
+
+
+@pytest.mark.parametrize("where", ["?s ex:p ?o", "{ ?s ex:p ?o }"])
+def test_blank_nodes_are_told_apart(where):
+    engine = new_engine()
+    update(engine, "INSERT DATA { _:x ex:p 1 ; ex:is 'x' . _:y ex:p 1 ; ex:is 'y' }")
+    client = Client(engine, f"SELECT ?s {{ {where} }}")
+    first = set(client.last.delta.added)
+    assert len(first) == 2
+    client.items.clear()
+    update(engine, "DELETE { ?s ex:p 1 } WHERE { ?s ex:is 'x' }")
+    (gone,) = client.last.delta.removed
+    assert gone in first
+    client.items.clear()
+    update(engine, "INSERT DATA { [] ex:p 1 }")
+    assert client.last.delta.removed == ()
+    assert client.last.delta.added[0] not in first
+
+
+def test_same_text_with_different_datasets_is_two_spus():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 0 . GRAPH ex:g { ex:a ex:p 1 } GRAPH ex:h { ex:a ex:p 2 } }")
+    text = "SELECT ?o { ?s ex:p ?o }"
+    datasets = [
+        None,
+        Dataset((EX + "g",), ()),
+        Dataset((EX + "h",), ()),
+        Dataset((EX + "g", EX + "h"), ()),
+        Dataset((), (EX + "g",)),
+    ]
+    clients = [Client(engine, text, dataset) for dataset in datasets]
+    assert engine.spus.spus == 5
+    assert [client.news()[0] for client in clients] == [[("0",)], [("1",)], [("2",)], [("1",), ("2",)], []]
+    update(engine, "INSERT DATA { GRAPH ex:g { ex:a ex:p 3 } }")
+    assert [client.news() for client in clients] == [None, ([("3",)], []), None, ([("3",)], []), None]
+
+
+class _Elsewhere(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        rows = [{"s": {"type": "uri", "value": EX + name}, "x": {"type": "literal", "value": "far"}} for name in "ab"]
+        body = json.dumps({"head": {"vars": ["s", "x"]}, "results": {"bindings": rows}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/sparql-results+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[http.server.ThreadingHTTPServer]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_query_that_fails_tells_its_subscribers_and_ends(elsewhere):
+    engine = Engine(Rules(allow_service=True), lambda document: [])
+    service = f"SERVICE <http://127.0.0.1:{elsewhere.server_port}/> {{ ?s ex:far ?x }}"
+    failing = [Client(engine, f"SELECT ?o ?x {{ ?s ex:p ?o {service} }}", alias=alias) for alias in ("one", "two")]
+    other = Client(engine, "SELECT ?o { ?s ex:p ?o }")
+    for client in (*failing, other):
+        client.items.clear()
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    assert [client.news() for client in failing] == [([("1", "far")], [])] * 2
+    assert other.news() == ([("1",)], [])
+    elsewhere.shutdown()
+    elsewhere.socket.close()
+    update(engine, "INSERT DATA { ex:b ex:p 2 }")
+    assert other.news() == ([("2",)], [])
+    for client, alias in zip(failing, ("one", "two"), strict=True):
+        (item,) = client.items
+        assert isinstance(item, SubscribeFailed)
+        assert (item.spuid, item.alias) == (client.spuid, alias)
+        assert "could not be evaluated" in item.description
+        with pytest.raises(NotFound):
+            engine.unsubscribe(client.spuid)
+    assert (engine.spus.subscriptions, engine.spus.spus) == (1, 1)
+    engine.unsubscribe(other.spuid)
+    update(engine, "DROP ALL")
+    assert len(engine.graph.dictionary) == 1
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    with pytest.raises(EdgeError, match="could not be evaluated"):
+        Client(engine, f"SELECT ?o ?x {{ ?s ex:p ?o {service} }}")
+
+
+def test_errors_say_what_is_wrong():
+    engine = new_engine()
+    for text, error, words in (
+        ("SELECT ?s { ?s ?p", ParsingFailed, "Not a SPARQL 1.1 query"),
+        ("INSERT DATA { ex:a ex:p 1 }", ParsingFailed, "Not a SPARQL 1.1 query"),
+        ("SELECT ?s { SERVICE ex:x { ?s ?p ?o } }", Forbidden, "engine.allow_service"),
+    ):
+        with pytest.raises(error, match=words):
+            Client(engine, text)
+    with pytest.raises(ParsingFailed, match="absolute IRI"):
+        Client(engine, "ASK { }", Dataset(("not an iri",), ()))
+    with pytest.raises(NotFound, match="no subscription"):
+        engine.unsubscribe("sepa://subscription/none")
+    assert engine.spus.spus == 0
+    assert len(engine.graph.dictionary) == 1
+
+
+# Who is told
+
+
+def test_equal_subscriptions_share_one_spu_and_count_for_themselves():
+    engine = new_engine()
+    first = Client(engine, "SELECT ?s { ?s ex:p ?o }", alias="first")
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    second = Client(engine, "SELECT ?s { ?s ex:p ?o }", alias="second")
+    assert (engine.spus.subscriptions, engine.spus.spus) == (2, 1)
+    update(engine, "INSERT DATA { ex:b ex:p 1 }")
+    assert [(n.spuid, n.alias, n.sequence) for n in first.items] == [(first.spuid, "first", n) for n in range(3)]
+    assert [(n.spuid, n.alias, n.sequence) for n in second.items] == [(second.spuid, "second", n) for n in range(2)]
+    assert first.last.delta is second.last.delta, "serialised once"
+    engine.unsubscribe(first.spuid)
+    update(engine, "INSERT DATA { ex:c ex:p 1 }")
+    assert (len(first.items), len(second.items)) == (3, 3)
+    engine.unsubscribe(second.spuid)
+    assert (engine.spus.subscriptions, engine.spus.spus) == (0, 0)
+    update(engine, "INSERT DATA { ex:d ex:p 1 }")
+    assert (len(first.items), len(second.items)) == (3, 3)
+
+
+def test_nobody_is_told_of_what_does_not_concern_them():
+    engine = new_engine()
+    texts = [
+        "SELECT ?o { ex:a ex:p ?o }",
+        "SELECT ?o { ex:a ex:p ?o FILTER(?o > 0) }",
+        "SELECT ?s { GRAPH ex:g { ?s ex:p ?o } }",
+        "ASK { ex:a ex:q ?o }",
+        "CONSTRUCT { ?s ex:r ?o } WHERE { ?s ex:q ?o }",
+        "DESCRIBE ex:a",
+    ]
+    clients = [Client(engine, text) for text in texts]
+    for client in clients:
+        client.items.clear()
+    for text in ("ex:b ex:p 1", "ex:a ex:r 1 . ex:a ex:r 2", "GRAPH ex:h { ex:a ex:p 1 }"):
+        update(engine, f"INSERT DATA {{ {text} }}")
+    assert [client.news() for client in clients[:5]] == [None] * 5
+
+
+def test_every_update_of_a_batch_is_told_by_itself_and_in_order():
+    engine = new_engine()
+    client = Client(engine, "SELECT ?o { ex:a ex:p ?o }")
+    texts = ["INSERT DATA { ex:a ex:p 1 }", "DELETE DATA { ex:a ex:p 1 } ; INSERT DATA { ex:a ex:p 2 }", "CLEAR ALL"]
+    executed = engine.execute([engine.prepare(UpdateRequest(PREFIX + text)) for text in texts], NOW)
+    assert len(client.items) == 1, "nobody is told before it is published"
+    assert engine.publish(executed) == 3
+    rows = [([_plain(r) for r in n.delta.added], [_plain(r) for r in n.delta.removed]) for n in client.items]
+    assert rows == [([], []), ([("1",)], []), ([("2",)], [("1",)]), ([], [("2",)])]
+    assert [n.sequence for n in client.items] == [0, 1, 2, 3]
+
+
+def test_an_undone_batch_was_never_there():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 1 ; a ex:T }")
+    texts = [
+        "SELECT ?o { ?s ex:p ?o }",
+        "SELECT DISTINCT ?s { ?s ex:p ?o }",
+        "SELECT (COUNT(*) AS ?n) { ?s ex:p ?o }",
+        "ASK { ex:b ex:p ?o }",
+        "CONSTRUCT { ?s ex:r [] } WHERE { ?s ex:p ?o }",
+        "DESCRIBE ?x WHERE { ?x a ex:T }",
+    ]
+    clients = [Client(engine, text) for text in texts]
+    for client in clients:
+        client.items.clear()
+    batch = ["INSERT DATA { ex:b ex:p 2 ; a ex:T }", "DELETE WHERE { ex:a ?p ?o }", "CLEAR ALL"]
+    engine.undo(engine.execute([engine.prepare(UpdateRequest(PREFIX + text)) for text in batch], NOW))
+    assert [client.news() for client in clients] == [None] * 6
+    update(engine, "INSERT DATA { ex:a ex:p 3 }")
+    news = [client.news() for client in clients]
+    assert news[0] == ([("3",)], [])
+    assert news[1] is None
+    assert news[2] == ([("2",)], [("1",)])
+    assert news[3] is None
+    assert news[5] == ([("a", "p", "3")], [])
+
+
+def test_a_fault_while_subscriptions_move_undoes_the_update():
+    """Whatever is raised in the middle, the graph, the results and the mirrors are as they were."""
+    engine = new_engine()
+    clients = [
+        Client(engine, f"SELECT ?o {{ {where} }}")
+        for where in ("?s ex:p ?o", "{ ?s ex:p ?o }", "?s ex:p ?o . ?s ex:p ?x")
+    ]
+    spu = next(iter(engine.spus._spus.values()))
+
+    class Fault(Exception):
+        pass
+
+    move = type(spu).move
+
+    def failing(self: object, *args: object) -> object:
+        moved = move(self, *args)
+        if self is list(engine.spus._spus.values())[-1]:
+            raise Fault
+        return moved
+
+    type(spu).move = failing
+    try:
+        with pytest.raises(Fault):
+            update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    finally:
+        type(spu).move = move
+    assert len(engine.graph) == 0
+    for client in clients[:2]:
+        client.items.clear()
+    update(engine, "INSERT DATA { ex:b ex:p 2 }")
+    assert [client.news() for client in clients[:2]] == [([("2",)], [])] * 2
+
+
+# Each form
+
+
+def test_select_star_lists_variables_in_order_of_first_appearance():
+    engine = new_engine()
+    for text, names in (
+        ("SELECT * { ?z ex:p ?a . ?m ex:q ?z }", ("z", "a", "m")),
+        ("SELECT * { ?z ex:p ?a FILTER(?a > 0) BIND(1 AS ?b) }", ("z", "a", "b")),
+        ("SELECT DISTINCT * { { SELECT ?y { ?x ex:p ?y } } ?z ?y ?b }", ("y", "z", "b")),
+        ("SELECT * { ?z ex:p ?a MINUS { ?hidden ex:p ?z } }", ("z", "a")),
+        ("SELECT * { }", ()),
+        ("SELECT ?b ?a { ?a ex:p ?b }", ("b", "a")),
+        ("SELECT ?nothing ?a { ?a ex:p ?b }", ("nothing", "a")),
+    ):
+        assert Client(engine, text).last.delta.variables == names
+
+
+def test_first_notification_has_everything_and_its_json():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    notification = Client(engine, "SELECT ?s ?o { ?s ex:p ?o }").last
+    one = {"type": "literal", "value": "1", "datatype": "http://www.w3.org/2001/XMLSchema#integer"}
+    assert json.loads(notification.delta.added_json) == {
+        "head": {"vars": ["s", "o"]},
+        "results": {"bindings": [{"s": {"type": "uri", "value": EX + "a"}, "o": one}]},
+    }
+    assert json.loads(notification.delta.removed_json) == {"head": {"vars": ["s", "o"]}, "results": {"bindings": []}}
+
+
+def test_construct_keeps_the_blank_nodes_of_its_template():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 1 . ex:b ex:p 2 }")
+    client = Client(engine, "CONSTRUCT { ?s ex:has _:x . _:x ex:value ?o } WHERE { ?s ex:p ?o }")
+    first = Counter(client.last.delta.added)
+    assert sum(first.values()) == 4
+    assert client.last.delta.variables == ("subject", "predicate", "object")
+    client.items.clear()
+    update(engine, "INSERT DATA { ex:c ex:p 3 }")
+    assert len(client.last.delta.added) == 2
+    assert client.last.delta.removed == ()
+    client.items.clear()
+    update(engine, "DELETE DATA { ex:a ex:p 1 }")
+    assert len(client.last.delta.removed) == 2
+    assert set(client.last.delta.removed) <= set(first)
+
+
+def test_construct_counts_no_triple_twice():
+    engine = new_engine()
+    client = Client(engine, "CONSTRUCT { ex:x ex:has ?o } WHERE { ?s ex:p ?o }")
+    client.news()
+    update(engine, "INSERT DATA { ex:a ex:p 1 . ex:b ex:p 1 }")
+    assert client.news() == ([("x", "has", "1")], [])
+    update(engine, "DELETE DATA { ex:a ex:p 1 }")
+    assert client.news() is None
+
+
+def test_describe_follows_what_it_found():
+    engine = new_engine()
+    client = Client(engine, "DESCRIBE ?x { ?x a ex:T }")
+    client.news()
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    assert client.news() is None
+    update(engine, "INSERT DATA { ex:a a ex:T }")
+    assert len(client.news()[0]) == 2
+    update(engine, "INSERT DATA { ex:a ex:q [ ex:r 1 ] }")
+    assert len(client.news()[0]) == 2, "with the blank node that hangs on it"
+    update(engine, "INSERT { ?b ex:r 2 } WHERE { ex:a ex:q ?b }")
+    assert len(client.news()[0]) == 1
+    update(engine, "DELETE DATA { ex:a a ex:T }")
+    assert len(client.news()[1]) == 5
+    update(engine, "INSERT DATA { ex:a ex:p 2 }")
+    assert client.news() is None
+
+
+def test_describe_watches_what_it_found_also_where_the_result_stayed_the_same():
+    engine = new_engine()
+    client = Client(engine, "DESCRIBE ?x { GRAPH ex:g { ?x a ex:T } }")
+    client.news()
+    update(engine, "INSERT DATA { GRAPH ex:g { ex:a a ex:T } }")
+    assert client.news() is None
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    assert client.news() == ([("a", "p", "1")], [])
+
+
+def test_describe_watches_what_it_watched_after_an_undo():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a a ex:T }")
+    client = Client(engine, "DESCRIBE ?x { ?x a ex:T }")
+    client.news()
+    engine.undo(engine.execute([engine.prepare(UpdateRequest(PREFIX + "DELETE DATA { ex:a a ex:T }"))], NOW))
+    update(engine, "INSERT DATA { ex:a ex:p 1 }")
+    assert client.news() == ([("a", "p", "1")], [])
+
+
+MOVES = {
+    "SELECT ?g { GRAPH ?g { } }": (
+        "CREATE GRAPH ex:g",
+        "INSERT DATA { GRAPH ex:h { ex:a ex:p 1 } }",
+        "DROP ALL",
+    ),
+    "SELECT ?g { GRAPH ?g { } } ": (
+        "INSERT DATA { GRAPH ex:h { ex:a ex:p 1 } }",
+        "CLEAR GRAPH ex:h",
+        "DROP NAMED",
+    ),
+    "ASK { GRAPH ex:g { } }": (
+        "CREATE GRAPH ex:g",
+        "DROP GRAPH ex:g",
+    ),
+    "SELECT * { ex:a ex:p* ?o }": (
+        "INSERT DATA { ex:a ex:q 1 }",
+        "INSERT DATA { ex:b ex:q ex:a }",
+        "CLEAR ALL",
+    ),
+    "ASK { ex:a ex:p? ex:a }": (
+        "INSERT DATA { ex:b ex:q ex:a }",
+        "CLEAR ALL",
+    ),
+    "SELECT * { ?s ex:p* ?o }": (
+        "INSERT DATA { ex:a ex:q 1 }",
+        "INSERT DATA { ex:a ex:p ex:b }",
+        "CLEAR ALL",
+    ),
+    "SELECT * { ?s (ex:p/ex:q)+ ?o }": (
+        "INSERT DATA { ex:a ex:p ex:b . ex:b ex:q ex:a }",
+        "DELETE DATA { ex:b ex:q ex:a }",
+    ),
+    "SELECT (COUNT(*) AS ?n) { ?s ex:p ?o }": (
+        "INSERT DATA { ex:a ex:p 1 , 2 }",
+        "DELETE DATA { ex:a ex:p 1 }",
+    ),
+    "SELECT ?s (SUM(?o) AS ?n) { ?s ex:p ?o } GROUP BY ?s": (
+        "INSERT DATA { ex:a ex:p 1 , 2 . ex:b ex:p 'x' }",
+        "CLEAR ALL",
+    ),
+    "SELECT ?s { ?s ex:p ?o } ORDER BY ?s LIMIT 1": (
+        "INSERT DATA { ex:b ex:p 1 }",
+        "INSERT DATA { ex:a ex:p 1 }",
+    ),
+    "SELECT ?s { ?s ex:p ?o FILTER NOT EXISTS { ?s ex:q ?x } }": (
+        "INSERT DATA { ex:a ex:p 1 }",
+        "INSERT DATA { ex:a ex:q 1 }",
+    ),
+    "SELECT ?s (EXISTS { ?s ex:q ?x } AS ?e) FROM ex:g { ?s ex:p ?o }": (
+        "INSERT DATA { GRAPH ex:g { ex:a ex:p 1 } }",
+        "INSERT DATA { GRAPH ex:g { ex:a ex:q 1 } }",
+    ),
+    "SELECT ?s ?x { ?s ex:p ?o MINUS { ?x ex:q ?s } }": (
+        "INSERT DATA { ex:a ex:p 1 }",
+        "INSERT DATA { ex:b ex:q ex:a }",
+    ),
+    "SELECT ?s FROM NAMED ex:g { ?s ex:p ?o }": ("INSERT DATA { ex:a ex:p 1 . GRAPH ex:g { ex:a ex:p 1 } }",),
+    "SELECT DISTINCT ?o { ?s ex:p ?o }": (
+        "INSERT DATA { ex:a ex:p 1 . ex:b ex:p 1 }",
+        "DELETE DATA { ex:a ex:p 1 }",
+        "CLEAR ALL",
+    ),
+    "SELECT ?v { ?s ex:p ?v FILTER(?v<7&&?v>2) }": (
+        "INSERT DATA { ex:a ex:p 1 , 5 , 9 }",
+        "DELETE DATA { ex:a ex:p 5 }",
+    ),
+    "SELECT ?a ?b { ?a ex:p ?x OPTIONAL { ?x ex:q ?b } OPTIONAL { ?a ex:q ?b } }": (
+        "INSERT DATA { ex:a ex:p ex:x ; ex:q 1 }",
+        "INSERT DATA { ex:x ex:q 1 , 2 }",
+        "DELETE DATA { ex:x ex:q 1 }",
+    ),
+    "CONSTRUCT WHERE { ?s ex:p ?o . ?o ex:q ?x }": (
+        "INSERT DATA { ex:a ex:p ex:b . ex:b ex:q 1 , 2 }",
+        "DELETE DATA { ex:b ex:q 1 }",
+    ),
+    "SELECT ?s { ?s ex:p '01'^^xsd:integer , 'x'@EN }": (
+        "INSERT DATA { ex:a ex:p 1 , 'x'@en }",
+        "DELETE DATA { ex:a ex:p '1'^^xsd:int }",
+    ),
+    "SELECT * { <rel> <#p> ?o }": (
+        "INSERT DATA { <rel> <#p> 1 }",
+        "INSERT DATA { <http://localhost/rel> <http://localhost/#p> 2 }",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", MOVES)
+def test_result_moves_as_the_naive_engine_says(text):
+    world = World()
+    world.subscribe(Query(PREFIX + text))
+    for each in MOVES[text]:
+        world.update(each, PREFIX)
+    world.check_no_leak()
+
+
+def test_now_in_a_subscription_is_the_time_of_the_update():
+    engine = new_engine()
+    client = Client(engine, "SELECT ?s (NOW() AS ?t) { ?s ex:p ?o }")
+    client.items.clear()
+    run(engine, PREFIX + "INSERT DATA { ex:a ex:p 1 }", now=1_000_000)
+    assert client.news() == ([("a", "1970-01-01T00:00:01Z")], [])
+
+
+def test_union_default_graph_is_watched():
+    engine = Engine(Rules(union_default_graph=True), lambda document: [])
+    clients = [Client(engine, text) for text in ("SELECT ?o { ?s ex:p ?o }", "SELECT ?o { ?s ex:p ?o FILTER(true) }")]
+    for client in clients:
+        client.items.clear()
+    update(engine, "INSERT DATA { GRAPH ex:g { ex:a ex:p 1 } }")
+    assert [client.news() for client in clients] == [([("1",)], [])] * 2
