@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from edge.engine.graph import Quad
 from edge.engine.lutt import Dependencies, Key
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
 from edge.protocol.results import Row
+
+_log = logging.getLogger(__name__)
 
 _WORTH: Final = 16
 """Delta evaluation is given up for an update that touches more than this and a sixteenth of the result."""
@@ -29,12 +32,18 @@ class Subscriber:
 
     def notify(self, delta: Delta) -> None:
         """Send the next notification."""
-        self.sink(Notification(self.spuid, self.alias, self.sequence, delta))
+        self._send(Notification(self.spuid, self.alias, self.sequence, delta))
         self.sequence += 1
 
     def fail(self, description: str) -> None:
         """Say that the query could not be evaluated."""
-        self.sink(SubscribeFailed(self.spuid, self.alias, description))
+        self._send(SubscribeFailed(self.spuid, self.alias, description))
+
+    def _send(self, item: Notification | SubscribeFailed) -> None:
+        try:
+            self.sink(item)
+        except Exception:  # noqa: BLE001  a sink's fault is its own: the update is done, and the other subscribers are to be told
+            _log.exception("notification lost by a fault of its receiver")
 
 
 @dataclass(frozen=True, slots=True)
