@@ -232,6 +232,8 @@ class DescribeEvaluator(_Whole):
         try:
             for triple in result:
                 subjects.add(triple.subject)
+                if isinstance(triple.object, ox.BlankNode):  # it may have nothing to say yet
+                    subjects.add(triple.object)
                 triples[intern(triple.subject), intern(triple.predicate), intern(triple.object)] = 1
         except (RuntimeError, OSError) as error:
             raise EvaluationFailed(f"The query could not be evaluated: {error}") from None

@@ -435,6 +435,15 @@ def test_describe_watches_what_it_found_also_where_the_result_stayed_the_same():
     assert client.news() == ([("a", "p", "1")], [])
 
 
+def test_describe_watches_blank_nodes_that_have_nothing_to_say_yet():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:q [] }")
+    client = Client(engine, "DESCRIBE ex:a")
+    client.news()
+    update(engine, "INSERT { ?b ex:r 1 } WHERE { ex:a ex:q ?b }")
+    assert len(client.news()[0]) == 1
+
+
 def test_describe_watches_what_it_watched_after_an_undo():
     engine = new_engine()
     update(engine, "INSERT DATA { ex:a a ex:T }")
