@@ -1,7 +1,7 @@
 """The engine against the naive engine, over generated data, updates and queries.
 
 By hand: `ORACLE_EXAMPLES=5000 pytest tests/engine/test_oracle.py` runs for longer than CI does. What is found is cut
-down to the subscriptions and updates that it takes; it becomes a test by name in `test_found.py`.
+down to the subscriptions and updates that it takes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 from engine_world import World
-from generated_sparql import PREFIX, Story, seeds, story
+from generated_patterns import PREFIX
+from generated_sparql import Story, seeds, story
 from hypothesis import HealthCheck, Phase, given, settings
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "0"))

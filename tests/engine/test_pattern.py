@@ -7,7 +7,8 @@ from collections import Counter
 import pyoxigraph as ox
 import pytest
 from engine_world import new_engine, run
-from generated_sparql import PREFIX, Queries, Updates, seeds
+from generated_patterns import PREFIX
+from generated_sparql import Queries, Updates, seeds
 from hypothesis import given, settings
 from oracle import BASE
 

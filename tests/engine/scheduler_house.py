@@ -1,0 +1,98 @@
+"""A running engine whose writer can be kept busy, and a subscriber to it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+import pyoxigraph as ox
+
+from edge.engine import journal_file
+from edge.engine.engine import Engine
+from edge.engine.general import Rules
+from edge.engine.journal import Journal
+from edge.engine.requests import Notification, QueryRequest, Solutions, SubscribeFailed, UpdateOutcome, UpdateRequest
+from edge.engine.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
+
+WAIT = 30.0
+"""Seconds after which something that should happen has not happened."""
+
+
+class House:
+    """A running engine, with a door that LOAD waits at: while it is shut the writer is busy."""
+
+    def __init__(self, directory: Path | None = None, journal: Journal | None = None, **settings: object) -> None:
+        self.door = threading.Event()
+        self.at_the_door = threading.Event()
+        self.settings = EngineSettings(allow_load=True, **settings)  # type: ignore[arg-type]
+        if journal is None:
+            self.scheduler = open_engine(directory, self.settings, load=self._load)
+        else:
+            engine = Engine(Rules(allow_load=True), self._load)
+            self.scheduler = Scheduler(engine, journal, self.settings, lambda: 0)
+
+    def _load(self, document: str) -> list[ox.Quad]:
+        self.at_the_door.set()
+        assert self.door.wait(WAIT)
+        return []
+
+    def busy(self) -> Future[list[UpdateOutcome]]:
+        """Keep the writer busy until the door is opened."""
+        self.door.clear()
+        self.at_the_door.clear()
+        future = self.scheduler.update([UpdateRequest("LOAD <http://example.org/door>")])
+        assert self.at_the_door.wait(WAIT)
+        return future
+
+    def queue(self, *texts: str) -> Future[list[UpdateOutcome]]:
+        return self.scheduler.update([UpdateRequest(text) for text in texts])
+
+    def update(self, *texts: str) -> list[UpdateOutcome]:
+        return self.queue(*texts).result(WAIT)
+
+    def values(self) -> list[int]:
+        result = self.scheduler.query(QueryRequest("SELECT ?o { ?s <a:p> ?o }")).result(WAIT)
+        assert isinstance(result, Solutions)
+        return sorted(int(row[0].value) for row in result.rows)  # type: ignore[union-attr]
+
+
+def commits(directory: Path) -> int:
+    """How many commits the journal in a directory has."""
+    with contextlib.closing(sqlite3.connect(directory / journal_file.FILE_NAME)) as connection:
+        return int(connection.execute("SELECT count(*) FROM commits").fetchone()[0])
+
+
+def insert(value: int) -> str:
+    return f"INSERT DATA {{ <a:s> <a:p> {value} }}"
+
+
+class Client:
+    def __init__(self, house: House, text: str = "SELECT ?o { ?s <a:p> ?o }") -> None:
+        self.items: list[Notification | SubscribeFailed] = []
+        self.future = house.scheduler.subscribe(QueryRequest(text), self.items.append)
+
+    def told(self) -> list[tuple[int, list[int], list[int]]]:
+        """Sequence, values added, values removed of every notification."""
+        return [
+            (
+                n.sequence,
+                sorted(int(r[0].value) for r in n.delta.added),
+                sorted(int(r[0].value) for r in n.delta.removed),
+            )
+            for n in self.items
+            if isinstance(n, Notification)
+        ]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)

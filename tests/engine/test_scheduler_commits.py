@@ -1,0 +1,150 @@
+"""The scheduler on the real journal: shared commits, and what is undone when one fails."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from scheduler_house import WAIT, Client, House, commits, insert, until
+
+from edge.engine.journal import Journal
+from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
+from edge.protocol.errors import (
+    ParsingFailed,
+    StorageFailed,
+    UpdateFailed,
+)
+
+
+def test_updates_that_waited_share_a_commit(open_house, tmp_path):
+    house = open_house(tmp_path)
+    house.busy()
+    futures = [house.queue(insert(value)) for value in range(10)]
+    house.door.set()
+    for future in futures:
+        assert future.result(WAIT)[0].added == 1
+    assert commits(tmp_path) == 1
+    until(lambda: house.values() == list(range(10)))
+
+
+def test_no_commit_is_larger_than_the_setting_and_no_list_is_split(open_house, tmp_path):
+    house = open_house(tmp_path, max_batch=4)
+    house.busy()
+    futures = [house.queue(insert(value), insert(value + 100), insert(value + 200)) for value in range(3)]
+    futures.append(house.queue(*(insert(value + 300) for value in range(9))))
+    house.door.set()
+    for future in futures:
+        future.result(WAIT)
+    assert commits(tmp_path) == 4
+
+
+def test_an_update_that_fails_takes_none_of_its_neighbours_with_it(open_house, tmp_path):
+    house = open_house(tmp_path)
+    client = Client(house)
+    house.busy()
+    good, bad, last = house.queue(insert(1)), house.queue(insert(2), "DROP GRAPH <a:none>"), house.queue(insert(3))
+    house.door.set()
+    assert good.result(WAIT)[0].changed
+    with pytest.raises(UpdateFailed):
+        bad.result(WAIT)
+    assert last.result(WAIT)[0].changed
+    assert house.values() == [1, 3]
+    house.update(insert(4))
+    house.scheduler.unsubscribe(client.future.result(WAIT).spuid).result(WAIT)
+    assert client.told() == [(0, [], []), (1, [1], []), (2, [3], []), (3, [4], [])]
+
+
+def test_what_changes_nothing_is_not_stored(open_house, tmp_path):
+    house = open_house(tmp_path)
+    house.update(insert(1))
+    before = house.scheduler.sequence
+    (outcome,) = house.update(insert(1))
+    assert not outcome.changed
+    assert (house.scheduler.sequence, commits(tmp_path)) == (before, 1)
+
+
+def test_wrong_text_is_refused_at_once_and_runs_nothing(open_house):
+    house = open_house()
+    house.busy()
+    with pytest.raises(ParsingFailed):
+        house.queue(insert(1), "INSERT DATA {").result(0)
+    house.door.set()
+    assert house.values() == []
+
+
+def test_everything_is_there_after_a_restart(tmp_path):
+    house = House(tmp_path)
+    house.update(insert(1), "CREATE GRAPH <a:empty>", "INSERT DATA { GRAPH <a:g> { _:x <a:q> _:x , 'x'@EN , 1.50 } }")
+    house.update("DELETE WHERE { ?s <a:p> 1 } ; INSERT DATA { <a:s> <a:p> 2 }")
+    everything = QueryRequest("SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } UNION { GRAPH ?g { } } }")
+    before = house.scheduler.query(everything).result(WAIT)
+    assert house.scheduler.close(WAIT)
+    again = House(tmp_path)
+    after = again.scheduler.query(everything).result(WAIT)
+    assert again.scheduler.close(WAIT)
+    assert isinstance(before, Solutions)
+    assert isinstance(after, Solutions)
+    assert set(before.rows) == set(after.rows)
+    assert len(after.rows) == 6
+
+
+def test_receipts_are_found_again(tmp_path):
+    house = House(tmp_path)
+    house.scheduler.update([UpdateRequest(insert(1))], receipt=b"one").result(WAIT)
+    house.scheduler.update([UpdateRequest(insert(1))], receipt=b"nothing changed").result(WAIT)
+    with pytest.raises(UpdateFailed):
+        house.scheduler.update([UpdateRequest("DROP GRAPH <a:none>")], receipt=b"failed").result(WAIT)
+    assert house.scheduler.close(WAIT)
+    again = House(tmp_path)
+    assert again.scheduler.receipts() == (b"one", b"nothing changed")
+    assert again.scheduler.close(WAIT)
+
+
+# A commit that fails
+
+
+def test_what_could_not_be_stored_was_never_there(tmp_path):
+    """The disk is full: the updates are undone, nobody is told, and all goes on once there is room again."""
+    journal = Journal.open(tmp_path)
+    house = House(journal=journal)
+    house.update(insert(1))
+    texts = [
+        "SELECT ?o { ?s <a:p> ?o }",
+        "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+        "ASK { ?s <a:p> 2 }",
+        "DESCRIBE ?x { ?x <a:p> 1 }",
+    ]
+    clients = [Client(house, text) for text in texts]
+    for client in clients:
+        client.future.result(WAIT)
+        client.items.clear()
+    _limit_pages(journal, 1)
+    house.busy()
+    futures = [
+        house.queue(f"INSERT DATA {{ <a:s> <a:p> 2 ; <a:big> '{_noise(30_000)}' }}"),
+        house.queue("CLEAR ALL"),
+        house.queue(insert(3), "DROP GRAPH <a:none>"),
+    ]
+    house.door.set()
+    assert [type(future.exception(WAIT)) for future in futures] == [StorageFailed, StorageFailed, UpdateFailed]
+    assert house.values() == [1]
+    assert [client.items for client in clients] == [[], [], [], []], "nobody was told"
+    _limit_pages(journal, 1_000_000)
+    house.update(insert(2))
+    house.scheduler.unsubscribe(Client(house).future.result(WAIT).spuid).result(WAIT)
+    assert [[item.sequence for item in client.items] for client in clients] == [[1]] * 4  # type: ignore[union-attr]
+    assert clients[0].told() == [(1, [2], [])]
+    assert house.scheduler.close(WAIT)
+    again = House(tmp_path)
+    assert again.values() == [1, 2]
+    assert again.scheduler.close(WAIT)
+
+
+def _noise(length: int) -> str:
+    """Text that hardly compresses."""
+    return random.Random(0).randbytes(length // 2).hex()
+
+
+def _limit_pages(journal: Journal, pages: int) -> None:
+    """SQLite's own "database or disk is full" from that many pages on. The writer has nothing to do now."""
+    journal.commit((), lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchone())
