@@ -1,8 +1,8 @@
 """SPARQL text at random, over a vocabulary so small that everything meets everything.
 
-What Oxigraph may answer in more than one way is left out: BNODE, UUID, RAND, REDUCED, SAMPLE, MIN of equal numbers, LIMIT without a
-total order. Hypothesis draws only the seed: its own choices lean so much to the simple side that few subscriptions would
-ever be told anything.
+What Oxigraph may answer in more than one way is left out: BNODE, UUID, RAND, REDUCED, SAMPLE, MIN of equal numbers,
+LIMIT without a total order. Hypothesis draws only the seed: its own choices lean so much to the simple side that few
+subscriptions would ever be told anything.
 """
 
 from __future__ import annotations
