@@ -226,11 +226,22 @@ class Gateway:
     def _views(self) -> Views:
         return Views(
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
+            fault=self._fault,
             health=self._health,
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
             bad_values=lambda: self._intake.bad_values.listed() if self._intake is not None else [],
         )
+
+    def _fault(self) -> str:
+        """What is wrong though requests are taken; empty: nothing."""
+        engine, limit = self._engine, self.settings.engine.stall_after
+        if engine is not None and engine.busy_seconds > limit:
+            return (
+                f"Updates have not moved on for {engine.busy_seconds:.0f} s (engine.stall_after is {limit:g} s): one "
+                "update or subscription takes that long; wait for it, or restart the gateway"
+            )
+        return ""
 
     def _health(self) -> Mapping[str, object]:
         health: dict[str, object] = {
@@ -238,6 +249,8 @@ class Gateway:
             "uptime_seconds": round(time.monotonic() - self._began),
             "pending_updates": self._engine.pending_updates if self._engine is not None else 0,
         }
+        if self._engine is not None and self._engine.storage_failing:
+            health["storage"] = self._engine.storage_failing
         if self._mqtt is not None:
             health["mqtt"] = "connected" if self._mqtt.connected else "disconnected"
         if self._files is not None:

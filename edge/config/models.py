@@ -26,6 +26,9 @@ class HttpSettings(Section):
     host: BindHost = key("127.0.0.1", "Address to listen on. Only loopback addresses as long as there is no security.")
     port: Port = key(8000, "TCP port to listen on. 0 is any free port.")
     max_body: int = key(10 * MIB, "Largest request body; larger ones are answered 413.", unit="bytes", minimum=KIB)
+    max_result: int = key(
+        64 * MIB, "Largest result of a query; a larger one is given up and answered 413.", unit="bytes", minimum=KIB
+    )
     cors_origins: tuple[str, ...] = key(
         ("*",), 'Origins whose web pages may call the gateway (CORS). "*" is every origin, [] is none.'
     )
@@ -164,6 +167,13 @@ class EngineSettings(Section):
     )
     max_pending_updates: int = key(10_000, "Updates that may wait; more are answered 429.", minimum=1)
     max_batch: int = key(256, "Waiting updates that share one commit at most.", minimum=1, maximum=10_000)
+    stall_after: float = key(
+        30.0,
+        "Time after which updates that do not move on count as stalled: /health then says so, with 503.",
+        unit="s",
+        minimum=1,
+        maximum=86_400,
+    )
     query_workers: int = key(2, "Threads that answer queries.", minimum=1, maximum=64)
     max_pending_queries: int = key(100, "Queries that may wait for a thread; more are answered 429.", minimum=1)
     query_timeout: float = key(
@@ -177,6 +187,12 @@ class EngineSettings(Section):
     )
     allow_load: bool = key(False, "Whether updates may LOAD documents: from the network, by this machine's address.")
     allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
+    max_solutions: int = key(
+        500_000,
+        "Solutions of an update's WHERE, and of a subscribed query, at the most; what has more is refused. All others "
+        "wait for them.",
+        minimum=1,
+    )
     snapshot_min_bytes: int = key(
         4 * MIB, "Size of the journal below which no snapshot is made.", unit="bytes", minimum=64 * KIB
     )

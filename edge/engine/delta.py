@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from edge.engine.general import Rules, bounded
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.pattern import Frame, Layout, Pattern, Places
 
@@ -61,16 +62,18 @@ class Touched:
     frame: Frame
     restrictions: Sequence[Restriction]
 
-    def solutions(self, graph: LiveGraph) -> set[IdRow]:
-        """The touched solutions in the state that the graph is in, whole."""
+    def solutions(self, graph: LiveGraph, rules: Rules) -> set[IdRow]:
+        """The touched solutions in the state that the graph is in, whole. Raises `ResultTooLarge`."""
         found: set[IdRow] = set()
         frame = self.frame
         for restriction in self.restrictions:
             for place, term_id in restriction:
                 frame[place] = term_id
-            found.update(map(tuple, self.pattern.solutions(graph, frame)))
-            for place, _ in restriction:
-                frame[place] = None
+            try:
+                found.update(map(tuple, bounded(self.pattern.solutions(graph, frame), rules)))
+            finally:
+                for place, _ in restriction:
+                    frame[place] = None
         return found
 
 

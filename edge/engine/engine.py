@@ -90,12 +90,14 @@ class Engine:
             self._writer_mirror.note(inverse)
             self.spus.undo(step.activations)
 
-    def publish(self, executed: Sequence[Executed]) -> int:
-        """Make what was executed visible to queries and tell the subscribers. Returns the notifications sent."""
-        sent = 0
+    def show(self, executed: Sequence[Executed]) -> None:
+        """Make what was executed visible to queries: before anybody is told that it is done."""
         for step in executed:
             self._reader_mirror.note(step.changes)
-            sent += self.spus.notify(step.activations)
+
+    def publish(self, executed: Sequence[Executed]) -> int:
+        """Tell the subscribers of what was shown. Returns the notifications sent."""
+        sent = sum(self.spus.notify(step.activations) for step in executed)
         self.graph.dictionary.sweep()
         return sent
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import pyoxigraph as ox
 
 from edge.engine.delta import Bag, DeltaPattern, IdRow
-from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
+from edge.engine.general import EvaluationFailed, ListedQuery, Rules, bounded, evaluate, prepare_query
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.lutt import Dependencies, Watch
 from edge.engine.mirror import Mirror
@@ -80,7 +80,8 @@ class PatternEvaluator:
         """See `Evaluator`."""
         frame = self._layout.frame(world.graph, {})
         columns = self.columns
-        return Counter(tuple(row[place] for place in columns) for row in self._pattern.solutions(world.graph, frame))
+        solutions = bounded(self._pattern.solutions(world.graph, frame), world.rules)
+        return Counter(tuple(row[place] for place in columns) for row in solutions)
 
     def dependencies(self) -> Dependencies:
         """See `Evaluator`."""
@@ -230,7 +231,7 @@ class DescribeEvaluator(_Whole):
         assert isinstance(result, ox.QueryTriples)  # noqa: S101
         triples: Bag = Counter()
         try:
-            for triple in result:
+            for triple in bounded(result, world.rules):
                 subjects.add(triple.subject)
                 if isinstance(triple.object, ox.BlankNode):  # it may have nothing to say yet
                     subjects.add(triple.object)
@@ -352,7 +353,10 @@ def _select(
     names = tuple(variable.value for variable in result.variables)
     intern = world.graph.dictionary.intern
     try:
-        rows = [tuple(None if term is None else intern(term) for term in solution) for solution in result]
+        rows = [
+            tuple(None if term is None else intern(term) for term in solution)
+            for solution in bounded(result, world.rules)
+        ]
     except (RuntimeError, OSError) as error:
         raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
     return names, rows

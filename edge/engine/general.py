@@ -6,16 +6,19 @@ elsewhere unless the operator allowed it; variables of `SELECT *` come in the or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import pyoxigraph as ox
 
 from edge.engine.requests import Dataset
 from edge.engine.syntax import Token, check_size, has_word, replace_now, tokenize, variables
-from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed
+from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.results import Term
+
+T = TypeVar("T")
 
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,6 +34,19 @@ class Rules:
     """Whether the default graph of the store is the union of all graphs."""
     allow_service: bool = False
     allow_load: bool = False
+    max_solutions: int = 500_000
+    """Solutions of an update's WHERE, and of a subscribed query, at the most: all others wait for them."""
+
+
+def bounded(solutions: Iterable[T], rules: Rules) -> Iterator[T]:
+    """The solutions, as far as they are allowed. Raises `ResultTooLarge` beyond."""
+    for number, solution in enumerate(solutions):
+        if number >= rules.max_solutions:
+            raise ResultTooLarge(
+                f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no "
+                "variable? Ask for less, or change it in parts"
+            )
+        yield solution
 
 
 def date_time(now: int) -> str:

@@ -67,6 +67,9 @@ class Scheduler:
         self._pending_updates = 0
         self._pending_queries = 0
         self._open = True
+        self._busy_since: float | None = None
+        self.storage_failing = ""
+        """Why the last commit failed; empty: it did not."""
         self._flush_at = 0.0
         self._flush_failing = False
         self.updates_done = 0
@@ -166,6 +169,12 @@ class Scheduler:
         """Whether requests are taken and carried out."""
         return self._open and self._writer.is_alive()
 
+    @property
+    def busy_seconds(self) -> float:
+        """How long the writer has been at what it does now; 0 while it waits for something to do."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more requests, carry out those that wait, close the journal. False: not closed in `timeout` seconds.
 
@@ -259,12 +268,14 @@ class Scheduler:
             work = self._next()
             if work is None:
                 break
+            self._busy_since = time.monotonic()
             if isinstance(work, _Task):
                 work.run()
             elif work:
                 self._run(work)
                 self._pending_updates -= sum(len(item.prepared) for item in work)
             self._look_after_journal()
+            self._busy_since = None
         try:
             self._journal.close()
         except EdgeError as error:
@@ -304,15 +315,26 @@ class Scheduler:
                     self._journal.commit(entries)
             except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
                 engine.undo(executed)
-                if not isinstance(error, EdgeError):
-                    _log.exception("commit failed by a fault of the gateway")
+                self._note_storage(error)
                 for item in done:
                     item.future.set_exception(error)
                 return
+            if entries and self.storage_failing:
+                self.storage_failing = ""
+                _log.info("journal.commit_recovered")
+            engine.show(executed)
             for item in done:
                 item.future.set_result([step.outcome for step in item.executed])
             self.updates_done += len(executed)
             self.notifications_sent += engine.publish(executed)
+
+    def _note_storage(self, error: Exception) -> None:
+        """Log once that updates cannot be stored, not for each of them."""
+        if not isinstance(error, EdgeError):
+            _log.exception("journal.commit_fault")
+        elif not self.storage_failing:
+            _log.error("journal.commit_failed", extra={"reason": error.description})
+        self.storage_failing = str(error)
 
     def _execute(self, item: _Updates, now: int) -> bool:
         try:

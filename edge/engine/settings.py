@@ -23,6 +23,8 @@ class EngineSettings:
     default_graph_as_union: bool = False
     allow_load: bool = False
     allow_service: bool = False
+    max_solutions: int = 500_000
+    """Solutions of an update's WHERE, and of a subscribed query, at the most."""
     snapshot_min_bytes: int = 4 * 1024 * 1024
     """Bytes of the journal below which no snapshot is made."""
     snapshot_ratio: float = 2.0

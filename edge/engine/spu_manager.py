@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from edge.engine.delta import Touched, difference
+from edge.engine.delta import IdRow, Touched, difference
 from edge.engine.evaluator import World, compile_evaluator
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.requests import Dataset, QueryRequest, Sink, Subscription
 from edge.engine.spu import NOTHING, Change, Spu, Subscriber
 from edge.engine.update import Transaction
-from edge.protocol.errors import EdgeError, NotFound
+from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class SpuManager:
         touched = {spu: part for spu in hit if (part := spu.touched(self._world, quads)) is not None}
         activations: list[Activation] = []
         try:
-            activations.extend(self._move_touched(touched, transaction))
+            activations.extend(self._move_touched(touched, transaction, now))
             for spu in hit:
                 if spu not in touched:
                     activations.extend(self._move_whole(spu, now))
@@ -102,17 +102,26 @@ class SpuManager:
             raise
         return activations
 
-    def _move_touched(self, touched: Mapping[Spu, Touched], transaction: Transaction) -> Iterator[Activation]:
+    def _move_touched(self, touched: Mapping[Spu, Touched], transaction: Transaction, now: int) -> Iterator[Activation]:
         if not touched:
             return
-        graph = self._world.graph
-        new = [part.solutions(graph) for part in touched.values()]
+        new = [self._solutions(part) for part in touched.values()]
         with transaction.reverted():
-            old = [part.solutions(graph) for part in touched.values()]
+            old = [self._solutions(part) for part in touched.values()]
         for spu, before, after in zip(touched, old, new, strict=True):
+            if before is None or after is None:
+                yield from self._move_whole(spu, now)
+                continue
             change = Change(*difference(before, after, spu.evaluator.columns))
             if change:
                 yield Activation(spu, change, spu.move(self._world, change))
+
+    def _solutions(self, part: Touched) -> set[IdRow] | None:
+        """The touched solutions; None: too many."""
+        try:
+            return part.solutions(self._world.graph, self._world.rules)
+        except ResultTooLarge:
+            return None
 
     def _move_whole(self, spu: Spu, now: int) -> Iterator[Activation]:
         try:

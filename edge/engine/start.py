@@ -52,6 +52,7 @@ def open_engine(
         union_default_graph=settings.default_graph_as_union,
         allow_service=settings.allow_service,
         allow_load=settings.allow_load,
+        max_solutions=settings.max_solutions,
     )
     try:
         return Scheduler(Engine(rules, load), journal, settings, clock)

@@ -14,7 +14,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.changes import NO_CHANGE, ChangeSet
-from edge.engine.general import Rules, evaluate
+from edge.engine.general import Rules, bounded, evaluate
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.mirror import Mirror
 from edge.engine.pattern import Frame, Layout, Pattern, Places
@@ -163,7 +163,7 @@ class UpdateProcessor:
             solutions = self._general(operation.where, layout, frame, bindings, transaction, now)
         removed: list[Quad] = []
         added: list[Quad] = []
-        for solution in solutions:
+        for solution in bounded(solutions, self._rules):
             removed.extend(self._instances(operation.deletes, solution))
             if operation.inserts:
                 for place in layout.fresh:
@@ -218,7 +218,7 @@ class UpdateProcessor:
         ]
         intern = self._graph.dictionary.intern
         try:
-            for solution in list(result):
+            for solution in result:
                 for index, place in columns:
                     term = solution[index]
                     frame[place] = None if term is None else intern(term)

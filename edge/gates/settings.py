@@ -17,6 +17,8 @@ class HttpGateSettings:
     """0 is any free port."""
     max_body: int = 10 * MIB
     """Largest request body in bytes; larger ones are answered 413."""
+    max_result: int = 64 * MIB
+    """Largest result of a query in bytes; the evaluation of a larger one is given up and answered 413."""
     cors_origins: tuple[str, ...] = ("*",)
     """Origins whose pages may call the gateway; `*` is every origin."""
     max_header: int = 64 * KIB

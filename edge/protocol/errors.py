@@ -116,6 +116,13 @@ class TooLarge(EdgeError):
     status_code = 413
 
 
+class ResultTooLarge(EdgeError):
+    """A result beyond the configured limit: it was given up before it was whole."""
+
+    error = "result_too_large"
+    status_code = 413
+
+
 class UnsupportedMediaType(EdgeError):
     """A content type that this resource does not take."""
 

@@ -43,6 +43,7 @@ def new_engine(rules: Rules | None = None) -> Engine:
 def run(engine: Engine, text: str, now: int = NOW, **more: object) -> ChangeSet:
     """Execute and publish one update."""
     executed = engine.execute([engine.prepare(UpdateRequest(text, **more))], now)  # type: ignore[arg-type]
+    engine.show(executed)
     engine.publish(executed)
     return executed[0].changes
 
@@ -125,6 +126,7 @@ class World:
         executed = self.engine.execute([self.engine.prepare(UpdateRequest(text))], NOW)
         self.changes.append(executed[0].changes)
         self._check_changes(executed[0].changes, quads, graphs)
+        self.engine.show(executed)
         self.engine.publish(executed)
         self._check_graph()
         for each in self.watched:

@@ -60,6 +60,7 @@ def test_every_update_of_a_batch_is_told_by_itself_and_in_order():
     texts = ["INSERT DATA { ex:a ex:p 1 }", "DELETE DATA { ex:a ex:p 1 } ; INSERT DATA { ex:a ex:p 2 }", "CLEAR ALL"]
     executed = engine.execute([engine.prepare(UpdateRequest(PREFIX + text)) for text in texts], NOW)
     assert len(client.items) == 1, "nobody is told before it is published"
+    engine.show(executed)
     assert engine.publish(executed) == 3
     rows = [([plain(r) for r in n.delta.added], [plain(r) for r in n.delta.removed]) for n in client.items]
     assert rows == [([], []), ([("1",)], []), ([("2",)], [("1",)]), ([], [("2",)])]

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from edge.engine.requests import QueryRequest, UpdateRequest
+from edge.engine.requests import Answer, QueryRequest, UpdateRequest
 from edge.gates.engine import SparqlEngine
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.formats import check_acceptable, serialize
@@ -37,6 +37,8 @@ class Views:
 
     ready: Callable[[], bool] = lambda: True
     """Whether the engine takes requests."""
+    fault: Callable[[], str] = str
+    """What is wrong with a gateway that takes requests; empty: nothing."""
     health: Callable[[], Mapping[str, object]] = dict
     """Members of the answer of `/health` beside `status`."""
     endpoints: Callable[[], Mapping[str, str]] = dict
@@ -89,12 +91,14 @@ class Routes:
     async def _query(self, operation: Operation, accept: str | None) -> Response:
         check_acceptable(accept)
         timeout = self._settings.query_timeout
+
+        def read(answer: Answer) -> tuple[str, bytes]:
+            return serialize(answer, accept, self._settings.max_result, timeout)
+
         try:
             async with asyncio.timeout(timeout):
                 request = QueryRequest(operation.text, operation.dataset)
-                media_type, content = await _result(
-                    self._engine.read(request, lambda answer: serialize(answer, accept))
-                )
+                media_type, content = await _result(self._engine.read(request, read))
         except TimeoutError:
             raise RequestTimeout(
                 f"The query took longer than {timeout:g} s, the limit engine.query_timeout; ask for less"
@@ -116,6 +120,8 @@ class Routes:
     async def _health(self, request: Request) -> Response:
         if not self._views.ready():
             raise _not_ready()
+        if fault := self._views.fault():
+            raise NotReady(fault)
         return _json({"status": "ready", **self._views.health()})
 
     async def _show_metrics(self, request: Request) -> Response:
