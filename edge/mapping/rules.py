@@ -96,7 +96,7 @@ class Condition:
         text = plain_text(value)
         if self.one_of is not None and not any(_same(value, text, wanted) for wanted in self.one_of):
             return False
-        return self.regex is None or (len(text) <= self.regex_text and self.regex.search(text) is not None)
+        return self.regex is None or self.regex.search(text, 0, self.regex_text) is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
