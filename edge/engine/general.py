@@ -42,11 +42,16 @@ def bounded(solutions: Iterable[T], rules: Rules) -> Iterator[T]:
     """The solutions, as far as they are allowed. Raises `ResultTooLarge` beyond."""
     for number, solution in enumerate(solutions):
         if number >= rules.max_solutions:
-            raise ResultTooLarge(
-                f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no "
-                "variable? Ask for less, or change it in parts"
-            )
+            raise too_many(rules)
         yield solution
+
+
+def too_many(rules: Rules) -> ResultTooLarge:
+    """The error for what has more solutions than it may."""
+    return ResultTooLarge(
+        f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no variable? "
+        "Ask for less, or change it in parts"
+    )
 
 
 def date_time(now: int) -> str:

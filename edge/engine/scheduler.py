@@ -30,7 +30,7 @@ Clock = Callable[[], int]
 """Microseconds since 1970, UTC."""
 
 _LONG_TEXT = 32_768
-"""Characters from which an update is compiled on a query thread, so that the caller's event loop goes on."""
+"""Characters from which an update is compiled on a thread of its own, so that the caller's event loop goes on."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,9 @@ _log = logging.getLogger(__name__)
 class _Updates:
     """Updates that were given at once."""
 
-    prepared: Sequence[PreparedUpdate]
+    requests: Sequence[UpdateRequest]
+    prepared: Future[Sequence[PreparedUpdate]]
+    """Long texts are compiled while they wait for their turn."""
     receipt: bytes
     future: Future[list[UpdateOutcome]]
     executed: list[Executed] = field(default_factory=list)
@@ -79,6 +81,7 @@ class Scheduler:
         engine.restore(journal.restore())
         self._receipts = tuple(journal.receipts())
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
+        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
         self._writer.start()
 
@@ -92,10 +95,16 @@ class Scheduler:
         """
         future: Future[list[UpdateOutcome]] = Future()
         future.set_running_or_notify_cancel()
-        if sum(map(len, {request.sparql for request in requests})) > _LONG_TEXT:
-            self._on_reader(future, lambda: self._submit(requests, receipt, future))
-        else:
-            self._submit(requests, receipt, future)
+        prepared: Future[Sequence[PreparedUpdate]] = Future()
+        long = sum(map(len, {request.sparql for request in requests})) > _LONG_TEXT
+        try:
+            if long:
+                self._compile(prepared, requests)
+            else:
+                prepared.set_result(self._prepare(requests))
+            self._enqueue(_Updates(requests, prepared, receipt, future), updates=len(requests))
+        except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+            _fail(future, error)
         return future
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
@@ -161,7 +170,7 @@ class Scheduler:
 
     @property
     def sequence(self) -> int:
-        """Number of the last commit."""
+        """Number of the last update in the journal."""
         return self._journal.sequence
 
     @property
@@ -184,6 +193,7 @@ class Scheduler:
             self._open = False
             self._ready.notify()
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._compiler.shutdown(wait=False)
         self._writer.join(timeout / 2)
         if self._writer.is_alive():
             with self._ready:
@@ -196,12 +206,14 @@ class Scheduler:
 
     # On the caller's thread
 
-    def _submit(self, requests: Sequence[UpdateRequest], receipt: bytes, future: Future[list[UpdateOutcome]]) -> None:
+    def _compile(self, prepared: Future[Sequence[PreparedUpdate]], requests: Sequence[UpdateRequest]) -> None:
         try:
-            prepared = [self._engine.prepare(request) for request in requests]
-            self._enqueue(_Updates(prepared, receipt, future), updates=len(prepared))
-        except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
-            future.set_exception(error)
+            self._compiler.submit(lambda: _settle(prepared, lambda: self._prepare(requests)))
+        except RuntimeError:  # shut down
+            raise NotReady("The gateway is stopping; try again when it is back") from None
+
+    def _prepare(self, requests: Sequence[UpdateRequest]) -> Sequence[PreparedUpdate]:
+        return [self._engine.prepare(request) for request in requests]
 
     def _enqueue(self, item: _Updates | _Task, updates: int = 0) -> None:
         with self._ready:
@@ -273,7 +285,8 @@ class Scheduler:
                 work.run()
             elif work:
                 self._run(work)
-                self._pending_updates -= sum(len(item.prepared) for item in work)
+                with self._ready:
+                    self._pending_updates -= sum(len(item.requests) for item in work)
             self._look_after_journal()
             self._busy_since = None
         try:
@@ -293,13 +306,13 @@ class Scheduler:
             if isinstance(head, _Task):
                 return head
             batch = [head]
-            size = len(head.prepared)
+            size = len(head.requests)
             while self._queue:
                 item = self._queue[0]
-                if isinstance(item, _Task) or size + len(item.prepared) > self._settings.max_batch:
+                if isinstance(item, _Task) or size + len(item.requests) > self._settings.max_batch:
                     break
                 batch.append(item)
-                size += len(item.prepared)
+                size += len(item.requests)
                 self._queue.popleft()
             return batch
 
@@ -338,7 +351,7 @@ class Scheduler:
 
     def _execute(self, item: _Updates, now: int) -> bool:
         try:
-            item.executed = self._engine.execute(item.prepared, now)
+            item.executed = self._engine.execute(item.prepared.result(), now)
         except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
             _fail(item.future, error)
             return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from edge.engine.delta import IdRow, Touched, difference
 from edge.engine.evaluator import World, compile_evaluator
+from edge.engine.general import too_many
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.requests import Dataset, QueryRequest, Sink, Subscription
 from edge.engine.spu import NOTHING, Change, Spu, Subscriber
@@ -113,7 +114,9 @@ class SpuManager:
                 yield from self._move_whole(spu, now)
                 continue
             change = Change(*difference(before, after, spu.evaluator.columns))
-            if change:
+            if len(spu.bag) + len(change.added) - len(change.removed) > self._world.rules.max_solutions:
+                yield Activation(spu, NOTHING, NOTHING, too_many(self._world.rules).description)
+            elif change:
                 yield Activation(spu, change, spu.move(self._world, change))
 
     def _solutions(self, part: Touched) -> set[IdRow] | None:

@@ -1,0 +1,83 @@
+"""What one client asks must not keep the others waiting for ever, nor fill the memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.protocol.errors import EdgeError, ResultTooLarge
+
+WAIT = 20
+CROSS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i"
+
+
+@pytest.fixture
+def engine() -> Iterator[Scheduler]:
+    scheduler = open_engine(None, EngineSettings(max_solutions=1000))
+    data = " ".join(f"<urn:s{n}> <urn:p> {n} ." for n in range(30))
+    scheduler.update([UpdateRequest(f"INSERT DATA {{ {data} }}")]).result(WAIT)
+    yield scheduler
+    assert scheduler.close()
+
+
+@pytest.mark.parametrize("filtered", ["", "FILTER(?c != ?i + 100)"])
+def test_an_update_with_too_many_solutions_changes_nothing(engine, filtered):
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_solutions"):
+        engine.update([UpdateRequest(f"INSERT {{ ?a <urn:q> ?i }} WHERE {{ {CROSS} {filtered} }}")]).result(WAIT)
+    assert engine.quads == 30
+    assert engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(WAIT)[0].added == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT * {{ {CROSS} }}",
+        f"SELECT * {{ {CROSS} FILTER(?c != ?i + 100) }}",
+        f"CONSTRUCT {{ ?a ?c ?i }} {{ {CROSS} }}",
+    ],
+)
+def test_a_subscription_with_too_many_solutions_is_refused(engine, query):
+    with pytest.raises(ResultTooLarge):
+        engine.subscribe(QueryRequest(query), lambda _: None).result(WAIT)
+    assert engine.subscriptions == 0
+
+
+@pytest.mark.parametrize("filtered", ["", "FILTER(?c != ?f + 100)"])
+def test_a_subscription_that_grows_too_large_ends_and_says_so_and_the_update_holds(engine, filtered):
+    told: list[Notification | SubscribeFailed] = []
+    engine.subscribe(QueryRequest(f"SELECT * {{ ?a <urn:p> ?c . ?d <urn:p> ?f {filtered} }}"), told.append).result(WAIT)
+    (outcome,) = engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:p> 1 , 2 , 3 , 4 }")]).result(WAIT)
+    assert outcome.added == 4
+    engine.query(QueryRequest("ASK { }")).result(WAIT)
+    assert isinstance(told[-1], SubscribeFailed)
+    assert "engine.max_solutions" in told[-1].description
+    assert engine.subscriptions == 0
+
+
+def test_what_is_acknowledged_can_be_queried(engine):
+    """Also while subscriptions are told, which takes its time."""
+    told = threading.Event()
+    engine.subscribe(QueryRequest("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"), lambda _: told.wait(0.01) and None).result(
+        WAIT
+    )
+    for number in range(50):
+        engine.update([UpdateRequest(f"INSERT DATA {{ <urn:x> <urn:n> {number} }}")]).result(WAIT)
+        assert engine.query(QueryRequest(f"ASK {{ <urn:x> <urn:n> {number} }}")).result(WAIT) is True
+
+
+def test_long_updates_keep_their_place_in_the_queue(engine):
+    for number in range(20):
+        long = " ".join(f"<urn:s{n}> <urn:q> {n} ." for n in range(2000))
+        first = engine.update([UpdateRequest(f"INSERT DATA {{ {long} <urn:last> <urn:is> {number} }}")])
+        second = engine.update([UpdateRequest(f"DELETE DATA {{ <urn:last> <urn:is> {number} }}")])
+        first.result(WAIT)
+        assert second.result(WAIT)[0].removed == 1
+
+
+def test_a_long_update_that_is_wrong_is_refused(engine):
+    with pytest.raises(EdgeError, match="Not a SPARQL"):
+        engine.update([UpdateRequest("INSERT DATA { " + "<urn:a> <urn:b> 1 . " * 3000 + "oops }")]).result(WAIT)
