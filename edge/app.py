@@ -108,8 +108,7 @@ class Gateway:
             engine = await self._start_engine()
             await self._start_gates(engine)
             await self._start_adapters(engine)
-            await asyncio.to_thread(endpoints.write, self.settings.data_dir, self.endpoints)
-            self._stack.callback(endpoints.remove, self.settings.data_dir)
+            await asyncio.to_thread(self._write_endpoints)
         except BaseException:
             await self.stop()
             raise
@@ -118,6 +117,15 @@ class Gateway:
             "gateway.ready",
             extra={**self.endpoints, "version": __version__, "seconds": round(time.monotonic() - self._began, 2)},
         )
+
+    def _write_endpoints(self) -> None:
+        """Tell other commands where to look. Who has a full disk needs a gateway all the more, so it starts without."""
+        try:
+            endpoints.write(self.settings.data_dir, self.endpoints)
+        except OSError as error:
+            _log.error("endpoints.not_written", extra={"reason": str(error)})
+        else:
+            self._stack.callback(endpoints.remove, self.settings.data_dir)
 
     async def stop(self) -> None:
         """Take in nothing new, finish what waits, tell the clients, store everything. Nothing if it does not run."""
@@ -302,8 +310,13 @@ def _client_id(data_dir: Path) -> str:
             return name
     except FileNotFoundError:
         pass
+    except (OSError, UnicodeDecodeError) as error:
+        _log.warning("mqtt.client_id_unreadable", extra={"file": str(file), "reason": str(error)})
     name = f"sepa-edge-{uuid.uuid4().hex[:12]}"
-    file.write_text(name + "\n", encoding="utf-8")
+    try:
+        file.write_text(name + "\n", encoding="utf-8")
+    except OSError as error:
+        _log.error("mqtt.client_id_not_kept", extra={"file": str(file), "reason": str(error)})
     return name
 
 

@@ -50,8 +50,46 @@ def configure(level: Level = "info", form: Format = "auto") -> None:
         library.handlers.clear()
         library.propagate = True
         library.setLevel(max(threshold, logging.WARNING) if level != "debug" else logging.INFO)
+    sparse = Sparse()
+    for name in _REPEATING:
+        repeating = logging.getLogger(name)
+        for earlier in [known for known in repeating.filters if isinstance(known, Sparse)]:
+            repeating.removeFilter(earlier)
+        repeating.addFilter(sparse)
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a log line that cannot be written must not stop the gateway
+
+
+_REPEATING: Final = (
+    "amqtt.broker",
+    "amqtt.mqtt.protocol.handler",
+    "amqtt.mqtt.protocol.broker_handler",
+    "edge.adapters.broker",
+)
+"""Loggers that say the same of each message or attempt, as long as something is wrong."""
+
+
+class Sparse(logging.Filter):
+    """Lets a line pass once in a while where it comes again and again: a card is not worn out by its log."""
+
+    PERIOD: Final = 60.0
+    """Seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether such a line has not been written for a while."""
+        line = (record.name, str(record.msg)[:40])
+        if record.levelno < logging.WARNING:
+            return True
+        if record.created - self._last.get(line, -self.PERIOD) < self.PERIOD:
+            return False
+        if len(self._last) > 1000:
+            self._last.clear()
+        self._last[line] = record.created
+        return True
 
 
 class JsonFormatter(logging.Formatter):

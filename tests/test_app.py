@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import socket
+import threading
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ from edge.adapters import settings as adapters
 from edge.app import Gateway, StartError, part
 from edge.config import Settings
 from edge.engine import EngineSettings
+from edge.engine.requests import QueryRequest
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,3 +158,46 @@ async def test_every_metric_is_documented(tmp_path):
     names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
     assert len(names) > 10
     assert [name for name in names if f"`{name}" not in document] == []
+
+
+async def until_health(client, url, status):
+    async with asyncio.timeout(20):
+        while (answer := await client.get(url)).status_code != status:  # noqa: ASYNC110  there is no event over HTTP
+            await asyncio.sleep(0.1)
+    return answer
+
+
+async def test_health_tells_a_writer_that_does_not_move_on(tmp_path):
+    release = threading.Event()
+    async with Gateway(settings(tmp_path, engine={"stall_after": 1})) as gateway, httpx.AsyncClient() as client:
+        health = gateway.endpoints["http"] + "/health"
+        assert (await client.get(health)).status_code == 200
+        stuck = gateway._engine.subscribe(QueryRequest("ASK { }"), lambda _: release.wait(30) and None)
+        answer = await until_health(client, health, 503)
+        assert "engine.stall_after" in answer.json()["error_description"]
+        release.set()
+        await asyncio.wrap_future(stuck)
+        await until_health(client, health, 200)
+
+
+async def test_a_result_beyond_the_limit_is_given_up(tmp_path):
+    async with Gateway(settings(tmp_path, http={"max_result": 1024})) as gateway, httpx.AsyncClient() as client:
+        values = " ".join(str(number) for number in range(1000))
+        for query in (
+            f"SELECT ?x {{ VALUES ?x {{ {values} }} }}",
+            f"CONSTRUCT {{ <urn:a> <urn:b> ?x }} {{ VALUES ?x {{ {values} }} }}",
+        ):
+            for accept in ("*/*", "application/xml", "application/n-triples, text/csv"):
+                headers = {"Accept": accept, "Content-Type": "application/sparql-query"}
+                answer = await client.post(gateway.endpoints["http"] + "/query", content=query, headers=headers)
+                assert (answer.status_code, answer.json()["error"]) == (413, "result_too_large")
+                assert "http.max_result" in answer.json()["error_description"]
+
+
+async def test_it_starts_where_the_endpoints_file_cannot_be_written(tmp_path, caplog):
+    (tmp_path / "endpoints.json").mkdir()
+    (tmp_path / "mqtt-client-id").write_bytes(b"\xff\xfe")
+    async with Gateway(settings(tmp_path)) as gateway, httpx.AsyncClient() as client:
+        assert (await client.get(gateway.endpoints["http"] + "/health")).status_code == 200
+    assert "endpoints.not_written" in caplog.messages
+    assert "mqtt.client_id_unreadable" in caplog.messages

@@ -240,3 +240,14 @@ def test_the_schema_takes_what_the_settings_take():
     assert json.dumps(found)
     assert found["additionalProperties"] is False
     assert found["$defs"]["HttpSettings"]["properties"]["port"]["maximum"] == 65535
+
+
+@pytest.mark.parametrize("topic", ["a/#b", "a/#/b", "#/#", "a+/b", "+b", "a/b+", ""])
+def test_a_topic_filter_that_is_none_is_refused(topic):
+    with pytest.raises(ConfigurationError, match="must be an MQTT topic filter"):
+        load(environ={"EDGE__MQTT__TOPICS": json.dumps([topic])})
+
+
+@pytest.mark.parametrize("topic", ["#", "a/#", "+", "+/a/+", "a//b", "$SYS/#", "/"])
+def test_topic_filters(topic):
+    assert load(environ={"EDGE__MQTT__TOPICS": json.dumps([topic])}).settings.mqtt.topics == (topic,)

@@ -118,3 +118,16 @@ def test_a_message_that_does_not_fit_its_arguments_is_logged_all_the_same(stderr
     log.configure("info", "text")
     logging.getLogger("amqtt").error("%d readings", "many")
     assert "%d readings" in stderr.getvalue()
+
+
+def test_what_repeats_itself_is_written_once_a_minute(stderr):
+    log.configure("info", "json")
+    broker = logging.getLogger("amqtt.broker")
+    for number in range(100):
+        broker.error("Task failed and will be skipped: <Task pending %s>", number)
+        broker.error("something else")
+    later = broker.makeRecord(broker.name, logging.ERROR, "", 0, "something else", (), None)
+    later.created += log.Sparse.PERIOD
+    broker.handle(later)
+    events = [json.loads(line)["event"] for line in stderr.getvalue().splitlines()]
+    assert events == ["Task failed and will be skipped: <Task pending 0>", "something else", "something else"]

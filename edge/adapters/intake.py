@@ -56,6 +56,8 @@ class Intake:
             arrivals += self._declared(topic, payload, received, wanted)
         elif not (mapped.matched or mapped.ignored):
             self.unmapped.add(topic, payload, received)
+        if arrivals:
+            self.unmapped.discard(topic)
         self.readings += len(arrivals)
         return arrivals
 

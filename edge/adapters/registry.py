@@ -63,6 +63,12 @@ class UnmappedTopics(_Register):
         """Count one message."""
         self._count((topic,), payload, seen)
 
+    def discard(self, topic: str) -> None:
+        """A mapping matches it now."""
+        if (topic,) in self._entries:
+            with self._lock:
+                self._entries.pop((topic,), None)
+
     def listed(self) -> list[dict[str, object]]:
         """`topic`, `count`, `last_payload` (excerpt), `last_seen` (ISO 8601), most recent first."""
         return self._listed("topic")

@@ -79,6 +79,21 @@ BindHost = Annotated[str, AfterValidator(_loopback)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 """A TCP port to listen on; 0 is any free port."""
 
+
+def _topic_filter(value: str) -> str:
+    """MQTT 3.1.1, section 4.7: `#` is the last level, and wildcards fill a level."""
+    levels = value.split("/")
+    wrong = any("#" in level for level in levels[:-1]) or any(
+        wildcard in level and level != wildcard for level in levels for wildcard in "+#"
+    )
+    if not value or "\0" in value or wrong:
+        raise ValueError('must be an MQTT topic filter such as "sensors/+/temperature" or "zigbee2mqtt/#"')
+    return value
+
+
+TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+"""A filter of MQTT topics."""
+
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty), AfterValidator(_absolute)]
 """A file or directory; "" is none. Relative to the settings file's directory, or to the current one."""
 

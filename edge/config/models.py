@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from edge.config.keys import KIB, MIB, BindHost, DirPath, OptionalPath, Port, default_data_dir, key
+from edge.config.keys import KIB, MIB, BindHost, DirPath, OptionalPath, Port, TopicFilter, default_data_dir, key
 
 PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
 """Names of the mapping packs that come with the gateway."""
@@ -101,7 +101,7 @@ class MqttSettings(Section):
     )
     cert_file: OptionalPath = key(None, "PEM file of the client certificate shown to the broker.")
     key_file: OptionalPath = key(None, "PEM file of the client certificate's private key.")
-    topics: tuple[str, ...] = key(("#",), "Topic filters the gateway subscribes to.")
+    topics: tuple[TopicFilter, ...] = key(("#",), "Topic filters the gateway subscribes to.")
     qos: int = key(1, "Quality of service asked from the broker.", minimum=0, maximum=2)
     keepalive: int = key(30, "Time between signs of life to the broker.", unit="s", minimum=1, maximum=65535)
     session_expiry: int = key(

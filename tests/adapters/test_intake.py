@@ -29,3 +29,13 @@ def test_a_payload_without_a_number_is_counted_and_shown(engine, observations, p
     assert intake.read("a/b", payload, NOON) == []
     (entry,) = intake.bad_values.listed()
     assert (entry["topic"], entry["reason"]) == ("a/b", "the payload holds no number")
+
+
+def test_a_topic_that_is_mapped_is_no_longer_listed_as_unmapped(engine, observations):
+    intake = Intake(lambda: Mapper([]), observations)
+    intake.read("a/b", b"1", NOON)
+    assert [entry["topic"] for entry in intake.unmapped.listed()] == ["a/b"]
+    update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
+    intake.write(intake.read("a/b", b"2", NOON))
+    assert intake.unmapped.listed() == []
+    assert intake.unmapped.total == 1
