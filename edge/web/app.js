@@ -101,8 +101,10 @@ function show(entry) {
   }
   Object.assign(item, { value: entry.value, time: entry.time });
   write(item.label, entry.label);
-  write(item.reading, pretty(entry.value));
-  write(item.unit, entry.unit);
+  const [value, unit] = readable(entry.value, entry.unit);
+  write(item.reading, value);
+  write(item.unit, unit);
+  item.reading.title = `${entry.value} ${entry.unit}`.trim();
   writeTime(item);
 }
 
@@ -145,6 +147,21 @@ function flash(element) {
   element.classList.remove("changed");
   void element.offsetWidth;  // lets the animation begin anew
   element.classList.add("changed");
+}
+
+// Bytes and seconds come in numbers that nobody reads; the exact value stays in the tooltip.
+function readable(value, unit) {
+  const number = Number(value);
+  if (unit === "B" && Math.abs(number) >= 1000) {
+    const power = Math.min(4, Math.floor(Math.log10(Math.abs(number)) / 3));
+    return [pretty((number / 1000 ** power).toPrecision(3)), ["", "k", "M", "G", "T"][power] + "B"];
+  }
+  if (unit === "s" && number >= 120) {
+    const minutes = Math.floor(number / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
+    if (days) return [`${days} d ${hours % 24} h`, ""];
+    return [hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`, ""];
+  }
+  return [pretty(value), unit];
 }
 
 function pretty(value) {
