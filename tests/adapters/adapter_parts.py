@@ -1,16 +1,6 @@
 """Real parts that the adapters' tests are made of: Mosquitto, publishers, and looks into the graph."""
 
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import paho.mqtt.client as paho
-import pytest
 
 from edge.adapters.intake import Intake
 from edge.adapters.mqtt import MqttAdapter
@@ -18,6 +8,7 @@ from edge.adapters.settings import MqttSettings
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
+from tests.support.processes import wait_for
 
 PREFIXES = """
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
@@ -36,71 +27,6 @@ observation = "http://example.org/{room}-temperature"
 unit = "http://qudt.org/1.1/vocab/unit#DegreeCelsius"
 label = "Temperature of {room}"
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 10.0, what: str = "") -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.01)
-
-
-class Mosquitto:
-    """A Mosquitto process of its own, with persistence, on a port that stays the same over restarts."""
-
-    def __init__(self, directory: Path, extra: str = "", *, anonymous: bool = True) -> None:
-        self.program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-        if self.program is None:
-            pytest.skip("no mosquitto here; install the package mosquitto")
-        directory.mkdir()
-        self.port = free_port()
-        self.config = directory / "mosquitto.conf"
-        lines = [
-            f"listener {self.port} 127.0.0.1",
-            f"allow_anonymous {str(anonymous).lower()}",
-            # Started by root it would become another user, who cannot get at the files of tests.
-            f"user {pwd.getpwuid(os.getuid()).pw_name}",
-            "persistence true",
-            f"persistence_location {directory}/",
-            "max_queued_messages 0",
-            extra,
-        ]
-        self.config.write_text("\n".join(lines) + "\n")
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [self.program, "-c", self.config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        wait_for(self._answers, what="mosquitto answers")
-
-    def stop(self, *, kill: bool = False) -> None:
-        if self.process is not None:
-            if kill:
-                self.process.kill()
-            else:
-                self.process.terminate()
-            self.process.wait(10)
-            self.process = None
-
-    def _answers(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, "mosquitto ended"
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
-
-    @property
-    def url(self) -> str:
-        return f"mqtt://127.0.0.1:{self.port}"
 
 
 class Publisher:

@@ -1,10 +1,10 @@
 """Fixtures of the adapters' tests: a real engine, real Mosquitto processes."""
 
 import pytest
-from adapter_parts import Mosquitto
 
 from edge.adapters.observations import Observations
 from edge.engine import open_engine
+from tests.support.processes import Mosquitto
 
 
 @pytest.fixture

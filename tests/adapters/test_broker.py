@@ -7,10 +7,11 @@ import socket
 
 import paho.mqtt.client as paho
 import pytest
-from adapter_parts import Gateway, Publisher, value_of, wait_for
+from adapter_parts import Gateway, Publisher, value_of
 
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.settings import BrokerSettings
+from tests.support.processes import wait_for
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import os
 
 import pytest
-from adapter_parts import wait_for
 
 from edge.adapters.files import MappingFiles
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.errors import MappingError
+from tests.support.processes import wait_for
 
 MAPPING = """
 [[mapping]]

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pyoxigraph as ox
 import pytest
-from adapter_parts import select, wait_for
+from adapter_parts import select
 
 from edge.adapters.host import HostAdapter, HostReadings
 from edge.adapters.host_sensors import Metric, plain, sample
 from edge.adapters.settings import HostSettings
+from tests.support.processes import wait_for
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

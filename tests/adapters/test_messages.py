@@ -3,10 +3,9 @@
 import threading
 from datetime import UTC, datetime
 
-from adapter_parts import wait_for
-
 from edge.adapters.messages import Inbox, Message, Receipts, receipt_of
 from edge.adapters.registry import BadValues, UnmappedTopics
+from tests.support.processes import wait_for
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 

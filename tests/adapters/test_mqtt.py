@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from adapter_parts import Gateway, Publisher, Values, select, update, value_of, wait_for
+from adapter_parts import Gateway, Publisher, Values, select, update, value_of
 
 from edge.adapters.observations import Observations
 from edge.engine import open_engine
 from edge.protocol.errors import StorageFailed
+from tests.support.processes import wait_for
 
 KITCHEN = "http://example.org/kitchen-temperature"
 TOPIC = "room/kitchen/temperature"

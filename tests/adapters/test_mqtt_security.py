@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from adapter_parts import Gateway, Mosquitto, wait_for
+from adapter_parts import Gateway
+
+from tests.support.processes import Mosquitto, wait_for
 
 
 def openssl(*words: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -24,55 +25,66 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def wait_for(condition: Callable[[], T], what: str, seconds: float = 20.0) -> T:
+def wait_for(condition: Callable[[], T], seconds: float = 20.0, what: str = "") -> T:
     """The condition's first true value; fails the test when it does not come."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds} s in vain for {what}")
-        time.sleep(0.02)
+            pytest.fail(f"waited {seconds} s in vain for {what or condition}")
+        time.sleep(0.01)
     return value
 
 
-def listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 class Mosquitto:
-    """A Mosquitto with persistence and unbounded queues, on a port of its own."""
+    """A Mosquitto process of its own, with persistence, on a port that stays the same over restarts."""
 
-    def __init__(self, directory: Path) -> None:
-        self._program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-        if self._program is None:
-            pytest.skip("mosquitto is not installed (Debian package: mosquitto)")
+    def __init__(self, directory: Path, extra: str = "", *, anonymous: bool = True) -> None:
+        self.program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+        if self.program is None:
+            pytest.skip("no mosquitto here; install the package mosquitto")
+        directory.mkdir()
         self.port = free_port()
-        self.url = f"mqtt://127.0.0.1:{self.port}"
-        directory.mkdir(parents=True, exist_ok=True)
-        self._config = directory / "mosquitto.conf"
-        self._config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
-            f"persistence_location {directory}/\nmax_queued_messages 0\n"
-        )
-        if os.geteuid() == 0:
-            with self._config.open("a") as config:
-                config.write("user root\n")
-        self._process: subprocess.Popen[bytes] | None = None
+        self.config = directory / "mosquitto.conf"
+        lines = [
+            f"listener {self.port} 127.0.0.1",
+            f"allow_anonymous {str(anonymous).lower()}",
+            # Started by root it would become another user, who cannot get at the files of tests.
+            f"user {pwd.getpwuid(os.getuid()).pw_name}",
+            "persistence true",
+            f"persistence_location {directory}/",
+            "max_queued_messages 0",
+            extra,
+        ]
+        self.config.write_text("\n".join(lines) + "\n")
+        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            [str(self._program), "-c", str(self._config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        self.process = subprocess.Popen(
+            [self.program, "-c", self.config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        wait_for(lambda: listening(self.port), "mosquitto")
+        wait_for(self._answers, what="mosquitto answers")
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(10)
-            self._process = None
+    def stop(self, *, kill: bool = False) -> None:
+        if self.process is not None:
+            if kill:
+                self.process.kill()
+            else:
+                self.process.terminate()
+            self.process.wait(10)
+            self.process = None
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, "mosquitto ended"
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
 
 
 class GatewayProcess:
@@ -108,7 +120,7 @@ class GatewayProcess:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
             )
-        wait_for(lambda: endpoints.exists() or self._process.poll() is not None, "the gateway")
+        wait_for(lambda: endpoints.exists() or self._process.poll() is not None, what="the gateway")
         if not endpoints.exists():
             pytest.fail(f"the gateway did not start:\n{self.log()}")
         found: dict[str, str] = json.loads(endpoints.read_text())
