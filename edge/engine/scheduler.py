@@ -118,7 +118,7 @@ class Scheduler:
     def read(self, request: QueryRequest, read: Callable[[Answer], T]) -> Future[T]:
         """As `query`, with `read` taking in the answer on the query's own thread: to serialise it, for example.
 
-        Oxigraph writes the results formats itself, ten times as fast as from Python, and lets other threads run.
+        Oxigraph writes the results formats itself, four times as fast as from Python, and lets other threads run.
         """
         future: Future[T] = Future()
 
