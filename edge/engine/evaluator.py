@@ -105,6 +105,11 @@ class _Whole:
     distinct = False
     delta: DeltaPattern | None = None
     columns: Sequence[int] = ()
+    _depends: Dependencies
+
+    def dependencies(self) -> Dependencies:
+        """See `Evaluator`."""
+        return self._depends
 
 
 class SelectEvaluator(_Whole):
@@ -120,10 +125,6 @@ class SelectEvaluator(_Whole):
         """See `Evaluator`."""
         self.variables, rows = _select(world, self._query.text, self._query.tokens, self._dataset, now)
         return Counter(rows)
-
-    def dependencies(self) -> Dependencies:
-        """See `Evaluator`."""
-        return self._depends
 
 
 class AskEvaluator(_Whole):
@@ -142,10 +143,6 @@ class AskEvaluator(_Whole):
             world.mirror.open(), self._query.text, self._query.tokens, dataset=self._dataset, rules=world.rules, now=now
         )
         return Counter({(world.graph.dictionary.intern(_BOOLEANS[bool(answer)]),): 1})
-
-    def dependencies(self) -> Dependencies:
-        """See `Evaluator`."""
-        return self._depends
 
 
 class ConstructEvaluator(_Whole):
@@ -184,10 +181,6 @@ class ConstructEvaluator(_Whole):
                     if None not in triple and graph.legal((*triple, DEFAULT_GRAPH)):  # type: ignore[arg-type]
                         triples[triple] = 1
         return triples
-
-    def dependencies(self) -> Dependencies:
-        """See `Evaluator`."""
-        return self._depends
 
     @staticmethod
     def _blank(graph: LiveGraph, row: IdRow, place: int, copy: int) -> ox.BlankNode:

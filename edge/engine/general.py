@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
@@ -19,6 +19,9 @@ from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooL
 from edge.protocol.results import Term
 
 T = TypeVar("T")
+
+CACHED_LENGTH: Final = 16_384
+"""Longer texts are data, not templates: what was made of them is not kept, in characters."""
 
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,7 +71,7 @@ def check_query(text: str, rules: Rules) -> list[Token]:
 
     Nothing is evaluated: Oxigraph parses the query before it refuses the substitution.
     """
-    tokens = _allowed(text, rules)
+    tokens = allowed(text, rules)
     check_size(tokens)
     try:
         ox.Store().query(text, base_iri=rules.base_iri, substitutions=_ABSENT)
@@ -79,7 +82,8 @@ def check_query(text: str, rules: Rules) -> list[Token]:
     return tokens
 
 
-def _allowed(text: str, rules: Rules) -> list[Token]:
+def allowed(text: str, rules: Rules) -> list[Token]:
+    """The tokens of a request that does not call others unless it may. Raises `ParsingFailed`, `Forbidden`."""
     tokens = tokenize(text)
     if not rules.allow_service and has_word(tokens, "SERVICE"):
         raise Forbidden(
@@ -90,7 +94,7 @@ def _allowed(text: str, rules: Rules) -> list[Token]:
 
 @dataclass(frozen=True, slots=True)
 class ListedQuery:
-    """A query of which `SELECT *` has been written out; `variables` is None for what is not a SELECT."""
+    """A query of which `SELECT *` has been written out."""
 
     text: str
     tokens: list[Token]

@@ -12,10 +12,10 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.general import Rules
+from edge.engine.general import Rules, allowed
 from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
 from edge.engine.requests import STORE_DATASET, Dataset
-from edge.engine.syntax import Token, check_size, closing, has_word, read_prologue, tokenize
+from edge.engine.syntax import Token, check_size, closing, read_prologue
 from edge.engine.template import Names, QuadTemplate, Variable, parse_iri, parse_quads
 from edge.protocol.errors import Forbidden, ParsingFailed
 
@@ -95,11 +95,7 @@ _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
 
 def compile_update(text: str, dataset: Dataset, rules: Rules) -> UpdatePlan:
     """Check an update and compile it. Raises `ParsingFailed`, `Forbidden`."""
-    tokens = tokenize(text)
-    if not rules.allow_service and has_word(tokens, "SERVICE"):
-        raise Forbidden(
-            "SERVICE is switched off, so that nobody can make the gateway send requests; engine.allow_service allows it"
-        )
+    tokens = allowed(text, rules)
     parts = _parts(text, tokens)
     for part in parts:
         _check_where(part.tokens)

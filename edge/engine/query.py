@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pyoxigraph as ox
 
-from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
+from edge.engine.general import CACHED_LENGTH, EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.mirror import Mirror
 from edge.engine.requests import Answer, Graph, QueryRequest, QueryResult, Solutions
 
@@ -24,13 +24,10 @@ class QueryProcessor:
         self._rules = rules
         self._prepare = lru_cache(maxsize=texts)(self._prepare_anew)
 
-    def check(self, request: QueryRequest) -> None:
-        """Refuse a wrong query. Raises `ParsingFailed`, `Forbidden`."""
-        self._prepare(request.sparql)
-
     def run(self, request: QueryRequest, read: Callable[[Answer], T], now: int) -> T:
         """Evaluate a query and have `read` take in the answer. `now` in microseconds since 1970. Raises `EdgeError`."""
-        query = self._prepare(request.sparql)
+        text = request.sparql
+        query = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
         answer = evaluate(
             self._mirror.open(), query.text, query.tokens, dataset=request.dataset, rules=self._rules, now=now
         )

@@ -74,10 +74,6 @@ class Scheduler:
         """Why the last commit failed; empty: it did not."""
         self._flush_at = 0.0
         self._flush_failing = False
-        self.updates_done = 0
-        """Update requests that were carried out."""
-        self.notifications_sent = 0
-        """Notifications that were handed to sinks, those of sequence 0 not counted."""
         engine.restore(journal.restore())
         self._receipts = tuple(journal.receipts())
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
@@ -338,8 +334,7 @@ class Scheduler:
             engine.show(executed)
             for item in done:
                 item.future.set_result([step.outcome for step in item.executed])
-            self.updates_done += len(executed)
-            self.notifications_sent += engine.publish(executed)
+            engine.publish(executed)
 
     def _note_storage(self, error: Exception) -> None:
         """Log once that updates cannot be stored, not for each of them."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Final
 
 import pyoxigraph as ox
 
 from edge.engine.changes import NO_CHANGE, ChangeSet
-from edge.engine.general import Rules, bounded, evaluate
+from edge.engine.general import CACHED_LENGTH, Rules, bounded, evaluate
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.mirror import Mirror
 from edge.engine.pattern import Frame, Layout, Pattern, Places
@@ -22,15 +21,11 @@ from edge.engine.plan import GeneralWhere, Load, Manage, Modify, Target, Transfe
 from edge.engine.requests import Dataset
 from edge.engine.syntax import tokenize
 from edge.engine.template import Variable
-from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, UpdateFailed
+from edge.protocol.errors import EdgeError, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 
 Loader = Callable[[str], Iterable[ox.Quad]]
 """Fetches and parses the document of a LOAD; raises `EdgeError`."""
-
-
-_CACHED_LENGTH: Final = 16_384
-"""Longer texts are data, not templates: they are not kept, in characters."""
 
 
 class Transaction:
@@ -129,7 +124,7 @@ class UpdateProcessor:
 
     def plan(self, text: str, dataset: Dataset) -> UpdatePlan:
         """The plan of an update, compiled on first sight. Raises `ParsingFailed`, `Forbidden`. Any thread."""
-        compile_ = self._compile_anew if len(text) > _CACHED_LENGTH else self._compile
+        compile_ = self._compile_anew if len(text) > CACHED_LENGTH else self._compile
         return compile_(text, dataset)
 
     def run(self, plan: UpdatePlan, bindings: Mapping[str, Term], now: int) -> Transaction:
@@ -268,10 +263,6 @@ class UpdateProcessor:
                 transaction.drop(source)
 
     def _load_document(self, operation: Load, transaction: Transaction) -> None:
-        if not self._rules.allow_load:
-            raise Forbidden(
-                "LOAD is switched off, so that nobody can make the gateway send requests; engine.allow_load allows it"
-            )
         try:
             quads = list(self._load(operation.document.value))
         except EdgeError as error:
