@@ -12,8 +12,8 @@ from typing import Final
 import pyoxigraph as ox
 import rdflib
 
-from edge.engine.syntax import Token, closing, tokenize
-from edge.engine.template import Names, parse_iri
+from edge.engine.sparql.syntax import Token, closing, tokenize
+from edge.engine.sparql.template import Names, parse_iri
 from edge.protocol.results import Term
 
 _IRI: Final = "urn:x-edge:iri:"

@@ -21,8 +21,9 @@ from edge.engine.lutt import Dependencies, Watch
 from edge.engine.mirror import Mirror
 from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
 from edge.engine.requests import Dataset, QueryRequest
-from edge.engine.syntax import Token, closing, tokenize
-from edge.engine.template import Blank, Fresh, Names, Variable, parse_iri, parse_quads
+from edge.engine.sparql.algebra import Blank, Fresh, Variable
+from edge.engine.sparql.syntax import Token, closing, tokenize
+from edge.engine.sparql.template import Names, parse_iri, parse_quads
 from edge.engine.terms import XSD
 from edge.protocol.results import Term
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import pyoxigraph as ox
 
 from edge.engine.requests import Dataset
-from edge.engine.syntax import Token, check_size, has_word, replace_now, tokenize, variables
+from edge.engine.sparql.syntax import Token, check_size, has_word, replace_now, tokenize, variables
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.results import Term
 

@@ -16,8 +16,9 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
-from edge.engine.syntax import Token, closing
-from edge.engine.template import Blank, Fresh, Names, QuadTemplate, Slot, Variable, parse_quads
+from edge.engine.sparql.algebra import Blank, Fresh, Slot, Variable
+from edge.engine.sparql.syntax import Token, closing
+from edge.engine.sparql.template import Names, QuadTemplate, parse_quads
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 

@@ -15,8 +15,9 @@ import pyoxigraph as ox
 from edge.engine.general import Rules, allowed
 from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
 from edge.engine.requests import STORE_DATASET, Dataset
-from edge.engine.syntax import Token, check_size, closing, read_prologue
-from edge.engine.template import Names, QuadTemplate, Variable, parse_iri, parse_quads
+from edge.engine.sparql.algebra import Variable
+from edge.engine.sparql.syntax import Token, check_size, closing, read_prologue
+from edge.engine.sparql.template import Names, QuadTemplate, parse_iri, parse_quads
 from edge.protocol.errors import Forbidden, ParsingFailed
 
 

@@ -19,8 +19,8 @@ from edge.engine.mirror import Mirror
 from edge.engine.pattern import Frame, Layout, Pattern, Places
 from edge.engine.plan import GeneralWhere, Load, Manage, Modify, Target, Transfer, UpdatePlan, compile_update
 from edge.engine.requests import Dataset
-from edge.engine.syntax import tokenize
-from edge.engine.template import Variable
+from edge.engine.sparql.algebra import Variable
+from edge.engine.sparql.syntax import tokenize
 from edge.protocol.errors import EdgeError, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 

@@ -14,8 +14,8 @@ from oracle import BASE
 
 from edge.engine.engine import Engine
 from edge.engine.pattern import Layout, compile_pattern
-from edge.engine.syntax import tokenize
-from edge.engine.template import Names, Variable
+from edge.engine.sparql.syntax import tokenize
+from edge.engine.sparql.template import Names, Variable
 
 EX = "http://example.org/"
 NAMES = Names(PREFIX, BASE)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edge.engine.general import Rules, check_query
 from edge.engine.plan import compile_update
 from edge.engine.requests import STORE_DATASET
-from edge.engine.syntax import (
+from edge.engine.sparql.syntax import (
     MAX_DEPTH,
     MAX_OPERATORS,
     calls,

@@ -13,36 +13,12 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.syntax import Token, closing
+from edge.engine.sparql.algebra import Blank, Fresh, Slot, Variable
+from edge.engine.sparql.syntax import Token, closing
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 
 _VARIABLE: Final = f"urn:x-edge:{uuid.uuid4()}:"
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable of a template or pattern, by name (without `?`)."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Blank:
-    """A blank node as written. In a pattern it is a variable that nobody can see."""
-
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """A blank node of a template: a new one for each solution."""
-
-    label: str
-
-
-Slot = Term | Variable | Blank | Fresh
-"""A position of a template."""
 
 
 @dataclass(frozen=True, slots=True)
