@@ -18,6 +18,7 @@ from edge.engine.evaluator import World
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
 from edge.engine.mirror import Mirror
+from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
 from edge.engine.plan import UpdatePlan
 from edge.engine.query import QueryProcessor
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
@@ -32,6 +33,8 @@ class PreparedUpdate:
 
     plan: UpdatePlan
     bindings: Mapping[str, Term]
+    spent: int = 0
+    """Nanoseconds that it took to compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Executed:
 
     changes: ChangeSet
     activations: list[Activation] = field(default_factory=list)
+    spent: Spent = UNSPENT
 
     @property
     def outcome(self) -> UpdateOutcome:
@@ -53,6 +57,7 @@ class Engine:
     def __init__(self, rules: Rules, load: Loader) -> None:
         self.graph = LiveGraph()
         self.rules = rules
+        self.performance = PerformanceModel()
         self.writing = threading.RLock()
         """Held by the writer from the first execution of a batch until it is published or undone."""
         self._writer_mirror = Mirror(self._dump, self.writing, shared=False)
@@ -69,7 +74,9 @@ class Engine:
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
         """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`. Any thread."""
-        return PreparedUpdate(self._updates.plan(request.sparql, request.dataset), request.bindings)
+        began = clock()
+        plan = self._updates.plan(request.sparql, request.dataset)
+        return PreparedUpdate(plan, request.bindings, clock() - began)
 
     def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
         """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
@@ -97,7 +104,12 @@ class Engine:
 
     def publish(self, executed: Sequence[Executed]) -> int:
         """Tell the subscribers of what was shown. Returns the notifications sent."""
-        sent = sum(self.spus.notify(step.activations) for step in executed)
+        sent = 0
+        for step in executed:
+            began = clock()
+            notified = self.spus.notify(step.activations)
+            self.performance.published(step.spent, clock() - began, notified)
+            sent += notified
         self.graph.dictionary.sweep()
         return sent
 
@@ -114,18 +126,21 @@ class Engine:
         self.graph.dictionary.sweep()
 
     def _execute(self, update: PreparedUpdate, now: int) -> Executed:
+        began = clock() - update.spent
+        self.performance.begin()
         transaction = self._updates.run(update.plan, update.bindings, now)
         changes = transaction.change_set()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
-            return Executed(NO_CHANGE)
+            return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began))
         self._writer_mirror.note(changes)
         try:
-            return Executed(changes, self.spus.activate(transaction, now))
+            activations = self.spus.activate(transaction, now)
         except BaseException:
             transaction.undo()
             self._writer_mirror.note(changes.inverse())
             raise
+        return Executed(changes, activations, self.performance.executed(clock() - began))
 
     def _apply(self, change: ChangeSet) -> None:
         graph = self.graph
