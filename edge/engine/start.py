@@ -26,6 +26,18 @@ def _no_loader(document: str) -> Iterable[ox.Quad]:
     raise Forbidden(f"Nothing here can load {document}")
 
 
+def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
+    """An engine with an empty graph, which whoever has it runs. `load` fetches the documents of LOAD."""
+    rules = Rules(
+        base_iri=settings.base_iri,
+        union_default_graph=settings.default_graph_as_union,
+        allow_service=settings.allow_service,
+        allow_load=settings.allow_load,
+        max_solutions=settings.max_solutions,
+    )
+    return Engine(rules, load)
+
+
 def open_engine(
     directory: Path | None,
     settings: EngineSettings | None = None,
@@ -47,15 +59,8 @@ def open_engine(
         snapshot_ratio=settings.snapshot_ratio,
         receipts_kept=settings.receipts_kept,
     )
-    rules = Rules(
-        base_iri=settings.base_iri,
-        union_default_graph=settings.default_graph_as_union,
-        allow_service=settings.allow_service,
-        allow_load=settings.allow_load,
-        max_solutions=settings.max_solutions,
-    )
     try:
-        return Scheduler(Engine(rules, load), journal, settings, clock)
+        return Scheduler(make_engine(settings, load), journal, settings, clock)
     except BaseException:
         journal.close()
         raise
