@@ -1,0 +1,171 @@
+"""A place in the tokens of a request, and the terms that are read from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+import pyoxigraph as ox
+
+from edge.engine.sparql.algebra import Parameter, Slot, Variable
+from edge.engine.sparql.syntax import Token
+from edge.engine.sparql.terms_text import Names, number, string_value
+from edge.engine.terms import XSD
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.results import Term
+
+Parameters = Mapping[int, tuple[int, int]]
+"""The constants that the shape of a text leaves open: start in the text -> end, index."""
+
+NO_PARAMETERS: Final[Parameters] = {}
+
+_BOOLEANS: Final = {text: ox.Literal(text, datatype=ox.NamedNode(XSD + "boolean")) for text in ("true", "false")}
+_NO_TOKEN: Final = Token("end", "", -1, -1)
+_IRIS: Final = frozenset({"iri", "name"})
+
+
+class Cursor:
+    """Reads terms, token by token. Everything here raises `ParsingFailed` for what is not there."""
+
+    def __init__(self, tokens: Sequence[Token], names: Names, parameters: Parameters) -> None:
+        self._tokens = [*tokens, _NO_TOKEN]
+        self._index = 0
+        self.token = self._tokens[0]
+        self.used: set[int] = set()
+        """Indexes of the constants that became Parameters. All others are fixed parts of the shape."""
+        self.visible: dict[Variable, None] = {}
+        """The variables in scope, in order of first appearance."""
+        self._names = names.declared()
+        self._parameters = parameters
+        self._numbers = 0
+
+    # Tokens
+
+    def advance(self) -> Token:
+        """The token at the cursor, which moves on."""
+        token = self.token
+        self._index += 1
+        self.token = self._tokens[self._index]
+        return token
+
+    def following(self) -> Token:
+        """The token after the one at the cursor."""
+        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+
+    def end(self) -> None:
+        """All tokens are read."""
+        if self.token is not _NO_TOKEN:
+            self.fail("the end")
+
+    def accept(self, text: str) -> bool:
+        """Whether the cursor is at this punctuation. If so it moves on."""
+        if self.token.text == text and self.token.kind == "punct":
+            self.advance()
+            return True
+        return False
+
+    def accept_word(self, word: str) -> bool:
+        """Whether the cursor is at this keyword (upper case). If so it moves on."""
+        if self.token.kind == "word" and self.token.text.upper() == word:
+            self.advance()
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        """Move over punctuation."""
+        if not self.accept(text):
+            self.fail(text)
+
+    def expect_word(self, word: str) -> None:
+        """Move over a keyword."""
+        if not self.accept_word(word):
+            self.fail(word)
+
+    def fail(self, expected: str) -> NoReturn:
+        """Raise the error for what is at the cursor."""
+        found = f"at {self.token.text!r}, character {self.token.start}" if self.token.text else "at the end"
+        raise ParsingFailed(f"{expected} expected {found}")
+
+    # Names
+
+    def next_name(self) -> str:
+        """A name that no text can write and that nothing else has."""
+        self._numbers += 1
+        return f".{self._numbers - 1}"
+
+    # Terms
+
+    def variable(self) -> Variable:
+        """A variable."""
+        if self.token.kind != "var":
+            self.fail("a variable")
+        return Variable(self.advance().text[1:])
+
+    def binding(self) -> Variable:
+        """A variable that is in scope from here on (18.2.1)."""
+        variable = self.variable()
+        self.visible[variable] = None
+        return variable
+
+    def iri(self) -> ox.NamedNode:
+        """An IRI that is a fixed part of the shape."""
+        if self.token.kind not in _IRIS:
+            self.fail("an IRI")
+        return self._names.iri(self.advance().text)
+
+    def name(self) -> Slot:
+        """A variable or an IRI."""
+        if self.token.kind == "var":
+            return self.binding()
+        start = self.token.start
+        return self._constant(start, self.iri())
+
+    def string(self) -> str:
+        """The value of a string that is a fixed part of the shape."""
+        if self.token.kind != "string":
+            self.fail("a string")
+        return string_value(self.advance().text)
+
+    def term(self) -> Slot:
+        """An IRI or a literal."""
+        token = self.token
+        kind = token.kind
+        if kind in _IRIS:
+            return self._constant(token.start, self._names.iri(self.advance().text))
+        if kind == "string":
+            return self._constant(token.start, self._literal())
+        if kind == "number":
+            return self._constant(token.start, number(self.advance().text))
+        if kind == "word" and token.text in _BOOLEANS:
+            return _BOOLEANS[self.advance().text]
+        if self.at_signed_number():
+            self.advance()
+            digits = self.advance()
+            literal = number(token.text + digits.text)
+            return self._constant(digits.start, literal, negative=True) if token.text == "-" else literal
+        return self.fail("a term")
+
+    def at_signed_number(self) -> bool:
+        """Whether a sign and a number, without space between them, are at the cursor."""
+        if self.token.text not in ("+", "-"):
+            return False
+        following = self.following()
+        return following.kind == "number" and following.start == self.token.end
+
+    def _literal(self) -> ox.Literal:
+        string = self.advance().text
+        if self.token.kind == "lang":
+            return self._names.literal(string, self.advance().text)
+        if self.accept("^^"):
+            if self.token.kind not in _IRIS:
+                self.fail("a datatype")
+            return self._names.literal(string, "^^" + self.advance().text)
+        return self._names.literal(string, "")
+
+    def _constant(self, start: int, term: Term, *, negative: bool = False) -> Slot:
+        """The constant that was read last, which starts there: open if the shape says so of exactly this range."""
+        found = self._parameters.get(start)
+        if found is None or found[0] != self._tokens[self._index - 1].end:
+            return term
+        self.used.add(found[1])
+        return Parameter(found[1], negative, term)

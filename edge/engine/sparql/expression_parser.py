@@ -1,0 +1,173 @@
+"""Expressions (SPARQL 1.1 Query Language, 19.8, rules 107 to 128)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Final
+
+from edge.engine.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Node, Reference, Variable
+from edge.engine.sparql.cursor import Cursor
+
+_OR, _AND, _RELATION, _SUM, _PRODUCT = range(5)
+_LEVELS: Final = {
+    "||": _OR,
+    "&&": _AND,
+    **dict.fromkeys(("=", "!=", "<", ">", "<=", ">=", "IN", "NOT IN"), _RELATION),
+    **dict.fromkeys(("+", "-"), _SUM),
+    **dict.fromkeys(("*", "/"), _PRODUCT),
+}
+
+_AGGREGATES: Final = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"})
+_FUNCTIONS: Final = frozenset(
+    """
+    STR LANG LANGMATCHES DATATYPE BOUND IRI URI BNODE RAND ABS CEIL FLOOR ROUND CONCAT STRLEN UCASE LCASE ENCODE_FOR_URI
+    CONTAINS STRSTARTS STRENDS STRBEFORE STRAFTER YEAR MONTH DAY HOURS MINUTES SECONDS TIMEZONE TZ NOW UUID STRUUID MD5
+    SHA1 SHA256 SHA384 SHA512 COALESCE IF STRLANG STRDT SAMETERM ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC REGEX SUBSTR
+    REPLACE
+    """.split()  # noqa: SIM905
+)
+_SYNONYMS: Final = {"URI": "IRI", "ISURI": "ISIRI"}
+
+_MAX_CHAIN: Final = 100
+"""Sums of more terms, and products of more factors, are trees too deep for those that walk them."""
+
+
+class ExpressionParser(Cursor):
+    """Reads expressions."""
+
+    aggregates: dict[Aggregate, Variable] | None = None
+    """Where aggregates go, each with the variable that stands for it. None: there can be none here."""
+
+    @abstractmethod
+    def group(self) -> Node:
+        """A group graph pattern in its braces."""
+
+    def expression(self) -> Expression:
+        """An expression, up to where it ends."""
+        return self._operators(_OR)
+
+    def at_constraint(self) -> bool:
+        """Whether a bracketed expression or a call is at the cursor."""
+        token = self.token
+        if token.kind == "word":
+            word = token.text.upper()
+            return word in _FUNCTIONS or word in _AGGREGATES or word in ("EXISTS", "NOT")
+        return token.text == "(" or token.kind in ("iri", "name")
+
+    def constraint(self) -> Expression:
+        """A bracketed expression or a call."""
+        if not self.at_constraint():
+            self.fail("a constraint")
+        return self._primary()
+
+    def _operators(self, least: int) -> Expression:
+        """Operands and the operators between them that bind at least so strongly."""
+        left = self._unary()
+        for _ in range(_MAX_CHAIN):
+            operator = self._operator()
+            level = _LEVELS.get(operator, -1)
+            if level < least:
+                return left
+            self.advance()
+            if level <= _AND:
+                operands = [left, self._operators(level + 1)]
+                while self.accept(operator):
+                    operands.append(self._operators(level + 1))
+                left = _balanced(operator, operands)
+            elif operator == "IN":
+                left = Call(operator, (left, *self._arguments()))
+            elif operator == "NOT IN":
+                self.advance()
+                left = Call(operator, (left, *self._arguments()))
+            else:
+                left = Call(operator, (left, self._operators(level + 1)))
+        return self.fail(f"no more than {_MAX_CHAIN} operators in a row")
+
+    def _operator(self) -> str:
+        """The operator at the cursor, if there is one."""
+        token = self.token
+        if token.kind == "punct":
+            return token.text
+        word = token.word()
+        return "NOT IN" if word == "NOT" and self.following().word() == "IN" else word
+
+    def _unary(self) -> Expression:
+        text = self.token.text
+        if text in ("+", "-") and not self.at_signed_number():
+            self.advance()
+            return Call("unary" + text, (self._primary(),))
+        if self.accept("!"):
+            return Call("!", (self._unary(),))
+        return self._primary()
+
+    def _primary(self) -> Expression:
+        token = self.token
+        if token.kind == "var":
+            return Reference(self.variable())
+        if self.accept("("):
+            expression = self.expression()
+            self.expect(")")
+            return expression
+        if token.kind in ("iri", "name") and self.following().text == "(":
+            return Call("", function=self.iri(), arguments=tuple(self._arguments()))
+        if token.kind == "word" and token.text not in ("true", "false"):
+            return self._keyword(token.text.upper())
+        return Constant(self.term())
+
+    def _keyword(self, word: str) -> Expression:
+        if word == "EXISTS" or (word == "NOT" and self.following().word() == "EXISTS"):
+            negated = self.accept_word("NOT")
+            self.advance()
+            return Exists(self.hidden_group(), negated)
+        if word in _AGGREGATES:
+            return self._aggregate(word)
+        if word not in _FUNCTIONS:
+            self.fail("a function of SPARQL 1.1")
+        self.advance()
+        return Call(_SYNONYMS.get(word, word), tuple(self._arguments()))
+
+    def _arguments(self) -> Iterator[Expression]:
+        self.expect("(")
+        if self.accept(")"):
+            return
+        yield self.expression()
+        while self.accept(","):
+            yield self.expression()
+        self.expect(")")
+
+    def hidden_group(self) -> Node:
+        """A group whose variables are not in scope outside."""
+        visible, self.visible = self.visible, {}
+        pattern = self.group()
+        self.visible = visible
+        return pattern
+
+    def _aggregate(self, name: str) -> Reference:
+        found = self.aggregates
+        if found is None:
+            self.fail("no aggregate")
+        self.advance()
+        self.expect("(")
+        distinct = self.accept_word("DISTINCT")
+        self.aggregates = None  # there are none within aggregates
+        expression = None if name == "COUNT" and self.accept("*") else self.expression()
+        self.aggregates = found
+        separator = " "
+        if self.accept(";"):
+            self.expect_word("SEPARATOR")
+            self.expect("=")
+            separator = self.string()
+        self.expect(")")
+        aggregate = Aggregate(name, expression, distinct, separator)
+        if aggregate not in found:
+            found[aggregate] = Variable(self.next_name())
+        return Reference(found[aggregate])
+
+
+def _balanced(operator: str, operands: list[Expression]) -> Expression:
+    """A chain of an associative operator as a tree of little depth."""
+    if len(operands) == 1:
+        return operands[0]
+    half = len(operands) // 2
+    return Call(operator, (_balanced(operator, operands[:half]), _balanced(operator, operands[half:])))

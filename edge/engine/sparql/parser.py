@@ -1,0 +1,127 @@
+"""SPARQL text as algebra (SPARQL 1.1 Query Language, 18.2 and 19.8).
+
+Recursive descent over tokens. Oxigraph has judged the text before it comes here, so this need not find every mistake;
+but what it does not understand it refuses, with `ParsingFailed`, and it gives no tree that means anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from edge.engine.sparql.algebra import Blank, Fresh, Join, Node, Query, Slot, Triple, Variable
+from edge.engine.sparql.cursor import NO_PARAMETERS, Parameters
+from edge.engine.sparql.group_parser import GroupParser
+from edge.engine.sparql.syntax import Token, read_prologue
+from edge.engine.sparql.terms_text import Names
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.results import Term
+
+T = TypeVar("T")
+
+
+def parse_query(
+    text: str,
+    tokens: Sequence[Token],
+    base: str | None,
+    parameters: Parameters = NO_PARAMETERS,
+    used: set[int] | None = None,
+) -> Query:
+    """A query. `base`: the IRI against which relative IRIs are resolved where it has no BASE.
+
+    `parameters` are the constants that the shape of the text leaves open; `used` receives the indexes of those that
+    became a `Parameter`, and all others are fixed. Raises `ParsingFailed`.
+    """
+    prologue, index = read_prologue(text, tokens, 0)
+    parser = _QueryParser(tokens[index:], Names(prologue, base), parameters)
+    return _all_of(parser, parser.query, used)
+
+
+def parse_group(
+    tokens: Sequence[Token],
+    names: Names,
+    parameters: Parameters = NO_PARAMETERS,
+    used: set[int] | None = None,
+    *,
+    graph: Slot | None = None,
+) -> Node:
+    """What stands between the braces of the WHERE clause of an update. `graph`: what WITH says. See `parse_query`."""
+    parser = GroupParser(tokens, names, parameters, graph=graph)
+    return _all_of(parser, parser.group_body, used)
+
+
+def parse_quads(
+    tokens: Sequence[Token],
+    names: Names,
+    parameters: Parameters = NO_PARAMETERS,
+    used: set[int] | None = None,
+    *,
+    graph: Slot | None = None,
+    blank: type[Blank] | type[Fresh] = Fresh,
+) -> tuple[Triple, ...]:
+    """What stands between the braces of a template, or of the data of an update. See `parse_query`.
+
+    `graph`: what WITH says; `blank`: what a blank node is.
+    """
+    parser = GroupParser(tokens, names, parameters, graph=graph, blank=blank, paths=False)
+    return _all_of(parser, parser.quads, used)
+
+
+def _all_of(parser: GroupParser, read: Callable[[], T], used: set[int] | None) -> T:
+    """What the parser reads, if nothing is left after it."""
+    try:
+        result = read()
+        parser.end()
+    except RecursionError:
+        raise ParsingFailed("Brackets are nested too deep; write it with fewer levels") from None
+    if used is not None:
+        used |= parser.used
+    return result
+
+
+class _QueryParser(GroupParser):
+    """Reads queries of all forms."""
+
+    def query(self) -> Query:
+        """A query, without its prologue."""
+        form = self.token.word()
+        if form == "SELECT":
+            pattern, variables, dataset = self.select()
+            return Query(form, pattern, variables, *dataset)
+        self.advance()
+        if form == "CONSTRUCT":
+            return self._construct()
+        if form == "DESCRIBE":
+            return self._describe()
+        if form != "ASK":
+            self.fail("a query")
+        dataset = self.dataset()
+        return Query(form, self.modified(self.where()), (), *dataset)
+
+    def _construct(self) -> Query:
+        if self.token.text == "{":
+            template = self.template()
+            dataset = self.dataset()
+            return Query("CONSTRUCT", self.modified(self.where()), (), *dataset, template=template)
+        dataset = self.dataset()
+        pattern = self.where()
+        template = tuple(map(self._as_template, pattern.parts if isinstance(pattern, Join) else (pattern,)))
+        return Query("CONSTRUCT", self.modified(pattern), (), *dataset, template=template)
+
+    def _as_template(self, node: Node) -> Triple:
+        if not isinstance(node, Triple):
+            self.fail("CONSTRUCT WHERE with nothing but triples")
+        subject, object_ = (
+            Fresh(slot.label) if isinstance(slot, Blank) else slot for slot in (node.subject, node.object)
+        )
+        return Triple(subject, node.predicate, object_, node.graph)
+
+    def _describe(self) -> Query:
+        resources: list[Term | Variable] = []
+        star = self.accept("*")
+        while not star and self.token.kind in ("var", "iri", "name"):
+            resources.append(self.variable() if self.token.kind == "var" else self.iri())
+        dataset = self.dataset()
+        has_where = self.token.text == "{" or self.token.word() == "WHERE"
+        pattern = self.modified(self.where() if has_where else Join(()))
+        return Query("DESCRIBE", pattern, (), *dataset, resources=tuple(self.visible) if star else tuple(resources))

@@ -1,0 +1,218 @@
+"""Triples and property paths (SPARQL 1.1 Query Language, 19.8, rules 75 to 111; translation: 18.2.2.3 and 18.2.2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Tokens
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.sparql.algebra import (
+    Alternative,
+    Blank,
+    Fresh,
+    Inverse,
+    Link,
+    Negated,
+    Node,
+    Path,
+    PathExpression,
+    Repeat,
+    Sequence,
+    Slot,
+    Triple,
+)
+from edge.engine.sparql.cursor import NO_PARAMETERS, Cursor, Parameters
+from edge.engine.sparql.syntax import Token
+from edge.engine.sparql.terms_text import Names
+
+_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_TYPE: Final = ox.NamedNode(_RDF + "type")
+_FIRST: Final = ox.NamedNode(_RDF + "first")
+_REST: Final = ox.NamedNode(_RDF + "rest")
+_NIL: Final = ox.NamedNode(_RDF + "nil")
+
+_NODES: Final = frozenset({"var", "iri", "name", "string", "number", "blank"})
+_NODE_TEXTS: Final = frozenset({"[", "(", "+", "-", "true", "false"})
+_VERBS: Final = frozenset({"var", "iri", "name"})
+_PATH_TEXTS: Final = frozenset({"a", "^", "!", "("})
+_PATH_OPERATORS: Final = frozenset({"/", "|", "*", "+", "?"})
+
+
+class TriplesParser(Cursor):
+    """Reads triples, with all their abbreviations."""
+
+    def __init__(
+        self,
+        tokens: Tokens[Token],
+        names: Names,
+        parameters: Parameters = NO_PARAMETERS,
+        *,
+        graph: Slot | None = None,
+        blank: type[Blank] | type[Fresh] = Blank,
+        paths: bool = True,
+    ) -> None:
+        """`blank` is what a blank node is here; `paths`: whether a predicate may be a path."""
+        super().__init__(tokens, names, parameters)
+        self.graph = graph
+        """The graph of the triples that are read."""
+        self.triples: list[Node] = []
+        """Where they go: Triples, and Paths."""
+        self._blank = blank
+        self._paths = paths
+
+    def at_triples(self) -> bool:
+        """Whether triples begin at the cursor."""
+        return self.token.kind in _NODES or self.token.text in _NODE_TEXTS
+
+    def triples_block(self) -> None:
+        """Triples, and the dots between and after them."""
+        while self.at_triples():
+            subject, described = self._subject()
+            if not described or self._at_verb():
+                self._property_list(subject)
+            if not self.accept("."):
+                return
+
+    def _subject(self) -> tuple[Slot, bool]:
+        """A node, and whether there are triples about it already: then there need be no more."""
+        described = self.token.text in ("[", "(") and self.following().text not in ("]", ")")
+        return self._node(), described
+
+    def _node(self) -> Slot:
+        token = self.token
+        kind = token.kind
+        if kind == "var":
+            return self.binding()
+        if kind == "blank":
+            return self._blank(self.advance().text[2:])
+        if self.accept("["):
+            node = self._blank(self.next_name())
+            if not self.accept("]"):
+                self._property_list(node)
+                self.expect("]")
+            return node
+        if self.accept("("):
+            return self._collection()
+        return self.term()
+
+    def _collection(self) -> Slot:
+        if self.accept(")"):
+            return _NIL
+        first = cell = self._blank(self.next_name())
+        self._emit(cell, _FIRST, self._node())
+        while not self.accept(")"):
+            following = self._blank(self.next_name())
+            self._emit(cell, _REST, following)
+            cell = following
+            self._emit(cell, _FIRST, self._node())
+        self._emit(cell, _REST, _NIL)
+        return first
+
+    def _property_list(self, subject: Slot) -> None:
+        while True:
+            verb = self._verb()
+            self._emit(subject, verb, self._node())
+            while self.accept(","):
+                self._emit(subject, verb, self._node())
+            if not self.accept(";"):
+                return
+            while self.accept(";"):
+                pass
+            if not self._at_verb():
+                return
+
+    def _at_verb(self) -> bool:
+        return self.token.kind in _VERBS or self.token.text in _PATH_TEXTS
+
+    def _verb(self) -> Slot | PathExpression:
+        if self.token.kind == "var":
+            return self.binding()
+        if not self._paths or self.following().text not in _PATH_OPERATORS:
+            if self.token.kind in _VERBS:
+                return self.name()
+            if self.token.text == "a":
+                self.advance()
+                return _TYPE
+        if not self._paths:
+            self.fail("a predicate")
+        path = self._path()
+        return path.predicate if isinstance(path, Link) else path
+
+    def _emit(self, subject: Slot, verb: Slot | PathExpression, object_: Slot) -> None:
+        if isinstance(verb, Link):
+            self.triples.append(Triple(subject, verb.predicate, object_, self.graph))
+        elif isinstance(verb, Inverse):
+            self._emit(object_, verb.path, subject)
+        elif isinstance(verb, Sequence):
+            for step in verb.steps[:-1]:
+                middle = self._blank(self.next_name())
+                self._emit(subject, step, middle)
+                subject = middle
+            self._emit(subject, verb.steps[-1], object_)
+        elif isinstance(verb, Alternative | Repeat | Negated):
+            self.triples.append(Path(subject, verb, object_, self.graph))
+        else:
+            self.triples.append(Triple(subject, verb, object_, self.graph))
+
+    # Paths
+
+    def _path(self) -> PathExpression:
+        choices = [self._sequence()]
+        while self.accept("|"):
+            choices.append(self._sequence())
+        return choices[0] if len(choices) == 1 else Alternative(tuple(choices))
+
+    def _sequence(self) -> PathExpression:
+        steps = [self._step()]
+        while self.accept("/"):
+            steps.append(self._step())
+        return steps[0] if len(steps) == 1 else Sequence(tuple(steps))
+
+    def _step(self) -> PathExpression:
+        if self.accept("^"):
+            return Inverse(self._repeated())
+        return self._repeated()
+
+    def _repeated(self) -> PathExpression:
+        path = self._primary_path()
+        if self.accept("*"):
+            return Repeat(path, 0, once=False)
+        if self.accept("?"):
+            return Repeat(path, 0, once=True)
+        if self.token.text == "+":
+            if self.at_signed_number():
+                self.fail("a path or an object, and not what may be either,")
+            self.advance()
+            return Repeat(path, 1, once=False)
+        return path
+
+    def _primary_path(self) -> PathExpression:
+        if self.accept("("):
+            path = self._path()
+            self.expect(")")
+            return path
+        if self.accept("!"):
+            return self._negated()
+        return Link(self._predicate())
+
+    def _negated(self) -> Negated:
+        forward: list[Slot] = []
+        backward: list[Slot] = []
+        if not self.accept("("):
+            (backward if self.accept("^") else forward).append(self._predicate())
+        elif not self.accept(")"):
+            while True:
+                (backward if self.accept("^") else forward).append(self._predicate())
+                if not self.accept("|"):
+                    break
+            self.expect(")")
+        return Negated(tuple(forward), tuple(backward))
+
+    def _predicate(self) -> Slot:
+        if self.token.text == "a":
+            self.advance()
+            return _TYPE
+        if self.token.kind not in ("iri", "name"):
+            self.fail("a predicate")
+        return self.name()
