@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
@@ -77,7 +77,7 @@ class Report:
 
     experiment: str
     mode: Mode
-    indicators: dict[str, Sequence[float]] = field(default_factory=dict)
+    indicators: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Of those in `INDICATORS` that the experiment measures, the value in each run."""
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

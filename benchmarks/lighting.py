@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -31,8 +30,7 @@ def run(profile: Profile, options: Options) -> Report:
             one = options.mode == "sequential"
             rounds.append(engine.round(updates) if one else engine.pipelined_round(updates, expected))
             endpoint.append(BareStore(triples).round(updates))
-            if rounds[-1].notifications != expected:
-                raise AssertionError(f"{rounds[-1].notifications} notifications where {expected} are right")
+            engine.check(expected)
     report = Report(profile, options.mode, indicators(rounds, len(texts), endpoint))
     if options.mode == "sequential":
         middle = sorted(rounds, key=lambda one: one.spent)[len(rounds) // 2]
@@ -90,8 +88,3 @@ def phases(middle: Round) -> list[str]:
     share = f"{100 * journal / middle.spent:.0f} %"
     lines.insert(2, f"{'  journal':<12} {share:>6} {journal / middle.updates / 1000:>10.1f}")
     return [*lines, "", "t_update_ms counts the journal (its commit, and what makes the change visible) to T_UPDATE."]
-
-
-def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median of the ratios within each run."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))

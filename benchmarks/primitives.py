@@ -14,7 +14,7 @@ _ROAD: Final = """{{ ?lamp ns:hasDimmingValue ?dimming . ?post ns:hasLamp ?lamp 
 _FINE: Final = (range(1, 6), range(101, 105), range(201, 204), range(301, 308))
 """Roads of which every lamp is subscribed."""
 
-_COARSE: Final = (6, 105, 204, 308)
+COARSE: Final = (6, 105, 204, 308)
 """Roads that are subscribed as a whole."""
 
 
@@ -47,13 +47,19 @@ def s_road(road: int) -> str:
     return f"{_PREFIX}SELECT ?lamp ?dimming\nWHERE {_ROAD.format(road=road_uri(road))}"
 
 
-def subscriptions(city: City) -> Iterator[str]:
-    """The subscription profile: 1,000 lamps and 4 roads in the city of the paper."""
+def fine(city: City) -> Iterator[tuple[int, int]]:
+    """Road and number of the lamps that are subscribed one by one."""
     for roads in _FINE:
         for road in roads:
             for lamp in city.lamps(road):
-                yield s_lamp(road, lamp)
-    for road in _COARSE:
+                yield road, lamp
+
+
+def subscriptions(city: City) -> Iterator[str]:
+    """The subscription profile: 1,000 lamps and 4 roads in the city of the paper."""
+    for road, lamp in fine(city):
+        yield s_lamp(road, lamp)
+    for road in COARSE:
         yield s_road(road)
 
 
@@ -69,10 +75,7 @@ def road_updates(city: City, value: int) -> list[str]:
 
 def expected_notifications(experiment: str, city: City) -> int:
     """How many notifications a run of LAMP or ROAD sends: 23 and 1,004 in the city of the paper."""
-    coarse = len(_COARSE)
-    if experiment == "lamp":
-        return sum(map(len, _FINE)) + coarse
-    return sum(len(city.lamps(road)) for roads in _FINE for road in roads) + coarse
+    return len(COARSE) + (sum(map(len, _FINE)) if experiment == "lamp" else len(list(fine(city))))
 
 
 def value_of_run(number: int) -> int:

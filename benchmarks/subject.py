@@ -77,10 +77,15 @@ class Subject:
         self.received = Received()
         self._scheduler: Scheduler | None = None
 
-    def subscribe(self, texts: Iterable[str]) -> None:
-        """Subscribe to each text."""
-        for text in texts:
-            self.engine.subscribe(QueryRequest(text), self.received, None, system_clock())
+    def subscribe(self, texts: Iterable[str]) -> list[str]:
+        """Subscribe to each text. Returns the identifiers of the subscriptions."""
+        subscribe, received = self.engine.subscribe, self.received
+        return [subscribe(QueryRequest(text), received, None, system_clock()).spuid for text in texts]
+
+    def unsubscribe(self, spuids: Iterable[str]) -> None:
+        """End subscriptions."""
+        for spuid in spuids:
+            self.engine.unsubscribe(spuid)
 
     def round(self, texts: Sequence[str]) -> Round:
         """Run updates one at a time, without threads: what is measured is the work, not the hand-over."""
@@ -96,6 +101,11 @@ class Subject:
             self.journal.close()
         else:
             self._scheduler.close(_PATIENCE)
+
+    def check(self, notifications: int) -> None:
+        """Whether the last round sent what it should: figures of an engine that is wrong are worth nothing."""
+        if self.received.count != notifications:
+            raise AssertionError(f"{self.received.count} notifications where {notifications} are right")
 
     def _measured(self, texts: Sequence[str], run: Callable[[Sequence[str]], tuple[int, int, Statistics]]) -> Round:
         self.engine.performance.reset()
