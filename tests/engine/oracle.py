@@ -5,6 +5,7 @@ It shares no code with the engine. Where it and the engine disagree, one of them
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pyoxigraph as ox
 BASE = "http://localhost/"
 
 Bag = Counter[tuple[object, ...]]
+_TRANSFER = re.compile(r"(?:ADD|COPY|MOVE) (?:GRAPH )?(\w+:\w+|<\S*>) TO ")
 
 
 class Refused(Exception):
@@ -27,6 +29,8 @@ class Query:
     text: str
     default_graphs: tuple[str, ...] | None = None
     named_graphs: tuple[str, ...] | None = None
+    inputs: str = ""
+    """A query of what each aggregate of this one is made of: the same columns without grouping. Empty: no matter."""
 
 
 @dataclass
@@ -41,6 +45,10 @@ class NaiveEngine:
             self.store.update(text, base_iri=BASE)
         except (SyntaxError, ValueError, RuntimeError, OSError) as error:
             raise Refused(str(error)) from None
+
+    def request(self, operations: Iterable[str], prefix: str) -> None:
+        """Run the operations of one request, all or nothing."""
+        self.update(prefix + " ; ".join(map(_as_naive, operations)))
 
     def evaluate(self, query: Query) -> tuple[tuple[str, ...], Bag]:
         """The columns of a query and its rows, as the engine tabulates every query form."""
@@ -106,3 +114,12 @@ def named_graphs(names: Iterable[ox.NamedNode | ox.BlankNode]) -> tuple[frozense
     names = list(names)
     iris = frozenset(name for name in names if isinstance(name, ox.NamedNode))
     return iris, len(names) - len(iris)
+
+
+def _as_naive(operation: str) -> str:
+    """An operation for Oxigraph, to which it is no error that ADD and COPY have no source, nor MOVE onto itself."""
+    match = _TRANSFER.match(operation)
+    if match is None:
+        return operation
+    source, spare = match[1], "<urn:spare>"
+    return f"MOVE {source} TO {spare} ; MOVE SILENT {spare} TO {source} ; CREATE SILENT GRAPH {source} ; {operation}"

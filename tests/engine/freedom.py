@@ -1,0 +1,86 @@
+"""What SPARQL leaves open about the value of an aggregate, and how results that differ in nothing else are equal.
+
+A column says by its name what is open: `any1` is of SAMPLE and may be any value of its group, `cat1` is of GROUP_CONCAT
+and may have its parts in any order, `end1` is of MIN or MAX and may be any of several values that are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyoxigraph as ox
+from oracle import Bag, NaiveEngine, Query
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+SEPARATOR = "|"
+_NUMBERS = frozenset(XSD + name for name in ("integer", "decimal", "float", "double"))
+
+
+def open_columns(variables: Sequence[str], kinds: Sequence[str] = ("any", "cat", "end")) -> list[int]:
+    """The columns of which something is left open."""
+    return [index for index, name in enumerate(variables) if name.startswith(tuple(kinds))]
+
+
+def settled(variables: Sequence[str], bag: Bag) -> Bag:
+    """The rows with one value for all values that would be as right."""
+    columns = dict.fromkeys(open_columns(variables))
+    if not columns:
+        return bag
+    result: Bag = Counter()
+    for row, count in bag.items():
+        result[tuple(_settle(variables[i], cell) if i in columns else cell for i, cell in enumerate(row))] += count
+    return result
+
+
+def _settle(name: str, cell: object) -> object:
+    if not isinstance(cell, ox.Literal):
+        return "any" if name.startswith("any") and cell is not None else cell
+    if name.startswith("any"):
+        return "any"
+    if name.startswith("cat"):
+        return cell.language, tuple(sorted(cell.value.split(SEPARATOR)))
+    if cell.datatype.value in _NUMBERS:
+        try:
+            number = float(cell.value)
+        except ValueError:
+            return cell
+        return number if number == number else "NaN"
+    if cell.datatype.value == XSD + "dateTime":
+        time = datetime.fromisoformat(cell.value)
+        return cell if time.tzinfo is None else time
+    return cell
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What the aggregates of a query are made of, by group."""
+
+    keys: list[int]
+    """The columns that tell the groups apart, in the query."""
+    members: dict[tuple[object, ...], Bag]
+
+    @classmethod
+    def of(cls, naive: NaiveEngine, query: Query, variables: Sequence[str]) -> Groups:
+        """The groups in the state that the naive engine is in."""
+        names, bag = naive.evaluate(Query(query.inputs, query.default_graphs, query.named_graphs))
+        made = [name for name in names if name.startswith(("any", "cat", "end", "num"))]
+        keys = [index for index, name in enumerate(variables) if name in names and name not in made]
+        order = [names.index(variables[index]) for index in keys]
+        members: dict[tuple[object, ...], Bag] = {}
+        for row, count in bag.items():
+            members.setdefault(tuple(row[index] for index in order), Counter())[
+                tuple(row[names.index(name)] if name in names else None for name in variables)
+            ] += count
+        return cls(keys, members)
+
+    def key(self, row: Sequence[object]) -> tuple[object, ...]:
+        """The group that a row of the query is of."""
+        return tuple(row[index] for index in self.keys)
+
+    def admits(self, row: Sequence[object], column: int) -> bool:
+        """Whether the value of SAMPLE is one that its group has. Unbound: only if there is none."""
+        values = {member[column] for member in self.members.get(self.key(row), ())} - {None}
+        return row[column] in values if values else row[column] is None

@@ -1,0 +1,140 @@
+"""Cutting a story that fails down to what it takes, as a test ready to be named.
+
+By hand: `python tests/engine/shrink.py SEED ...`.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from generated_patterns import PREFIX
+from story import Story, Subscribe, Unsubscribe, Update, draw, tell
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a story failed. Two failures are of one kind if the same error was raised in the same place."""
+
+    error: str
+    place: tuple[str, str]
+    message: str
+
+    def like(self, other: Failure | None) -> bool:
+        """Whether another failure is of this kind."""
+        return other is not None and (self.error, self.place) == (other.error, other.place)
+
+    def __str__(self) -> str:
+        return f"{self.error} in {':'.join(self.place)}: {self.message}"
+
+
+def failure(story: Story) -> Failure | None:
+    """How a story fails, if it does."""
+    try:
+        tell(story)
+    except BaseException as error:  # those of pytest are no Exceptions
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        *_, last = traceback.extract_tb(error.__traceback__)
+        return Failure(type(error).__name__, (Path(last.filename).name, last.name), str(error))
+    return None
+
+
+def shrunk(story: Story) -> Story:
+    """A story with fewer steps, operations and words that fails in the same way."""
+    kind = failure(story)
+    assert kind is not None, "it does not fail"
+
+    def fails(shorter: Sequence[object]) -> bool:
+        return kind.like(failure(tuple(shorter)))  # type: ignore[arg-type]
+
+    while True:
+        before = story
+        story = tuple(_fewest(story, fails))
+        for index, step in enumerate(story):
+            for simpler in _simpler(step, lambda other, i=index, s=story: fails((*s[:i], other, *s[i + 1 :]))):
+                story = (*story[:index], simpler, *story[index + 1 :])
+        if story == before:
+            return story
+
+
+def _simpler(step: object, fails: Callable[[object], bool]) -> Iterator[object]:
+    """The step with less in it, if there is one."""
+    if isinstance(step, Update):
+        step = Update(tuple(_fewest(step.operations, lambda rest: bool(rest) and fails(Update(tuple(rest))))))
+        for index in range(len(step.operations)):
+            first, rest = step.operations[:index], step.operations[index + 1 :]
+            words = _fewest(
+                step.operations[index].split(" "),
+                lambda fewer, f=first, r=rest: fails(Update((*f, " ".join(fewer), *r))),
+            )
+            step = Update((*first, " ".join(words), *rest))
+        yield step
+    elif isinstance(step, Subscribe):
+        bare = replace(step.query, default_graphs=None, named_graphs=None)
+        query = bare if fails(replace(step, query=bare)) else step.query
+        words = query.text.removeprefix(PREFIX).split(" ")
+        if not query.inputs:
+            words = _fewest(
+                words, lambda fewer: fails(Subscribe(step.name, replace(query, text=PREFIX + " ".join(fewer))))
+            )
+        yield Subscribe(step.name, replace(query, text=PREFIX + " ".join(words)))
+
+
+def _fewest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """As few of the parts as still fail: ever smaller runs of them are left out."""
+    parts = list(parts)
+    run = len(parts)
+    while run:
+        start = 0
+        while start < len(parts):
+            fewer = parts[:start] + parts[start + run :]
+            if fails(fewer):
+                parts = fewer
+            else:
+                start += max(run // 2, 1)
+        run //= 2
+    return parts
+
+
+def as_test(story: Story) -> str:
+    """The story as Python."""
+    lines = ["def test_():", "    world = World()"]
+    for step in story:
+        if isinstance(step, Update):
+            texts = ", ".join(map(_quoted, step.operations))
+            lines.append(f"    world.update([{texts}], PREFIX)")
+        elif isinstance(step, Unsubscribe):
+            lines.append(f"    world.unsubscribe({step.name!r})")
+        else:
+            query = step.query
+            more = "".join(
+                f", {name}={value!r}"
+                for name, value in (("default_graphs", query.default_graphs), ("named_graphs", query.named_graphs))
+                if value is not None
+            )
+            if query.inputs:
+                more += f", inputs=PREFIX + {_quoted(query.inputs.removeprefix(PREFIX))}"
+            lines.append(
+                f"    world.subscribe(Query(PREFIX + {_quoted(query.text.removeprefix(PREFIX))}{more}), {step.name!r})"
+            )
+    return "\n".join([*lines, "    world.check_no_leak()"])
+
+
+def _quoted(text: str) -> str:
+    return '"' + repr("'" + text)[2:-1].replace('"', '\\"') + '"' if "'" not in text else repr(text)
+
+
+if __name__ == "__main__":
+    for seed in map(int, sys.argv[1:]):
+        told = draw(seed)
+        failed = failure(told)
+        print(f"# seed {seed}: {failed or 'does not fail'}")
+        if failed:
+            print(as_test(shrunk(told)))
