@@ -1,0 +1,258 @@
+"""Aggregates as accumulators that solutions enter and leave (section 18.5.1).
+
+What was added can be taken away again, with a negative weight, and the result depends only on what is there, neither
+on its order nor on what has been there; SAMPLE alone keeps what it has once chosen. Where the standard leaves a choice
+(which of the equal minima, the order of GROUP_CONCAT) it is the first by its text.
+
+One error spoils the result of a whole group, as it does in Oxigraph, whose answer to the same query must be the same;
+only `COUNT(?variable)` and SAMPLE pass over it. In the standard COUNT passes over errors always, and MIN and MAX rank
+what is unbound. GROUP_CONCAT of anything but strings is an error in Oxigraph, too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.operators.extremes import Extremes
+from edge.engine.operators.sums import Sum
+from edge.engine.operators.values import decode, encode
+from edge.engine.sparql.algebra import Aggregate, Reference
+from edge.protocol.results import Term
+
+Added = Term | Hashable
+
+
+class Accumulator(ABC):
+    """What an aggregate knows of one group."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def add(self, value: Added | None, weight: int) -> None:
+        """A value comes `weight` times, or goes if that is negative: then it has come before.
+
+        The value is a term (None: an error or unbound); for `COUNT(*)` the whole solution, as anything hashable.
+        """
+
+    @abstractmethod
+    def result(self) -> Term | None:
+        """The aggregate of what is there. None: an error."""
+
+
+def accumulator(aggregate: Aggregate) -> Accumulator:
+    """A new accumulator, for an empty group."""
+    if aggregate.name == "COUNT":
+        lenient = aggregate.expression is None or isinstance(aggregate.expression, Reference)
+        new: Accumulator = _Count() if lenient else _StrictCount()
+    elif aggregate.name == "GROUP_CONCAT":
+        new = _Concatenation(aggregate.separator)
+    else:
+        new = _KINDS[aggregate.name]()
+    return _Distinct(new) if aggregate.distinct and aggregate.name not in _BLIND else new
+
+
+class _Distinct(Accumulator):
+    """Another accumulator that is told each value once."""
+
+    __slots__ = ("_inner", "_weights")
+
+    def __init__(self, inner: Accumulator) -> None:
+        self._inner = inner
+        self._weights: dict[Added, int] = {}
+
+    def add(self, value: Added | None, weight: int) -> None:
+        """See `Accumulator`."""
+        if value is None:
+            self._inner.add(None, weight)
+            return
+        before = self._weights.get(value, 0)
+        after = before + weight
+        if after:
+            self._weights[value] = after
+        else:
+            self._weights.pop(value, None)
+        if (after > 0) != (before > 0):
+            self._inner.add(value, 1 if after > 0 else -1)
+
+    def result(self) -> Term | None:
+        """See `Accumulator`."""
+        return self._inner.result()
+
+
+class _Count(Accumulator):
+    """COUNT of solutions, and of values that are there."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, value: Added | None, weight: int) -> None:
+        """See `Accumulator`."""
+        if value is not None:
+            self._count += weight
+
+    def result(self) -> Term | None:
+        """See `Accumulator`."""
+        return encode(self._count)
+
+
+class _Strict(Accumulator):
+    """An accumulator that has no result while there is an error."""
+
+    __slots__ = ("_errors",)
+
+    def __init__(self) -> None:
+        self._errors = 0
+
+    def add(self, value: Added | None, weight: int) -> None:
+        """See `Accumulator`."""
+        if value is None or not self._take(value, weight):  # type: ignore[arg-type]
+            self._errors += weight
+
+    def result(self) -> Term | None:
+        """See `Accumulator`."""
+        return None if self._errors else self._give()
+
+    @abstractmethod
+    def _take(self, term: Term, weight: int) -> bool:
+        """Add a term; False: it is an error."""
+
+    @abstractmethod
+    def _give(self) -> Term | None:
+        """The result without errors."""
+
+
+class _StrictCount(_Strict):
+    """COUNT of an expression."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def _take(self, term: Term, weight: int) -> bool:
+        self._count += weight
+        return True
+
+    def _give(self) -> Term | None:
+        return encode(self._count)
+
+
+class _Sum(_Strict):
+    """SUM"""
+
+    __slots__ = ("_sum",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sum = Sum()
+
+    def _take(self, term: Term, weight: int) -> bool:
+        return self._sum.add(decode(term), weight)
+
+    def _give(self) -> Term | None:
+        total = self._sum.total()
+        return None if total is None else encode(total)
+
+
+class _Average(_Sum):
+    """AVG"""
+
+    __slots__ = ()
+
+    def _give(self) -> Term | None:
+        mean = self._sum.mean()
+        return None if mean is None else encode(mean)
+
+
+class _Minimum(_Strict):
+    """MIN"""
+
+    __slots__ = ("_terms",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terms = Extremes()
+
+    def _take(self, term: Term, weight: int) -> bool:
+        self._terms.add(term, weight)
+        return True
+
+    def _give(self) -> Term | None:
+        return self._terms.least()
+
+
+class _Maximum(_Minimum):
+    """MAX"""
+
+    __slots__ = ()
+
+    def _give(self) -> Term | None:
+        return self._terms.greatest()
+
+
+class _Sample(Accumulator):
+    """SAMPLE: a value that stays as long as it is there, then the one that has been there longest."""
+
+    __slots__ = ("_weights",)
+
+    def __init__(self) -> None:
+        self._weights: dict[Term, int] = {}
+
+    def add(self, value: Added | None, weight: int) -> None:
+        """See `Accumulator`."""
+        if value is not None:
+            _weigh(self._weights, value, weight)  # type: ignore[arg-type]
+
+    def result(self) -> Term | None:
+        """See `Accumulator`."""
+        return next(iter(self._weights), None)
+
+
+class _Concatenation(_Strict):
+    """GROUP_CONCAT: a string with a language if all parts have the same."""
+
+    __slots__ = ("_separator", "_weights")
+
+    def __init__(self, separator: str) -> None:
+        super().__init__()
+        self._separator = separator
+        self._weights: dict[Term, int] = {}
+
+    def _take(self, term: Term, weight: int) -> bool:
+        if not isinstance(term, ox.Literal) or (term.language is None and type(decode(term)) is not str):
+            return False
+        _weigh(self._weights, term, weight)
+        return True
+
+    def _give(self) -> Term | None:
+        literals = sorted((term.value, term.language or "", weight) for term, weight in self._weights.items())  # type: ignore[union-attr]
+        text = self._separator.join(value for value, _, weight in literals for _ in range(weight))
+        languages = {language for _, language, _ in literals}
+        language = languages.pop() if len(languages) == 1 else ""
+        return ox.Literal(text, language=language) if language else ox.Literal(text)
+
+
+def _weigh(weights: dict[Term, int], term: Term, weight: int) -> None:
+    left = weights.get(term, 0) + weight
+    if left:
+        weights[term] = left
+    else:
+        del weights[term]
+
+
+_KINDS: Final[dict[str, Callable[[], Accumulator]]] = {
+    "SUM": _Sum,
+    "AVG": _Average,
+    "MIN": _Minimum,
+    "MAX": _Maximum,
+    "SAMPLE": _Sample,
+}
+_BLIND: Final = frozenset({"MIN", "MAX", "SAMPLE"})
+"""Aggregates to which duplicates make no difference."""

@@ -1,0 +1,413 @@
+"""Expressions compiled to closures over a frame (SPARQL 1.1 Query Language, section 17).
+
+Inside an expression a value is a Python object (see `values`), or None: an error, or unbound. Both propagate alike
+through every operator but the few that are made to catch them. Operators and functions that Python has no rule for
+are asked of Oxigraph (see `library`), and where Oxigraph departs from the standard the engine does so too, since a
+query on the mirror and a delta of the same query must agree: `<` has no rule for booleans, and a language string has
+no effective boolean value.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import pyoxigraph as ox
+
+from edge.engine.operators.functions import FUNCTIONS, Function, truth
+from edge.engine.operators.layout import Frame
+from edge.engine.operators.library import Question, Unsupported, ask, question
+from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
+from edge.engine.operators.variables import children
+from edge.engine.sparql.algebra import (
+    Call,
+    Constant,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Group,
+    LeftJoin,
+    Node,
+    OrderBy,
+    Parameter,
+    Reference,
+    Slot,
+)
+from edge.engine.terms import Dictionary, canonical
+from edge.protocol.results import Term
+
+__all__ = ["Moment", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
+
+Result = Any
+"""A Value, or None."""
+Evaluate = Callable[[Frame], Result]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Moment:
+    """When it is for the request that runs: what `NOW()` gives."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+        """Microseconds since 1970."""
+
+
+class Scope(Protocol):
+    """What an expression sees while it is compiled."""
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """Where the ids of a frame have their terms."""
+
+    @property
+    def base_iri(self) -> str:
+        """Against what `IRI()` resolves."""
+
+    @property
+    def moment(self) -> Moment:
+        """When it is."""
+
+    def place(self, slot: Slot) -> int | None:
+        """Where in the frame a variable or constant stands. None: it is never bound here."""
+
+    def exists(self, pattern: Node) -> Callable[[Frame], bool]:
+        """Whether a pattern has a solution that agrees with the frame."""
+
+
+def compile_condition(expression: Expression, scope: Scope) -> Callable[[Frame], bool]:
+    """The effective boolean value of an expression; an error is as false as False. Raises `Unsupported`."""
+    return _Compiler(scope).truth(expression)
+
+
+def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame], Term | None]:
+    """The term that an expression gives. None: an error, or unbound. Raises `Unsupported`."""
+    if isinstance(expression, Reference):
+        terms = scope.dictionary.terms
+        place = scope.place(expression.variable)
+        if place is None:
+            return _nothing
+
+        def term(frame: Frame) -> Term | None:
+            term_id = frame[place]
+            return None if term_id is None else terms[term_id]
+
+        return term
+    evaluate = _Compiler(scope).value(expression)
+
+    def result(frame: Frame) -> Term | None:
+        value = evaluate(frame)
+        return None if value is None else encode(value)
+
+    return result
+
+
+def volatile(expression: Expression) -> bool:
+    """Whether it gives another value each time: RAND, UUID, STRUUID, BNODE."""
+    return any(call.name in _VOLATILE for call in _calls(expression))
+
+
+def uses_now(expression: Expression) -> bool:
+    """Whether it looks at the time."""
+    return any(call.name == "NOW" for call in _calls(expression))
+
+
+_VOLATILE: Final = frozenset({"RAND", "UUID", "STRUUID", "BNODE"})
+
+
+def _calls(expression: Expression) -> Iterator[Call]:
+    if isinstance(expression, Call):
+        yield expression
+        for argument in expression.arguments:
+            yield from _calls(argument)
+    elif isinstance(expression, Exists):
+        yield from _calls_within(expression.pattern)
+
+
+def _calls_within(node: Node) -> Iterator[Call]:
+    for expression in _expressions(node):
+        yield from _calls(expression)
+    for child in children(node):
+        yield from _calls_within(child)
+
+
+def _expressions(node: Node) -> Iterator[Expression]:
+    """The expressions that stand in a node itself."""
+    if isinstance(node, Filter):
+        yield from node.conditions
+    elif isinstance(node, Extend):
+        yield node.expression
+    elif isinstance(node, LeftJoin) and node.condition is not None:
+        yield node.condition
+    elif isinstance(node, OrderBy):
+        yield from (condition for condition, _ in node.conditions)
+    elif isinstance(node, Group):
+        yield from (a.expression for _, a in node.aggregates if a.expression is not None)
+
+
+def _nothing(frame: Frame) -> None:
+    return None
+
+
+def _uuid() -> str:
+    return str(uuid4())
+
+
+_SOURCES: Final[dict[str, Callable[[], Value]]] = {
+    "RAND": random.random,
+    "UUID": lambda: ox.NamedNode(f"urn:uuid:{_uuid()}"),
+    "STRUUID": _uuid,
+    "BNODE": ox.BlankNode,
+}
+"""Functions that give another value each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    scope: Scope
+
+    def value(self, expression: Expression) -> Evaluate:
+        """The value of an expression."""
+        if isinstance(expression, Reference):
+            return self._slot(expression.variable)
+        if isinstance(expression, Constant):
+            if isinstance(expression.term, Parameter):
+                return self._slot(expression.term)
+            constant = _constant(expression)
+            return lambda frame: constant
+        if isinstance(expression, Exists):
+            exists = self.scope.exists(expression.pattern)
+            return (lambda frame: not exists(frame)) if expression.negated else exists
+        special = _SPECIAL.get(expression.name)
+        return self._call(expression) if special is None else special(self, expression.arguments)
+
+    def truth(self, expression: Expression) -> Evaluate:
+        """The effective boolean value of an expression: True, False or None."""
+        evaluate = self.value(expression)
+        if isinstance(expression, Exists) or (isinstance(expression, Call) and expression.name in _BOOLEAN):
+            return evaluate
+        negated = question(Call("!", (expression,)), self.scope.base_iri)
+
+        def effective(frame: Frame) -> Result:
+            value = evaluate(frame)
+            if value is True or value is False or value is None:
+                return value
+            answer = truth(value)
+            if answer is not NotImplemented:
+                return answer
+            opposite = ask(negated, (encode(value),))
+            return None if opposite is None else not decode(opposite)
+
+        return effective
+
+    def _slot(self, slot: Slot) -> Evaluate:
+        place = self.scope.place(slot)
+        if place is None:
+            return _nothing
+        terms = self.scope.dictionary.terms
+        literal = ox.Literal
+
+        def look(frame: Frame) -> Result:
+            term_id = frame[place]
+            if term_id is None:
+                return None
+            term = terms[term_id]
+            return literal_value(term) if type(term) is literal else term
+
+        return look
+
+    # Calls whose arguments must all have values
+
+    def _call(self, call: Call) -> Evaluate:
+        if call.name == "NOW":
+            return self._now()
+        if call.name in _SOURCES:
+            if call.arguments:
+                raise Unsupported("BNODE of a name")
+            source = _SOURCES[call.name]
+            return lambda frame: source()
+        asked = question(call, self.scope.base_iri)
+        native = FUNCTIONS.get(call.name, _no_rule)
+        arguments = [self.value(argument) for argument in call.arguments]
+        if len(arguments) == 1:
+            return _unary(native, asked, arguments[0])
+        if len(arguments) == 2:
+            right = call.arguments[1]
+            if isinstance(right, Constant) and not isinstance(right.term, Parameter):
+                return _binary_constant(native, asked, arguments[0], _constant(right))
+            return _binary(native, asked, *arguments)
+        return _any_arity(native, asked, arguments)
+
+    def _now(self) -> Evaluate:
+        moment = self.scope.moment
+
+        def now(frame: Frame) -> Result:
+            text = (_EPOCH + timedelta(microseconds=moment.now)).isoformat()
+            return decode(canonical(ox.Literal(text, datatype=DATE_TIME)))
+
+        return now
+
+    # Calls that catch errors, or look at some arguments only
+
+    def either(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """`||`"""
+        return self._logic(arguments, True)
+
+    def both(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """`&&`"""
+        return self._logic(arguments, False)
+
+    def _logic(self, arguments: tuple[Expression, ...], decisive: bool) -> Evaluate:
+        """One argument that is `decisive` decides; else an error is an error."""
+        truths = [self.truth(argument) for argument in arguments]
+
+        def decide(frame: Frame) -> Result:
+            result: bool | None = not decisive
+            for evaluate in truths:
+                value = evaluate(frame)
+                if value is decisive:
+                    return decisive
+                if value is None:
+                    result = None
+            return result
+
+        return decide
+
+    def negation(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """`!`"""
+        evaluate = self.truth(arguments[0])
+
+        def negate(frame: Frame) -> Result:
+            value = evaluate(frame)
+            return None if value is None else not value
+
+        return negate
+
+    def bound(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """BOUND"""
+        (argument,) = arguments
+        place = self.scope.place(argument.variable) if isinstance(argument, Reference) else None
+        if place is None:
+            return lambda frame: False
+        return lambda frame: frame[place] is not None
+
+    def choice(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """IF"""
+        condition = self.truth(arguments[0])
+        then, otherwise = self.value(arguments[1]), self.value(arguments[2])
+
+        def choose(frame: Frame) -> Result:
+            value = condition(frame)
+            return None if value is None else then(frame) if value else otherwise(frame)
+
+        return choose
+
+    def first(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """COALESCE"""
+        values = [self.value(argument) for argument in arguments]
+
+        def coalesce(frame: Frame) -> Result:
+            for evaluate in values:
+                value = evaluate(frame)
+                if value is not None:
+                    return value
+            return None
+
+        return coalesce
+
+    def member(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """`IN`: `=` to one of the others."""
+        one, *others = arguments
+        if not others:
+            evaluate = self.value(one)
+            return lambda frame: None if evaluate(frame) is None else False
+        return self._logic(tuple(Call("=", (one, other)) for other in others), True)
+
+    def stranger(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """`NOT IN`"""
+        return self.negation((Call("IN", arguments),))
+
+
+_SPECIAL: Final[dict[str, Callable[[_Compiler, tuple[Expression, ...]], Evaluate]]] = {
+    "||": _Compiler.either,
+    "&&": _Compiler.both,
+    "!": _Compiler.negation,
+    "IN": _Compiler.member,
+    "NOT IN": _Compiler.stranger,
+    "BOUND": _Compiler.bound,
+    "IF": _Compiler.choice,
+    "COALESCE": _Compiler.first,
+}
+
+_BOOLEAN: Final = frozenset({"||", "&&", "!", "IN", "NOT IN", "BOUND", "=", "!=", "<", ">", "<=", ">=", "SAMETERM"})
+"""Calls whose value, if there is one, is a boolean."""
+
+
+def _constant(expression: Constant) -> Value:
+    return decode(canonical(expression.term))  # type: ignore[arg-type]
+
+
+def _no_rule(*values: Value) -> Result:
+    return NotImplemented
+
+
+def _answer(asked: Question, *values: Value) -> Result:
+    term = ask(asked, tuple(map(encode, values)))
+    return None if term is None else decode(term)
+
+
+def _unary(native: Function, asked: Question, argument: Evaluate) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        value = argument(frame)
+        if value is None:
+            return None
+        result = native(value)
+        return result if result is not NotImplemented else _answer(asked, value)
+
+    return call
+
+
+def _binary(native: Function, asked: Question, left: Evaluate, right: Evaluate) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        a = left(frame)
+        if a is None:
+            return None
+        b = right(frame)
+        if b is None:
+            return None
+        result = native(a, b)
+        return result if result is not NotImplemented else _answer(asked, a, b)
+
+    return call
+
+
+def _binary_constant(native: Function, asked: Question, left: Evaluate, constant: Value) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        a = left(frame)
+        if a is None:
+            return None
+        result = native(a, constant)
+        return result if result is not NotImplemented else _answer(asked, a, constant)
+
+    return call
+
+
+def _any_arity(native: Function, asked: Question, arguments: list[Evaluate]) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        values = []
+        for argument in arguments:
+            value = argument(frame)
+            if value is None:
+                return None
+            values.append(value)
+        result = native(*values)
+        return result if result is not NotImplemented else _answer(asked, *values)
+
+    return call

@@ -1,0 +1,124 @@
+"""Sums of numbers that come and go: exact, so that no order of them and no history changes the result."""
+
+from __future__ import annotations
+
+import math
+import struct
+from decimal import Decimal
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.operators.values import DECIMALS, DOUBLE, EXACT, FLOAT, INTEGERS, Single, Value, double_text
+from edge.engine.terms import canonical
+from edge.protocol.results import Term
+
+Number = int | Decimal | float
+
+_PLACES: Final = 18
+_SCALE: Final = 10**_PLACES
+_FINEST: Final = 1074
+"""The finest double is 2 to the power of minus this."""
+
+
+class Sum:
+    """The sum of a bag of numbers, and the type that adding them up gives: the widest that is there."""
+
+    __slots__ = ("_binary", "_decimals", "_doubles", "_exact", "_floats", "_infinite", "_infinities", "_nans", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many numbers there are."""
+        self._exact = 0
+        """The sum of the integers and decimals, times 10 to the power of 18."""
+        self._binary = 0
+        """The sum of the finite floats and doubles, times 2 to the power of 1074."""
+        self._decimals = 0
+        self._floats = 0
+        self._doubles = 0
+        self._infinities = 0
+        self._infinite = 0
+        """Positive infinities minus negative ones."""
+        self._nans = 0
+
+    def add(self, value: Value, weight: int) -> bool:
+        """Count a number in, `weight` times. False: it is none."""
+        if type(value) is int:
+            self._exact += weight * value * _SCALE
+        elif isinstance(value, Decimal):
+            self._decimals += weight
+            self._exact += weight * int(value.scaleb(_PLACES, EXACT))
+        elif isinstance(value, Single):
+            self._floats += weight
+            self._add_binary(value, weight)
+        elif isinstance(value, float):
+            self._doubles += weight
+            self._add_binary(value, weight)
+        elif isinstance(value, ox.Literal) and value.value == "NaN" and value.datatype in (DOUBLE, FLOAT):
+            self._nans += weight
+            if value.datatype == DOUBLE:
+                self._doubles += weight
+            else:
+                self._floats += weight
+        else:
+            return False
+        self.count += weight
+        return True
+
+    def _add_binary(self, value: float, weight: int) -> None:
+        if math.isinf(value):
+            self._infinities += weight
+            self._infinite += weight if value > 0 else -weight
+        else:
+            numerator, denominator = value.as_integer_ratio()
+            self._binary += weight * (numerator << (_FINEST + 1 - denominator.bit_length()))
+
+    def total(self) -> Term | Number | None:
+        """The sum: int, Decimal, float, or a literal of xsd:float or NaN. None: too large for Oxigraph."""
+        if self._doubles:
+            value = self._floating()
+            return ox.Literal("NaN", datatype=DOUBLE) if math.isnan(value) else value
+        if self._floats:
+            return single(self._floating())
+        if self._decimals:
+            return Decimal(self._exact).scaleb(-_PLACES, EXACT) if self._exact in DECIMALS else None
+        whole = self._exact // _SCALE
+        return whole if whole in INTEGERS else None
+
+    def mean(self) -> Term | Number | None:
+        """The sum divided by the count, cut off after 18 places; zero of nothing."""
+        if not self.count:
+            return 0
+        if self._doubles:
+            value = self._floating() / self.count
+            return ox.Literal("NaN", datatype=DOUBLE) if math.isnan(value) else value
+        if self._floats:
+            return single(_rounded(self._floating()) / self.count)
+        if self.total() is None:
+            return None
+        quotient = abs(self._exact) // self.count
+        return Decimal(quotient if self._exact >= 0 else -quotient).scaleb(-_PLACES, EXACT)
+
+    def _floating(self) -> float:
+        if self._nans or self._infinities:
+            if self._nans or abs(self._infinite) != self._infinities:
+                return math.nan
+            return math.copysign(math.inf, self._infinite)
+        numerator = self._binary * _SCALE + (self._exact << _FINEST)
+        try:
+            return numerator / (_SCALE << _FINEST)
+        except OverflowError:
+            return math.copysign(math.inf, numerator)
+
+
+def _rounded(value: float) -> float:
+    """The nearest xsd:float."""
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def single(value: float) -> Term:
+    """A number as an xsd:float."""
+    return canonical(ox.Literal(double_text(_rounded(value)), datatype=FLOAT))

@@ -1,0 +1,174 @@
+"""Literals as values: the ones that operators meet often as Python objects, all others as the terms they are.
+
+A number, string, boolean or moment in the form that the engine keeps literals in (see `edge.engine.terms`) becomes a
+Python object that compares and computes as SPARQL wants it. What is left a term (NaN, language strings, dates,
+durations, moments in other zones, huge numbers, ill-typed literals) is for Oxigraph to judge.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.terms import XSD
+from edge.protocol.results import Term
+
+INTEGER: Final = ox.NamedNode(XSD + "integer")
+DECIMAL: Final = ox.NamedNode(XSD + "decimal")
+DOUBLE: Final = ox.NamedNode(XSD + "double")
+FLOAT: Final = ox.NamedNode(XSD + "float")
+BOOLEAN: Final = ox.NamedNode(XSD + "boolean")
+DATE_TIME: Final = ox.NamedNode(XSD + "dateTime")
+
+TRUE: Final = ox.Literal("true", datatype=BOOLEAN)
+FALSE: Final = ox.Literal("false", datatype=BOOLEAN)
+
+
+class Single(float):
+    """An xsd:float, with the literal that it is."""
+
+    __slots__ = ("literal",)
+    literal: ox.Literal
+
+
+class Instant(str):
+    """An xsd:dateTime in UTC as its lexical form without the Z: of years of four digits it sorts as time does."""
+
+    __slots__ = ()
+
+
+Value = int | Decimal | float | Single | bool | str | Instant | Term
+"""xsd:integer, xsd:decimal, xsd:double, xsd:float, xsd:boolean, xsd:string, xsd:dateTime, or a term of any kind."""
+
+EXACT: Final = Context(prec=80)
+"""For arithmetic of decimals: wide enough that nothing is rounded."""
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_DECIMAL = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,18})?")
+_SHORT = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,18})?")
+_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
+
+INTEGERS: Final = range(-(2**63), 2**63)
+"""The integers that Oxigraph can compute with."""
+DECIMALS: Final = range(-(2**127), 2**127)
+"""The decimals that Oxigraph can compute with, times 10 to the power of 18."""
+
+
+def _integer(literal: ox.Literal, text: str) -> Value:
+    return number if _INTEGER.fullmatch(text) and (number := int(text)) in INTEGERS else literal
+
+
+def _decimal(literal: ox.Literal, text: str) -> Value:
+    if _DECIMAL.fullmatch(text):
+        number = Decimal(text)
+        if int(number.scaleb(18, EXACT)) in DECIMALS:
+            return number
+    return literal
+
+
+def _double(literal: ox.Literal, text: str) -> Value:
+    if _SHORT.fullmatch(text) or _same_double(text):
+        return float(text)
+    return literal
+
+
+def _same_double(text: str) -> bool:
+    """Whether it is how a double is written, be it a very large, small or infinite one."""
+    try:
+        return double_text(float(text)) == text != "NaN"
+    except ValueError:
+        return False
+
+
+def _float(literal: ox.Literal, text: str) -> Value:
+    if text in ("INF", "-INF") or _SHORT.fullmatch(text):
+        single = Single(struct.unpack("f", struct.pack("f", float(text)))[0])
+        single.literal = literal
+        return single
+    return literal
+
+
+def _boolean(literal: ox.Literal, text: str) -> Value:
+    return text == "true" if text in ("true", "false") else literal
+
+
+def _instant(literal: ox.Literal, text: str) -> Value:
+    return Instant(text[:-1]) if _INSTANT.fullmatch(text) else literal
+
+
+def _string(literal: ox.Literal, text: str) -> Value:
+    return text
+
+
+_DECODERS: Final[dict[str, Callable[[ox.Literal, str], Value]]] = {
+    XSD + "integer": _integer,
+    XSD + "decimal": _decimal,
+    XSD + "double": _double,
+    XSD + "float": _float,
+    XSD + "boolean": _boolean,
+    XSD + "dateTime": _instant,
+    XSD + "string": _string,
+}
+
+
+@lru_cache(maxsize=8192)
+def literal_value(literal: ox.Literal) -> Value:
+    """The value of a literal that is in value form."""
+    decoder = _DECODERS.get(literal.datatype.value)
+    return literal if decoder is None else decoder(literal, literal.value)
+
+
+def decode(term: Term) -> Value:
+    """The value of a term that is in value form."""
+    return literal_value(term) if type(term) is ox.Literal else term
+
+
+def decimal_text(value: Decimal) -> str:
+    """The canonical lexical form of an xsd:decimal."""
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
+
+
+def double_text(value: float) -> str:
+    """The lexical form that Oxigraph gives an xsd:double: the shortest digits, never an exponent."""
+    text = repr(value)
+    if "e" in text:
+        return format(Decimal(text), "f")
+    if text.endswith(".0"):
+        return text[:-2]
+    return text.upper() if text[-1] == "f" else "NaN" if text == "nan" else text
+
+
+def encode(value: Value) -> Term:
+    """The term of a value."""
+    encoder = _ENCODERS.get(type(value))
+    return value if encoder is None else encoder(value)  # type: ignore[return-value]
+
+
+_ENCODERS: Final[dict[type, Callable[..., Term]]] = {
+    int: lambda value: ox.Literal(str(value), datatype=INTEGER),
+    Decimal: lambda value: ox.Literal(decimal_text(value), datatype=DECIMAL),
+    float: lambda value: ox.Literal(double_text(value), datatype=DOUBLE),
+    Single: lambda value: value.literal,
+    bool: lambda value: TRUE if value else FALSE,
+    str: ox.Literal,
+    Instant: lambda value: ox.Literal(value + "Z", datatype=DATE_TIME),
+}
+
+NATIVE_DATATYPES: Final[dict[type, ox.NamedNode]] = {
+    int: INTEGER,
+    Decimal: DECIMAL,
+    float: DOUBLE,
+    Single: FLOAT,
+    bool: BOOLEAN,
+    str: ox.NamedNode(XSD + "string"),
+    Instant: DATE_TIME,
+}
