@@ -1,122 +1,160 @@
-"""What a query depends on: the triple patterns in it, wherever they stand, as watches for the LUTT.
-
-The algebra is rdflib's, which takes its time and 16 MB: this module is imported when there is such a query. What
-rdflib cannot read, though it is legal, is taken to depend on everything: it is then evaluated more often than need be,
-and never wrong.
-"""
+"""What a query depends on: the triple patterns in it, wherever they stand, as watches for the LUTT."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyoxigraph as ox
-import rdflib
-from rdflib.paths import AlternativePath, InvPath, MulPath, NegatedPath, Path, SequencePath
-from rdflib.plugins.sparql.algebra import translateQuery
-from rdflib.plugins.sparql.parser import parseQuery
-from rdflib.plugins.sparql.parserutils import CompValue
 
-from edge.engine.analysis_source import QuerySource
-from edge.engine.lutt import EVERYTHING, Dependencies, Watch
+from edge.engine.lutt import Dependencies, Watch
+from edge.engine.sparql.algebra import (
+    Alternative,
+    Blank,
+    Call,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Fresh,
+    GraphPattern,
+    Group,
+    Inverse,
+    Join,
+    LeftJoin,
+    Link,
+    Minus,
+    Negated,
+    Node,
+    OrderBy,
+    Parameter,
+    Path,
+    PathExpression,
+    Query,
+    Repeat,
+    Service,
+    Slot,
+    Triple,
+    Union,
+    Values,
+    Variable,
+)
+from edge.engine.sparql.algebra import (
+    Sequence as PathSequence,
+)
 from edge.protocol.results import Term
 
-rdflib.NORMALIZE_LITERALS = False  # lexical forms are the engine's business
-logging.getLogger("rdflib.term").setLevel(logging.ERROR)  # it warns of every ill-typed literal that a query holds
 
-
-def dependencies(text: str, base_iri: str, default_graphs: Sequence[str] | None, *, union: bool) -> Dependencies:
-    """The dependencies of a query whose legality is settled.
+def dependencies(query: Query, default_graphs: Sequence[str] | None, *, union: bool) -> Dependencies:
+    """The dependencies of a query.
 
     `default_graphs` are the IRIs that make up its default graph; None: the store's own, or with `union` all graphs.
     """
-    try:
-        source = QuerySource(text, base_iri)
-        walker = _Walker(source, default_graphs, union=union)
-        watches: dict[Watch, None] = {}
-        for part in source.parts():
-            watches.update(dict.fromkeys(walker.walk(translateQuery(parseQuery(part)).algebra, None)))
-    except Exception:  # noqa: BLE001  rdflib raises whatever it stumbles over; the answer is then "everything"
-        return EVERYTHING
-    return Dependencies(tuple(watches), walker.graph_names)
+    walker = _Walker(default_graphs, union=union)
+    watches = tuple(dict.fromkeys(walker.node(query.pattern)))
+    return Dependencies(watches, walker.graph_names)
 
 
 class _Walker:
-    def __init__(self, source: QuerySource, default_graphs: Sequence[str] | None, *, union: bool) -> None:
-        self._term = source.term
+    def __init__(self, default_graphs: Sequence[str] | None, *, union: bool) -> None:
         self.graph_names = False
+        """Whether there was a GRAPH clause on the way."""
         if default_graphs is None:
             self._default = [Watch(default_graph=not union)]
         else:
             self._default = [Watch(graph=ox.NamedNode(iri)) for iri in default_graphs]
 
-    def walk(self, node: object, graph: object) -> Iterator[Watch]:
-        """Every pattern below an algebra node; `graph` is the term of the GRAPH clause around it, or None."""
-        if isinstance(node, CompValue):
-            if node.name == "Graph":
-                self.graph_names = True
-                yield from self.walk(node.p, node.term)
-                return
-            if node.name == "BGP":
-                for triple in node.triples:
-                    yield from self._pattern(triple, graph)
-                return
-            if node.name == "ServiceGraphPattern":
-                return
-            for value in node.values():
-                yield from self.walk(value, graph)
-        elif isinstance(node, list | tuple | set):
-            for item in node:
-                yield from self.walk(item, graph)
+    def node(self, node: Node) -> Iterator[Watch]:
+        """What a pattern depends on."""
+        if isinstance(node, Triple):
+            subject, predicate, object_ = map(_term, (node.subject, node.predicate, node.object))
+            for where in self._graphs(node.graph):
+                yield replace(where, subject=subject, predicate=predicate, object=object_)
+        elif isinstance(node, Path):
+            for where in self._graphs(node.graph):
+                yield from _path(_term(node.subject), node.path, _term(node.object), where)
+        elif isinstance(node, Join | Union):
+            for part in node.parts if isinstance(node, Join) else node.branches:
+                yield from self.node(part)
+        elif isinstance(node, LeftJoin | Minus):
+            yield from self.node(node.left)
+            yield from self.node(node.right)
+        elif not isinstance(node, Values | Service):
+            self.graph_names |= isinstance(node, GraphPattern)
+            yield from self.node(node.pattern)
+        for expression in _expressions(node):
+            yield from self._expression(expression)
 
-    def _pattern(self, triple: tuple[object, object, object], graph: object) -> Iterator[Watch]:
-        subject, predicate, object_ = triple
-        for where in self._graphs(graph):
-            if isinstance(predicate, Path):
-                yield from self._path(self._term(subject), predicate, self._term(object_), where)
-            else:
-                yield replace(
-                    where, subject=self._term(subject), predicate=self._term(predicate), object=self._term(object_)
-                )
+    def _expression(self, expression: Expression) -> Iterator[Watch]:
+        if isinstance(expression, Exists):
+            yield from self.node(expression.pattern)
+        elif isinstance(expression, Call):
+            for argument in expression.arguments:
+                yield from self._expression(argument)
 
-    def _path(self, subject: Term | None, path: Path, object_: Term | None, where: Watch) -> Iterator[Watch]:
-        """Whatever a path can walk. One of length zero begins and ends at a node, if the graph has that node at all."""
-        for step in self._steps(path):
-            yield replace(where, predicate=step)
-        if not _may_be_empty(path):
-            return
-        if subject is None and object_ is None:
-            yield where
-        for end in (subject, object_):
-            if end is not None:
-                yield replace(where, subject=end)
-                yield replace(where, object=end)
-
-    def _steps(self, path: object) -> Iterator[Term | None]:
-        """The predicates that a path can walk; None: any."""
-        if isinstance(path, NegatedPath):
-            yield None
-        elif isinstance(path, MulPath):
-            yield from self._steps(path.path)
-        elif isinstance(path, InvPath):
-            yield from self._steps(path.arg)
-        elif isinstance(path, AlternativePath | SequencePath):
-            for arg in path.args:
-                if isinstance(path, SequencePath) and _may_be_empty(arg):
-                    yield None  # its ends may be nodes that no pattern names
-                yield from self._steps(arg)
-        else:
-            yield self._term(path)
-
-    def _graphs(self, graph: object) -> list[Watch]:
-        return self._default if graph is None else [Watch(graph=self._term(graph))]
+    def _graphs(self, graph: Slot | None) -> list[Watch]:
+        return self._default if graph is None else [Watch(graph=_term(graph))]
 
 
-def _may_be_empty(path: object) -> bool:
+def _term(slot: Slot) -> Term | None:
+    """A constant; None for variables and blank nodes."""
+    if isinstance(slot, Parameter):
+        return slot.term
+    return None if isinstance(slot, Variable | Blank | Fresh) else slot
+
+
+def _expressions(node: Node) -> Iterator[Expression]:
+    """The expressions of a node."""
+    if isinstance(node, Filter):
+        yield from node.conditions
+    elif isinstance(node, Extend):
+        yield node.expression
+    elif isinstance(node, LeftJoin):
+        if node.condition is not None:
+            yield node.condition
+    elif isinstance(node, Group):
+        yield from (aggregate.expression for _, aggregate in node.aggregates if aggregate.expression is not None)
+    elif isinstance(node, OrderBy):
+        yield from (condition for condition, _ in node.conditions)
+
+
+def _path(subject: Term | None, path: PathExpression, object_: Term | None, where: Watch) -> Iterator[Watch]:
+    """Whatever a path can walk. One of length zero begins and ends at a node, if the graph has that node at all."""
+    for step in _steps(path):
+        yield replace(where, predicate=step)
+    if not _may_be_empty(path):
+        return
+    if subject is None and object_ is None:
+        yield where
+    for end in (subject, object_):
+        if end is not None:
+            yield replace(where, subject=end)
+            yield replace(where, object=end)
+
+
+def _steps(path: PathExpression) -> Iterator[Term | None]:
+    """The predicates that a path can walk; None: any."""
+    if isinstance(path, Link):
+        yield _term(path.predicate)
+    elif isinstance(path, Negated):
+        yield None
+    elif isinstance(path, Repeat | Inverse):
+        yield from _steps(path.path)
+    else:
+        for part in _parts(path):
+            if not isinstance(path, Alternative) and _may_be_empty(part):
+                yield None  # its ends may be nodes that no pattern names
+            yield from _steps(part)
+
+
+def _may_be_empty(path: PathExpression) -> bool:
     """Whether a part of the path can have length zero."""
-    if isinstance(path, MulPath):
-        return bool(path.zero) or _may_be_empty(path.path)
-    if isinstance(path, InvPath):
-        return _may_be_empty(path.arg)
-    return isinstance(path, AlternativePath | SequencePath) and any(map(_may_be_empty, path.args))
+    if isinstance(path, Repeat):
+        return path.least == 0 or _may_be_empty(path.path)
+    if isinstance(path, Inverse):
+        return _may_be_empty(path.path)
+    return not isinstance(path, Link | Negated) and any(map(_may_be_empty, _parts(path)))
+
+
+def _parts(path: Alternative | PathSequence) -> tuple[PathExpression, ...]:
+    return path.choices if isinstance(path, Alternative) else path.steps

@@ -14,17 +14,20 @@ from typing import Protocol
 
 import pyoxigraph as ox
 
+from edge.engine.analysis import dependencies
 from edge.engine.delta import Bag, DeltaPattern, IdRow
 from edge.engine.general import EvaluationFailed, ListedQuery, Rules, bounded, evaluate, prepare_query
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
-from edge.engine.lutt import Dependencies, Watch
+from edge.engine.lutt import EVERYTHING, Dependencies, Watch
 from edge.engine.mirror import Mirror
 from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.algebra import Blank, Fresh, Variable
+from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.syntax import Token, closing, tokenize
 from edge.engine.sparql.template import Names, parse_iri, parse_quads
 from edge.engine.terms import XSD
+from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 
 TRIPLE_VARIABLES: tuple[str, ...] = ("subject", "predicate", "object")
@@ -251,11 +254,7 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
         simple = _pattern_evaluator(query, at, names)
         if simple is not None:
             return simple
-    from edge.engine.analysis import dependencies  # late: rdflib is heavy, and plain patterns do without
-
-    depends = dependencies(
-        query.text, rules.base_iri, _default_graphs(query, at, names, dataset), union=rules.union_default_graph
-    )
+    depends = _dependencies(query, dataset, rules)
     if query.form == "SELECT":
         return SelectEvaluator(query, dataset, depends)
     if query.form == "ASK":
@@ -316,26 +315,17 @@ def _describe_evaluator(
     return DescribeEvaluator(query, dataset, tuple(resources), where, depends)
 
 
-def _default_graphs(query: ListedQuery, at: int, names: Names, dataset: Dataset) -> tuple[str, ...] | None:
-    """The IRIs of the query's default graph: the protocol's, else those of its FROM clauses. None: the store's own."""
+def _dependencies(query: ListedQuery, dataset: Dataset, rules: Rules) -> Dependencies:
+    """What a query depends on. What cannot be parsed, though it is legal, is taken to depend on everything."""
+    try:
+        parsed = parse_query(query.text, query.tokens, rules.base_iri)
+    except ParsingFailed:
+        return EVERYTHING
+    default = parsed.default_graphs
+    graphs = None if default is None else [graph.value for graph in default]
     if dataset.given:
-        return dataset.default_graphs or ()
-    tokens = query.tokens
-    found: list[str] = []
-    given = False
-    index = at
-    while index < len(tokens):
-        token = tokens[index]
-        if token.text == "(" or (token.text == "{" and tokens[index - 1].word() == query.form):
-            index = closing(tokens, index)  # an expression that is selected, or the template of CONSTRUCT
-        elif token.text == "{":
-            break
-        elif token.word() == "FROM":
-            given = True
-            if tokens[index + 1].word() != "NAMED":
-                found.append(parse_iri(tokens[index + 1], names).value)
-        index += 1
-    return tuple(found) if given else None
+        graphs = list(dataset.default_graphs or ())
+    return dependencies(parsed, graphs, union=rules.union_default_graph)
 
 
 def _select(

@@ -13,8 +13,10 @@ from edge.engine.analysis import dependencies
 from edge.engine.evaluator import compile_evaluator
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
-from edge.engine.lutt import EVERYTHING, Lutt, Watch
+from edge.engine.lutt import EVERYTHING, Dependencies, Lutt, Watch
 from edge.engine.requests import Dataset, QueryRequest
+from edge.engine.sparql.parser import parse_query
+from edge.engine.sparql.syntax import tokenize
 
 EX = "http://example.org/"
 
@@ -23,8 +25,13 @@ def ex(name: str) -> ox.NamedNode:
     return ox.NamedNode(EX + name)
 
 
+def analysed(text: str, default_graphs: tuple[str, ...] | None = None, union: bool = False) -> Dependencies:
+    text = PREFIX + text
+    return dependencies(parse_query(text, tokenize(text), BASE), default_graphs, union=union)
+
+
 def watched(text: str, default_graphs: tuple[str, ...] | None = None) -> set[Watch]:
-    return set(dependencies(PREFIX + text, BASE, default_graphs, union=False).watches)
+    return set(analysed(text, default_graphs).watches)
 
 
 def in_default(*terms: object) -> Watch:
@@ -96,7 +103,7 @@ def test_the_default_graph_is_what_the_request_says():
         Watch(None, ex("p"), None, ex(name)) for name in "gh"
     }
     assert watched("ASK { ?s ex:p ?o }", ()) == set()
-    assert dependencies(PREFIX + "ASK { ?s ex:p ?o }", BASE, None, union=True).watches == (Watch(None, ex("p")),)
+    assert analysed("ASK { ?s ex:p ?o }", union=True).watches == (Watch(None, ex("p")),)
 
 
 def test_names_of_graphs_matter_only_to_graph_clauses():
@@ -105,17 +112,18 @@ def test_names_of_graphs_matter_only_to_graph_clauses():
         ("ASK { GRAPH ?g { } }", True),
         ("ASK { GRAPH ?g { ?s ?p ?o } }", True),
     ):
-        assert dependencies(text, BASE, None, union=False).graph_names is matter
+        assert analysed(text).graph_names is matter
 
 
-def test_what_cannot_be_analysed_depends_on_everything():
-    assert dependencies("ASK { << ?s ?p ?o >> ?q ?r }", BASE, None, union=False) == EVERYTHING
+def test_what_cannot_be_parsed_depends_on_everything():
+    text = "ASK { << ?s ?p ?o >> ?q ?r }"
+    assert compile_evaluator(QueryRequest(text), Rules()).dependencies() == EVERYTHING
 
 
 @settings(max_examples=150, deadline=None)
 @given(seeds)
 def test_whatever_changes_a_result_is_watched(seed):
-    """Whatever rdflib makes of a query, no update may go by unseen."""
+    """Whatever a query is, no update may go by unseen."""
     updates, queries = Updates(seed), Queries(~seed)
     naive = NaiveEngine()
     naive.update(PREFIX + updates.seed()[0])

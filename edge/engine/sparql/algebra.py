@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyoxigraph import NamedNode
+
 from edge.protocol.results import Term
 
 
@@ -42,7 +44,7 @@ class Parameter:
     negative: bool
     """A number with a minus sign that the shape has."""
     term: Term
-    """What it is in the text that was parsed. Not to be relied on: another text has another."""
+    """What it is in the text that was parsed, with its sign. Not to be relied on: another text has another."""
 
 
 Slot = Term | Variable | Blank | Fresh | Parameter
@@ -124,7 +126,8 @@ class Call:
 
     Operators: `||`, `&&`, `!`, `=`, `!=`, `<`, `>`, `<=`, `>=`, `+`, `-`, `*`, `/`, `unary-`, `unary+`, and `IN`,
     `NOT IN` (the first argument is what is looked for). Functions: their keyword in upper case (`STR`, `BOUND`, `IF`,
-    `COALESCE`, `REGEX`, ...). A function of an IRI, casts included: the IRI is `function`, the name is empty.
+    `COALESCE`, `REGEX`, ...); `IRI` and `ISIRI` also for `URI` and `ISURI`. A function of an IRI, casts included: the
+    IRI is `function`, the name is empty.
     """
 
     name: str
@@ -325,11 +328,13 @@ class Query:
     """Of a SELECT with all its modifiers: the outermost nodes are Slice, Distinct, Project, OrderBy, in this order."""
     variables: tuple[Variable, ...]
     """What a SELECT selects; `*` in order of first appearance."""
-    default_graphs: tuple[Term, ...] | None
+    default_graphs: tuple[NamedNode, ...] | None
     """Of FROM. None: there is neither FROM nor FROM NAMED."""
-    named_graphs: tuple[Term, ...] | None
+    named_graphs: tuple[NamedNode, ...] | None
     """Of FROM NAMED."""
     template: tuple[Triple, ...] = ()
     """Of a CONSTRUCT: blank nodes are Fresh."""
     resources: tuple[Term | Variable, ...] = ()
     """Of a DESCRIBE; `*` written out."""
+    base: str | None = None
+    """The base IRI at the end of the prologue, against which `IRI()` resolves."""

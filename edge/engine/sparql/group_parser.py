@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pyoxigraph import NamedNode
+
 from edge.engine.sparql.algebra import (
     Aggregate,
     Call,
@@ -31,9 +33,8 @@ from edge.engine.sparql.algebra import (
 )
 from edge.engine.sparql.expression_parser import ExpressionParser
 from edge.engine.sparql.triples_parser import TriplesParser
-from edge.protocol.results import Term
 
-Dataset = tuple[tuple[Term, ...] | None, tuple[Term, ...] | None]
+Dataset = tuple[tuple[NamedNode, ...] | None, tuple[NamedNode, ...] | None]
 """The graphs of FROM and FROM NAMED; None, None: there is neither."""
 
 
@@ -194,8 +195,8 @@ class GroupParser(TriplesParser, ExpressionParser):
 
     def dataset(self) -> Dataset:
         """The FROM and FROM NAMED clauses."""
-        default: list[Term] = []
-        named: list[Term] = []
+        default: list[NamedNode] = []
+        named: list[NamedNode] = []
         given = False
         while self.accept_word("FROM"):
             given = True

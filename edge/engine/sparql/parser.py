@@ -7,6 +7,7 @@ but what it does not understand it refuses, with `ParsingFailed`, and it gives n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from edge.engine.sparql.algebra import Blank, Fresh, Join, Node, Query, Slot, Triple, Variable
@@ -33,8 +34,9 @@ def parse_query(
     became a `Parameter`, and all others are fixed. Raises `ParsingFailed`.
     """
     prologue, index = read_prologue(text, tokens, 0)
-    parser = _QueryParser(tokens[index:], Names(prologue, base), parameters)
-    return _all_of(parser, parser.query, used)
+    names = Names(prologue, base)
+    parser = _QueryParser(tokens[index:], names, parameters)
+    return replace(_all_of(parser, parser.query, used), base=names.declared().base)
 
 
 def parse_group(
