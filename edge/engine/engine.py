@@ -21,6 +21,7 @@ from edge.engine.mirror import Mirror
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
 from edge.engine.plan import UpdatePlan
 from edge.engine.query import QueryProcessor
+from edge.engine.query_plans import QueryPlans
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.spu_manager import Activation, SpuManager
 from edge.engine.update import Loader, UpdateProcessor
@@ -63,7 +64,9 @@ class Engine:
         self._writer_mirror = Mirror(self._dump, self.writing, shared=False)
         self._reader_mirror = Mirror(self._dump, self.writing, shared=True)
         self._updates = UpdateProcessor(self.graph, self._writer_mirror, rules, load)
-        self.spus = SpuManager(World(self.graph, self._writer_mirror, rules))
+        self.spus = SpuManager(
+            World(self.graph, self._writer_mirror, rules), QueryPlans(self.graph, rules), self.performance
+        )
         self.queries = QueryProcessor(self._reader_mirror, rules)
 
     def restore(self, changes: Iterable[ChangeSet]) -> None:

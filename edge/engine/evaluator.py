@@ -1,4 +1,4 @@
-"""Evaluators: the result of one subscribed query as a table of term ids, computed on the live graph or on the mirror.
+"""Evaluators: the whole result of one subscribed query as a table of term ids, computed on the mirror.
 
 Every query form has a table: SELECT its own, ASK one row with `boolean`, CONSTRUCT and DESCRIBE one row
 `subject`, `predicate`, `object` a triple.
@@ -6,33 +6,27 @@ Every query form has a table: SELECT its own, ASK one row with `boolean`, CONSTR
 
 from __future__ import annotations
 
-import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyoxigraph as ox
 
 from edge.engine.analysis import dependencies
-from edge.engine.delta import Bag, DeltaPattern, IdRow
+from edge.engine.booster import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
 from edge.engine.general import EvaluationFailed, ListedQuery, Rules, bounded, evaluate, prepare_query
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Watch
 from edge.engine.mirror import Mirror
-from edge.engine.pattern import Layout, Pattern, Places, compile_pattern
+from edge.engine.operators.layout import Layout
+from edge.engine.operators.stages import BOOLEANS, Row, Template, Weights, add_weight
 from edge.engine.requests import Dataset, QueryRequest
-from edge.engine.sparql.algebra import Blank, Fresh, Variable
+from edge.engine.sparql.algebra import Query, Triple, Variable
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.syntax import Token, closing, tokenize
-from edge.engine.sparql.template import Names, parse_iri, parse_quads
-from edge.engine.terms import XSD
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
-
-TRIPLE_VARIABLES: tuple[str, ...] = ("subject", "predicate", "object")
-BOOLEAN_VARIABLES: tuple[str, ...] = ("boolean",)
-_BOOLEANS = tuple(ox.Literal(text, datatype=ox.NamedNode(XSD + "boolean")) for text in ("false", "true"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,86 +38,37 @@ class World:
     rules: Rules
 
 
-class Evaluator(Protocol):
+Bag = Counter[Row]
+"""A result: rows, and how often each occurs."""
+
+
+class Evaluator(ABC):
     """Computes the whole result of one query in the current state."""
 
-    variables: tuple[str, ...]
+    variables: tuple[str, ...] = ()
     """The columns of the result, known from the first evaluation on."""
-    moving: bool
+    moving = False
     """Whether an evaluation can change what the result depends on."""
-    distinct: bool
-    """Whether a row counts once, however often it is in the bag."""
-    delta: DeltaPattern | None
-    """For results that need not be computed as a whole after each change."""
-    columns: Sequence[int]
-    """Where `delta` has the selected variables."""
 
+    def __init__(self, depends: Dependencies) -> None:
+        self._depends = depends
+
+    @abstractmethod
     def evaluate(self, world: World, now: int) -> Bag:
         """The result as a bag of rows. `now` in microseconds since 1970. Raises `EvaluationFailed`."""
 
     def dependencies(self) -> Dependencies:
         """What the result depends on, as of the last evaluation."""
-
-
-class PatternEvaluator:
-    """A SELECT of a plain pattern, run on the live graph's own index."""
-
-    moving = False
-    delta: DeltaPattern | None
-    columns: Sequence[int]
-
-    def __init__(self, variables: tuple[str, ...], layout: Layout, pattern: Pattern, *, distinct: bool) -> None:
-        self.variables = variables
-        self.distinct = distinct
-        self.columns = [layout.place(Variable(name)) for name in variables]
-        self.delta = DeltaPattern(pattern, layout)
-        self._layout = layout
-        self._pattern = pattern
-
-    def evaluate(self, world: World, now: int) -> Bag:
-        """See `Evaluator`."""
-        frame = self._layout.frame(world.graph, {})
-        columns = self.columns
-        solutions = bounded(self._pattern.solutions(world.graph, frame), world.rules)
-        return Counter(tuple(row[place] for place in columns) for row in solutions)
-
-    def dependencies(self) -> Dependencies:
-        """See `Evaluator`."""
-        slots = {place: slot for slot, place in self._layout.places.items()}
-
-        def watch(quad: Places) -> Watch:
-            s, p, o, g = (
-                None if slots[place] is None or isinstance(slots[place], Variable | Blank | Fresh) else slots[place]
-                for place in quad
-            )
-            return Watch(s, p, o, g, default_graph=slots[quad[3]] is None)  # type: ignore[arg-type]
-
-        watches = tuple(dict.fromkeys(watch(quad) for block in self._pattern.blocks for quad in block.quads))
-        return Dependencies(watches, graph_names=False)
-
-
-class _Whole:
-    """Results that are computed as a whole, on the mirror."""
-
-    moving = False
-    distinct = False
-    delta: DeltaPattern | None = None
-    columns: Sequence[int] = ()
-    _depends: Dependencies
-
-    def dependencies(self) -> Dependencies:
-        """See `Evaluator`."""
         return self._depends
 
 
-class SelectEvaluator(_Whole):
+class SelectEvaluator(Evaluator):
     """Any SELECT."""
 
     def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
-        self.variables: tuple[str, ...] = ()
+        super().__init__(depends)
         self._query = query
         self._dataset = dataset
-        self._depends = depends
 
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
@@ -131,25 +76,25 @@ class SelectEvaluator(_Whole):
         return Counter(rows)
 
 
-class AskEvaluator(_Whole):
+class AskEvaluator(Evaluator):
     """An ASK: one row that says true or false."""
 
     variables = BOOLEAN_VARIABLES
 
     def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
+        super().__init__(depends)
         self._query = query
         self._dataset = dataset
-        self._depends = depends
 
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
         answer = evaluate(
             world.mirror.open(), self._query.text, self._query.tokens, dataset=self._dataset, rules=world.rules, now=now
         )
-        return Counter({(world.graph.dictionary.intern(_BOOLEANS[bool(answer)]),): 1})
+        return Counter({(world.graph.dictionary.intern(BOOLEANS[bool(answer)]),): 1})
 
 
-class ConstructEvaluator(_Whole):
+class ConstructEvaluator(Evaluator):
     """A CONSTRUCT: its WHERE as a SELECT, its template filled here, so that a solution's blank nodes keep their names.
 
     Evaluated anew, Oxigraph would name them anew, and every triple that holds one would be removed and added.
@@ -157,43 +102,33 @@ class ConstructEvaluator(_Whole):
 
     variables = TRIPLE_VARIABLES
 
-    def __init__(
-        self, where: str, dataset: Dataset, layout: Layout, template: tuple[Places, ...], depends: Dependencies
-    ) -> None:
+    def __init__(self, where: str, dataset: Dataset, template: Sequence[Triple], depends: Dependencies) -> None:
+        """`where`: the query whose solutions fill the template."""
+        super().__init__(depends)
         self._where = where
         self._tokens = tokenize(where)
         self._dataset = dataset
-        self._layout = layout
-        self._template = template
-        self._depends = depends
+        self._layout = Layout()
+        self._template = self._layout.template(template)
 
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
-        graph, places, fresh = world.graph, self._layout.places, self._layout.fresh
-        frame = self._layout.frame(graph, {})
+        layout = self._layout
         names, rows = _select(world, self._where, self._tokens, self._dataset, now)
-        columns = [(index, places[Variable(name)]) for index, name in enumerate(names) if Variable(name) in places]
-        triples: Bag = Counter()
-        for row, count in Counter(rows).items():
-            for index, place in columns:
-                frame[place] = row[index]
-            for copy in range(count if fresh else 1):
-                for place in fresh:
-                    frame[place] = graph.dictionary.intern(self._blank(graph, row, place, copy))
-                for s, p, o, _ in self._template:
-                    triple = (frame[s], frame[p], frame[o])
-                    if None not in triple and graph.legal((*triple, DEFAULT_GRAPH)):  # type: ignore[arg-type]
-                        triples[triple] = 1
-        return triples
-
-    @staticmethod
-    def _blank(graph: LiveGraph, row: IdRow, place: int, copy: int) -> ox.BlankNode:
-        terms = graph.dictionary.terms
-        solution = " ".join("" if cell is None else str(terms[cell]) for cell in row)
-        return ox.BlankNode("c" + hashlib.sha256(f"{place} {copy} {solution}".encode()).hexdigest()[:32])
+        columns = [layout.place(Variable(name)) for name in names]
+        frame = layout.frame(world.graph)
+        solutions: Weights = {}
+        for row in rows:
+            for place, term_id in zip(columns, row, strict=True):
+                frame[place] = term_id
+            add_weight(solutions, tuple(frame), 1)
+        template = Template(world.graph, self._template, layout.fresh)
+        triples = template.change(solutions)
+        template.release()
+        return Counter(dict.fromkeys(triples, 1))
 
 
-class DescribeEvaluator(_Whole):
+class DescribeEvaluator(Evaluator):
     """A DESCRIBE: the triples that Oxigraph gives, the resource's own and those of blank nodes that hang on it."""
 
     variables = TRIPLE_VARIABLES
@@ -203,22 +138,22 @@ class DescribeEvaluator(_Whole):
         self,
         query: ListedQuery,
         dataset: Dataset,
-        resources: tuple[Term, ...],
+        resources: Sequence[Term | Variable],
         where: str | None,
         depends: Dependencies,
     ) -> None:
         """`resources` are the IRIs it names, `where` the query that finds the others."""
+        super().__init__(depends)
         self._query = query
         self._dataset = dataset
-        self._resources = resources
+        self._resources = [resource for resource in resources if not isinstance(resource, Variable)]
         self._where = where
-        self._depends = depends
-        self._subjects: set[Term] = set(resources)
+        self._subjects: set[Term] = set(self._resources)
 
     def evaluate(self, world: World, now: int) -> Bag:
         """See `Evaluator`."""
         intern, terms = world.graph.dictionary.intern, world.graph.dictionary.terms
-        subjects = set(self._resources)
+        subjects: set[Term] = set(self._resources)
         if self._where is not None:
             _, rows = _select(world, self._where, tokenize(self._where), self._dataset, now)
             subjects.update(terms[cell] for row in rows for cell in row if cell is not None)
@@ -249,88 +184,53 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
     query = prepare_query(request.sparql, rules)
     dataset = request.dataset
     at = next(i for i, token in enumerate(query.tokens) if token.word() == query.form)
-    names = Names(query.text[: query.tokens[at].start], rules.base_iri)
-    if query.form == "SELECT" and not dataset.given and not rules.union_default_graph:
-        simple = _pattern_evaluator(query, at, names)
-        if simple is not None:
-            return simple
-    depends = _dependencies(query, dataset, rules)
+    try:
+        parsed = parse_query(query.text, query.tokens, rules.base_iri)
+    except ParsingFailed:
+        if query.form not in ("SELECT", "ASK"):
+            raise
+        depends = EVERYTHING  # legal, and beyond our grammar: evaluated more often than need be, and never wrong
+    else:
+        depends = _dependencies(parsed, dataset, rules)
     if query.form == "SELECT":
         return SelectEvaluator(query, dataset, depends)
     if query.form == "ASK":
         return AskEvaluator(query, dataset, depends)
+    prologue = query.text[: query.tokens[at].start]
     if query.form == "CONSTRUCT":
-        return _construct_evaluator(query, at, names, dataset, depends)
-    return _describe_evaluator(query, at, names, dataset, depends)
+        where = f"{prologue} SELECT * {_after_template(query, at)}"
+        return ConstructEvaluator(where, dataset, parsed.template, depends)
+    return DescribeEvaluator(query, dataset, parsed.resources, _selecting(query, at, prologue, parsed), depends)
 
 
-def _pattern_evaluator(query: ListedQuery, at: int, names: Names) -> PatternEvaluator | None:
-    """The evaluator of `SELECT [DISTINCT] ?a ?b [WHERE] { plain pattern }`, or None if the query is more than that."""
+def _after_template(query: ListedQuery, at: int) -> str:
+    """The dataset and WHERE clause of a CONSTRUCT."""
+    tokens = query.tokens
+    last = tokens[closing(tokens, at + 1)] if tokens[at + 1].text == "{" else tokens[at]
+    return query.text[last.end :]
+
+
+def _selecting(query: ListedQuery, at: int, prologue: str, parsed: Query) -> str | None:
+    """The query that finds the resources which a DESCRIBE does not name; None: it names them all."""
     tokens = query.tokens
     index = at + 1
-    distinct = tokens[index].word() == "DISTINCT"
-    index += distinct
-    variables: list[str] = []
-    while tokens[index].kind == "var":
-        variables.append(tokens[index].text[1:])
-        index += 1
-    index += tokens[index].word() == "WHERE"
-    if tokens[index].text != "{" or closing(tokens, index) != len(tokens) - 1 or len(set(variables)) < len(variables):
-        return None
-    layout = Layout()
-    pattern = compile_pattern(query.text, tokens[index + 1 : -1], names, layout, None)
-    return None if pattern is None else PatternEvaluator(tuple(variables), layout, pattern, distinct=distinct)
-
-
-def _construct_evaluator(
-    query: ListedQuery, at: int, names: Names, dataset: Dataset, depends: Dependencies
-) -> ConstructEvaluator:
-    text, tokens = query.text, query.tokens
-    if tokens[at + 1].text == "{":
-        end = closing(tokens, at + 1)
-        template, rest = tokens[at + 2 : end], text[tokens[end].end :]
-    else:  # CONSTRUCT WHERE { template }
-        start = next(i for i in range(at, len(tokens)) if tokens[i].text == "{")
-        template, rest = tokens[start + 1 : closing(tokens, start)], text[tokens[at].end :]
-    layout = Layout()
-    places = layout.template(parse_quads(text, template, names, variables=True), None)
-    return ConstructEvaluator(f"{names.prologue} SELECT * {rest}", dataset, layout, places, depends)
-
-
-def _describe_evaluator(
-    query: ListedQuery, at: int, names: Names, dataset: Dataset, depends: Dependencies
-) -> DescribeEvaluator:
-    text, tokens = query.text, query.tokens
-    index = at + 1
-    resources: list[Term] = []
-    variables = ""
     while index < len(tokens) and (tokens[index].kind in ("var", "iri", "name") or tokens[index].text == "*"):
-        if tokens[index].kind in ("iri", "name"):
-            resources.append(parse_iri(tokens[index], names))
-        else:
-            variables += tokens[index].text + " "
         index += 1
-    rest = text[tokens[index].start :] if index < len(tokens) else ""
-    where = f"{names.prologue} SELECT {variables} {rest}" if variables and rest else None
-    return DescribeEvaluator(query, dataset, tuple(resources), where, depends)
+    found = " ".join(f"?{each.name}" for each in parsed.resources if isinstance(each, Variable))
+    return f"{prologue} SELECT {found} {query.text[tokens[index].start :]}" if found and index < len(tokens) else None
 
 
-def _dependencies(query: ListedQuery, dataset: Dataset, rules: Rules) -> Dependencies:
-    """What a query depends on. What cannot be parsed, though it is legal, is taken to depend on everything."""
-    try:
-        parsed = parse_query(query.text, query.tokens, rules.base_iri)
-    except ParsingFailed:
-        return EVERYTHING
-    default = parsed.default_graphs
-    graphs = None if default is None else [graph.value for graph in default]
+def _dependencies(query: Query, dataset: Dataset, rules: Rules) -> Dependencies:
+    default = query.default_graphs
+    graphs = None if default is None else [graph.value for graph in default]  # type: ignore[union-attr]
     if dataset.given:
         graphs = list(dataset.default_graphs or ())
-    return dependencies(parsed, graphs, union=rules.union_default_graph)
+    return dependencies(query, graphs, union=rules.union_default_graph)
 
 
 def _select(
     world: World, text: str, tokens: Sequence[Token], dataset: Dataset, now: int
-) -> tuple[tuple[str, ...], list[IdRow]]:
+) -> tuple[tuple[str, ...], list[Row]]:
     """The variables and rows of a SELECT, evaluated on the mirror."""
     result = evaluate(world.mirror.open(), text, tokens, dataset=dataset, rules=world.rules, now=now)
     assert isinstance(result, ox.QuerySolutions)  # noqa: S101

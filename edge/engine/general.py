@@ -39,6 +39,8 @@ class Rules:
     allow_load: bool = False
     max_solutions: int = 500_000
     """Solutions of an update's WHERE, and of a subscribed query, at the most: all others wait for them."""
+    boost: bool = True
+    """Whether subscribed queries are moved by the delta rules, as far as they have some."""
 
 
 def bounded(solutions: Iterable[T], rules: Rules) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""The look-up triples table: which SPUs a changed quad can concern, at a cost that misses do not add to.
+"""The look-up triples table: which entries a changed quad can concern, at a cost that misses do not add to.
 
 The paper gives each subscription a table of its own and walks all of them (SPS Architecture, section V). Here one
 index serves all: a pattern with its variables taken out is a key, and a changed quad asks once for each set of bound
@@ -7,7 +7,7 @@ positions that is in use, sixteen at the most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -28,6 +28,16 @@ class Watch:
     default_graph: bool = False
     """Only the default graph; `graph` is None then."""
 
+    def key(self, graph: LiveGraph) -> Key:
+        """The pattern as ids."""
+        intern = graph.dictionary.intern
+        return (
+            None if self.subject is None else intern(self.subject),
+            None if self.predicate is None else intern(self.predicate),
+            None if self.object is None else intern(self.object),
+            DEFAULT_GRAPH if self.default_graph else None if self.graph is None else intern(self.graph),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
@@ -41,6 +51,10 @@ class Dependencies:
 EVERYTHING = Dependencies((Watch(),), graph_names=True)
 
 Key = tuple[int | None, int | None, int | None, int | None]
+"""A quad pattern; None matches anything."""
+
+_Positions = tuple[int, ...]
+_Entries = dict[T, int]
 
 
 class Lutt(Generic[T]):
@@ -48,61 +62,58 @@ class Lutt(Generic[T]):
 
     def __init__(self, graph: LiveGraph) -> None:
         self._graph = graph
-        self._tables: dict[tuple[bool, bool, bool, bool], dict[Key, dict[T, int]]] = {}
+        self._tables: dict[_Positions, dict[tuple[int, ...], T | _Entries[T]]] = {}
+        """Bound positions -> what is bound there -> the entry, or if there are several, how often each is in."""
 
     def __len__(self) -> int:
         """How many different patterns are watched."""
         return sum(len(table) for table in self._tables.values())
 
-    def add(self, watches: Iterable[Watch], entry: T) -> list[Key]:
-        """Register an entry. Returns its keys, which `remove` takes."""
-        keys = [self._key(watch) for watch in watches]
-        for key in keys:
-            for term_id in key:
-                if term_id is not None:
-                    self._graph.dictionary.retain(term_id)
-            entries = self._tables.setdefault(_mask(key), {}).setdefault(key, {})
-            entries[entry] = entries.get(entry, 0) + 1
-        return keys
+    def add(self, key: Key, entry: T) -> None:
+        """Register an entry under a pattern; twice if it is there already."""
+        positions, bound = _split(key)
+        for term_id in bound:
+            self._graph.dictionary.retain(term_id)
+        table = self._tables.setdefault(positions, {})
+        there = table.get(bound)
+        if there is None:
+            table[bound] = entry  # most patterns have one: a dictionary for each would cost 200 bytes
+        elif isinstance(there, dict):
+            there[entry] = there.get(entry, 0) + 1
+        else:
+            table[bound] = {there: 2} if there == entry else {there: 1, entry: 1}
 
-    def remove(self, keys: Iterable[Key], entry: T) -> None:
-        """Take an entry out again."""
-        for key in keys:
-            mask = _mask(key)
-            entries = self._tables[mask][key]
-            entries[entry] -= 1
-            if not entries[entry]:
-                del entries[entry]
-            if not entries:
-                del self._tables[mask][key]
-            if not self._tables[mask]:
-                del self._tables[mask]
-            for term_id in key:
-                if term_id is not None:
-                    self._graph.dictionary.release(term_id)
+    def remove(self, key: Key, entry: T) -> None:
+        """Take an entry out as often as it was put in."""
+        positions, bound = _split(key)
+        table = self._tables[positions]
+        there = table[bound]
+        if isinstance(there, dict):
+            there[entry] -= 1
+            if not there[entry]:
+                del there[entry]
+        if not isinstance(there, dict) or not there:
+            del table[bound]
+            if not table:
+                del self._tables[positions]
+        for term_id in bound:
+            self._graph.dictionary.release(term_id)
 
-    def hits(self, quads: Iterable[Quad]) -> dict[T, None]:
-        """The entries that any of the quads concerns, in a stable order."""
-        found: dict[T, None] = {}
-        for s, p, o, g in quads:
-            for (has_s, has_p, has_o, has_g), table in self._tables.items():
-                key = (s if has_s else None, p if has_p else None, o if has_o else None, g if has_g else None)
-                entries = table.get(key)
-                if entries is not None:
-                    found.update(dict.fromkeys(entries))
-        return found
-
-    def _key(self, watch: Watch) -> Key:
-        intern = self._graph.dictionary.intern
-        graph = DEFAULT_GRAPH if watch.default_graph else None if watch.graph is None else intern(watch.graph)
-        return (
-            None if watch.subject is None else intern(watch.subject),
-            None if watch.predicate is None else intern(watch.predicate),
-            None if watch.object is None else intern(watch.object),
-            graph,
-        )
+    def hits(self, quad: Quad) -> Iterator[T]:
+        """The entries under the patterns that a quad matches."""
+        for positions, table in self._tables.items():
+            there = table.get(tuple([quad[position] for position in positions]))
+            if there is None:
+                continue
+            if isinstance(there, dict):
+                yield from there
+            else:
+                yield there
 
 
-def _mask(key: Key) -> tuple[bool, bool, bool, bool]:
-    s, p, o, g = key
-    return s is not None, p is not None, o is not None, g is not None
+def _split(key: Key) -> tuple[_Positions, tuple[int, ...]]:
+    """The positions that are bound, and what is bound there."""
+    return (
+        tuple(position for position, term_id in enumerate(key) if term_id is not None),
+        tuple(term_id for term_id in key if term_id is not None),
+    )

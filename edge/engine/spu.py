@@ -1,24 +1,27 @@
-"""The subscription processing unit (SPU): the current result of one query, and those who subscribed to it."""
+"""The subscription processing unit (SPU): one query with its constants, and those who subscribed to it.
+
+There are two kinds. A boosted one is moved by the delta rules and keeps nothing but what its stages need; the other
+evaluates its query anew when the LUTT is hit, and compares with the result that it keeps.
+"""
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from edge.engine.delta import Bag, IdRow, Touched
 from edge.engine.evaluator import Evaluator, World
-from edge.engine.graph import Quad
+from edge.engine.family import Family, every_solution
+from edge.engine.general import too_many
 from edge.engine.lutt import Dependencies, Key
+from edge.engine.operators.stages import Row, Stage, Weights, add_weight, release, retain
+from edge.engine.query_plans import Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
-from edge.protocol.results import Row
+from edge.protocol import results
 
 _log = logging.getLogger(__name__)
-
-_WORTH: Final = 16
-"""Delta evaluation is given up for an update that touches more than this and a sixteenth of the result."""
 
 
 @dataclass(slots=True)
@@ -46,88 +49,149 @@ class Subscriber:
             _log.exception("notification lost by a fault of its receiver")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """How an SPU's result changed, in term ids: enough to tell the subscribers, and to take it back."""
+class Spu(ABC):
+    """Equal query and dataset, one SPU: what it tells is computed once, whoever asked for it."""
 
-    added: Bag
-    removed: Bag
+    __slots__ = ("subscribers",)
 
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed)
+    def __init__(self) -> None:
+        self.subscribers: dict[str, Subscriber] = {}
 
-    def inverse(self) -> Change:
-        """The change that undoes this one."""
-        return Change(self.removed, self.added)
+    @property
+    @abstractmethod
+    def variables(self) -> tuple[str, ...]:
+        """The columns of the result."""
 
+    @abstractmethod
+    def result(self, world: World, now: int) -> Weights:
+        """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
 
-NOTHING: Final = Change(Counter(), Counter())
+    @abstractmethod
+    def end(self, world: World) -> None:
+        """Let go of everything."""
 
-
-_UNWATCHED: Final = Dependencies((), graph_names=False)
-
-
-@dataclass(eq=False, slots=True)
-class Spu:
-    """Equal query and dataset, one SPU: the result is computed once, whoever asked for it."""
-
-    evaluator: Evaluator
-    bag: Bag = field(default_factory=Counter)
-    depends: Dependencies = _UNWATCHED
-    """What it is watched for."""
-    keys: list[Key] = field(default_factory=list)
-    """Under which it stands in the LUTT."""
-    subscribers: dict[str, Subscriber] = field(default_factory=dict)
-
-    def whole(self) -> Change:
-        """The result as a change from nothing: what a new subscriber is told."""
-        return Change(Counter(dict.fromkeys(self.bag, 1)) if self.evaluator.distinct else self.bag, Counter())
-
-    def touched(self, world: World, quads: Collection[Quad]) -> Touched | None:
-        """The part of the result that changed quads can touch. None: the result is to be computed as a whole."""
-        delta = self.evaluator.delta
-        return None if delta is None else delta.touched(world.graph, quads, limit=_WORTH + len(self.bag) // _WORTH)
-
-    def move(self, world: World, change: Change) -> Change:
-        """Move the result by a change. Returns what the subscribers are to be told."""
-        if not self.evaluator.distinct:
-            self.apply(world, change)
-            return change
-        before = {row for row in (*change.added, *change.removed) if row in self.bag}
-        self.apply(world, change)
-        return Change(
-            added=Counter(row for row in change.added if row not in before),
-            removed=Counter(row for row in change.removed if row in before and row not in self.bag),
-        )
-
-    def apply(self, world: World, change: Change) -> None:
-        """Move the result by a change, and hold on to the terms of its rows."""
-        dictionary = world.graph.dictionary
-        for row in change.added:
-            if row not in self.bag:
-                for cell in row:
-                    if cell is not None:
-                        dictionary.retain(cell)
-        self.bag.update(change.added)
-        for row, count in change.removed.items():
-            left = self.bag[row] - count
-            if left:
-                self.bag[row] = left
-                continue
-            del self.bag[row]
-            for cell in row:
-                if cell is not None:
-                    dictionary.release(cell)
-
-    def delta(self, world: World, change: Change) -> Delta:
-        """A change as terms."""
-        return Delta(self.evaluator.variables, _decode(world, change.added), _decode(world, change.removed))
+    def delta(self, world: World, told: Weights) -> Delta:
+        """Changed rows as terms."""
+        terms = world.graph.dictionary.terms
+        added: list[results.Row] = []
+        removed: list[results.Row] = []
+        for row, weight in told.items():
+            decoded = tuple([None if cell is None else terms[cell] for cell in row])
+            if weight > 0:
+                added += (decoded,) * weight
+            else:
+                removed += (decoded,) * -weight
+        return Delta(self.variables, tuple(added), tuple(removed))
 
 
-def _decode(world: World, bag: Bag) -> tuple[Row, ...]:
-    terms = world.graph.dictionary.terms
+class BoostedSpu(Spu):
+    """A member of a family."""
 
-    def row(ids: IdRow) -> Row:
-        return tuple(None if cell is None else terms[cell] for cell in ids)
+    __slots__ = ("_stages", "family", "open")
 
-    return tuple(decoded for ids, count in bag.items() for decoded in (row(ids),) * count)
+    def __init__(self, family: Family, open_: Row, world: World) -> None:
+        """`open_`: the constants that the family leaves open. The SPU begins with `begin`."""
+        super().__init__()
+        self.family = family
+        self.open = open_
+        self._stages: Sequence[Stage] = family.plan.stages(family.frame(0, open_))
+        retain(world.graph.dictionary, open_)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """See `Spu`."""
+        return self.family.plan.variables
+
+    def begin(self, world: World) -> Weights:
+        """Evaluate the query. Returns the whole result. Raises `ResultTooLarge`."""
+        return _flow(self._stages, every_solution(self.family, self.open, world.rules), start=True)
+
+    def result(self, world: World, now: int) -> Weights:
+        """See `Spu`."""
+        stages = self.family.plan.stages(self.family.frame(0, self.open))
+        try:
+            return _flow(stages, every_solution(self.family, self.open, world.rules), start=True)
+        finally:
+            for stage in stages:
+                stage.release()
+
+    def move(self, world: World, weights: Weights) -> Weights:
+        """Take in changed solutions. Returns the changed rows of the result. Raises `ResultTooLarge`."""
+        told = self.take(weights)
+        if any(stage.size() > world.rules.max_solutions for stage in self._stages):
+            self.take({row: -weight for row, weight in weights.items()})
+            raise too_many(world.rules)
+        return told
+
+    def take(self, weights: Weights) -> Weights:
+        """Take in changed solutions, however many are kept then: also to take back what was taken in."""
+        return _flow(self._stages, weights, start=False)
+
+    def end(self, world: World) -> None:
+        """See `Spu`."""
+        for stage in self._stages:
+            stage.release()
+        release(world.graph.dictionary, self.open)
+
+
+def _flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
+    for stage in stages:
+        first = stage.start() if start else {}
+        weights = stage.change(weights)
+        for row, weight in first.items():
+            add_weight(weights, row, weight)
+    return weights
+
+
+class ReevaluatedSpu(Spu):
+    """A query without a delta rule, or one that is not to be boosted."""
+
+    __slots__ = ("bag", "depends", "evaluator", "query")
+
+    def __init__(self, query: Singular, evaluator: Evaluator) -> None:
+        super().__init__()
+        self.query = query
+        self.evaluator = evaluator
+        self.bag: Counter[Row] = Counter()
+        self.depends = Dependencies((), graph_names=False)
+        """What it is watched for."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """See `Spu`."""
+        return self.evaluator.variables
+
+    def result(self, world: World, now: int) -> Weights:
+        """See `Spu`."""
+        return dict(self.bag)
+
+    def difference(self, new: Mapping[Row, int]) -> Weights:
+        """From the result that is kept to another one."""
+        weights = dict(new)
+        for row, count in self.bag.items():
+            add_weight(weights, row, -count)
+        return weights
+
+    def apply(self, world: World, weights: Mapping[Row, int], sign: int = 1) -> None:
+        """Move the result that is kept, and hold on to the terms of its rows."""
+        dictionary, bag = world.graph.dictionary, self.bag
+        for row, weight in weights.items():
+            before = bag.get(row, 0)
+            after = before + sign * weight
+            if not before:
+                retain(dictionary, row)
+            if after:
+                bag[row] = after
+            else:
+                del bag[row]
+                release(dictionary, row)
+
+    def keys(self, world: World) -> list[Key]:
+        """Under what it stands in the LUTT."""
+        return [watch.key(world.graph) for watch in self.depends.watches]
+
+    def end(self, world: World) -> None:
+        """See `Spu`."""
+        for row in self.bag:
+            release(world.graph.dictionary, row)
+        self.bag.clear()

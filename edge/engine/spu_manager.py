@@ -7,29 +7,32 @@ names and no others. Destroyer: an SPU goes with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from edge.engine.delta import IdRow, Touched, difference
-from edge.engine.evaluator import World, compile_evaluator
+from edge.engine.booster import QueryPlan
+from edge.engine.evaluator import World
+from edge.engine.family import Family, FamilyTrigger, Found, Job, Restriction, open_places
 from edge.engine.general import too_many
+from edge.engine.graph import Quad
 from edge.engine.lutt import Dependencies, Lutt
-from edge.engine.requests import Dataset, QueryRequest, Sink, Subscription
-from edge.engine.spu import NOTHING, Change, Spu, Subscriber
+from edge.engine.operators.stages import Row, Weights, add_weight
+from edge.engine.performance import PerformanceModel, clock
+from edge.engine.query_plans import Member, QueryPlans, Singular
+from edge.engine.requests import QueryRequest, Sink, Subscription
+from edge.engine.spu import BoostedSpu, ReevaluatedSpu, Spu, Subscriber
 from edge.engine.update import Transaction
 from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What one update did to one SPU: a change, or the reason why its query could not be evaluated."""
+    """What one update did to one SPU: changed rows, or the reason why its query could not be evaluated."""
 
     spu: Spu
-    moved: Change
-    """Of the bag."""
-    told: Change
-    """To the subscribers: the same, unless the query is DISTINCT."""
+    told: Weights
+    moved: Weights
+    """What the SPU has taken in: solutions, or rows if it keeps its result."""
     failure: str = ""
     depended: Dependencies | None = None
     """What the SPU was watched for before, if that has changed."""
@@ -38,12 +41,16 @@ class Activation:
 class SpuManager:
     """All SPUs of an engine."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, plans: QueryPlans, performance: PerformanceModel) -> None:
         self._world = world
-        self._lutt: Lutt[Spu] = Lutt(world.graph)
+        self._plans = plans
+        self._performance = performance
+        self._lutt: Lutt[FamilyTrigger | ReevaluatedSpu] = Lutt(world.graph)
         self._graph_watchers: dict[Spu, None] = {}
-        self._spus: dict[tuple[str, Dataset], Spu] = {}
-        self._by_spuid: dict[str, tuple[str, Dataset]] = {}
+        self._families: dict[tuple[QueryPlan, Row], Family] = {}
+        self._singular: dict[Singular, ReevaluatedSpu] = {}
+        self._by_spuid: dict[str, Spu] = {}
+        self._count = 0
 
     @property
     def subscriptions(self) -> int:
@@ -53,125 +60,242 @@ class SpuManager:
     @property
     def spus(self) -> int:
         """How many SPUs serve them."""
-        return len(self._spus)
+        return self._count
+
+    # Creator and Destroyer
 
     def create(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
         """Subscribe. The sink gets the whole result as sequence 0. Raises `ParsingFailed`, `Forbidden`."""
-        key = (request.sparql, request.dataset)
-        spu = self._spus.get(key)
-        if spu is None:
-            spu = Spu(compile_evaluator(request, self._world.rules))
-            spu.apply(self._world, Change(spu.evaluator.evaluate(self._world, now), Counter()))
-            self._spus[key] = spu
-            self._watch(spu, spu.evaluator.dependencies())
+        found = self._plans.find(request)
+        spu, result = self._join_family(found, now) if isinstance(found, Member) else self._join_singular(found, now)
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink)
         spu.subscribers[subscriber.spuid] = subscriber
-        self._by_spuid[subscriber.spuid] = key
-        subscriber.notify(spu.delta(self._world, spu.whole()))
+        self._by_spuid[subscriber.spuid] = spu
+        subscriber.notify(spu.delta(self._world, result))
         return Subscription(subscriber.spuid, alias)
 
     def destroy(self, spuid: str) -> None:
         """Unsubscribe. Raises `NotFound`."""
-        key = self._by_spuid.pop(spuid, None)
-        if key is None:
+        spu = self._by_spuid.pop(spuid, None)
+        if spu is None:
             raise NotFound(f"There is no subscription {spuid}")
-        spu = self._spus[key]
         del spu.subscribers[spuid]
         if not spu.subscribers:
-            del self._spus[key]
-            self._unwatch(spu)
-            spu.apply(self._world, Change(added=Counter(), removed=spu.bag.copy()))
+            if isinstance(spu, BoostedSpu):
+                self._leave_family(spu)
+            else:
+                assert isinstance(spu, ReevaluatedSpu)  # noqa: S101
+                del self._singular[spu.query]
+                self._unwatch(spu)
+            self._graph_watchers.pop(spu, None)
+            spu.end(self._world)
+            self._count -= 1
+
+    def _join_family(self, found: Member, now: int) -> tuple[Spu, Weights]:
+        plan = found.plan
+        intern = self._world.graph.dictionary.intern
+        places = open_places(plan)
+        ids = [intern(term) for term in found.constants]
+        open_ = tuple(i for i, (_, place) in zip(ids, plan.layout.parameters, strict=True) if place in places)
+        closed = tuple(
+            None if place in places else i for i, (_, place) in zip(ids, plan.layout.parameters, strict=True)
+        )
+        key = (plan, closed)
+        family = self._families.get(key)
+        member = None if family is None else family.members.get(open_)
+        if member is not None:
+            return member, member.result(self._world, now)
+        if family is None:
+            family = Family(plan, self._world.graph, closed)
+        spu = BoostedSpu(family, open_, self._world)
+        try:
+            result = spu.begin(self._world)
+        except BaseException:
+            spu.end(self._world)
+            if not family.members:
+                family.release()
+            raise
+        self._families[key] = family
+        family.members[open_] = spu
+        for pattern, trigger in family.keys(open_):
+            self._lutt.add(pattern, trigger)
+        if plan.graph_names:
+            self._graph_watchers[spu] = None
+        self._count += 1
+        return spu, result
+
+    def _leave_family(self, spu: BoostedSpu) -> None:
+        family = spu.family
+        for pattern, trigger in family.keys(spu.open):
+            self._lutt.remove(pattern, trigger)
+        del family.members[spu.open]
+        if not family.members:
+            del self._families[family.plan, family.closed]
+            family.release()
+
+    def _join_singular(self, found: Singular, now: int) -> tuple[Spu, Weights]:
+        spu = self._singular.get(found)
+        if spu is None:
+            spu = ReevaluatedSpu(found, self._plans.evaluator(found))
+            spu.apply(self._world, spu.evaluator.evaluate(self._world, now))
+            self._singular[found] = spu
+            self._watch(spu, spu.evaluator.dependencies())
+            self._count += 1
+        return spu, spu.result(self._world, now)
+
+    # Activator
 
     def activate(self, transaction: Transaction, now: int) -> list[Activation]:
         """Let every SPU that the transaction concerns compute its new result. Returns those that it moved.
 
         Whatever is raised, none has moved then.
         """
-        quads = transaction.quads
-        hit = self._lutt.hits(quads)
+        began = clock()
+        hits = [
+            (quad, present, entry) for quad, present in transaction.quads.items() for entry in self._lutt.hits(quad)
+        ]
+        found = clock()
+        if not hits and not (transaction.graphs and self._graph_watchers):
+            self._performance.note_lutt(found - began, 0)
+            return []
+        jobs: dict[tuple[object, int], Job] = {}
+        whole: dict[ReevaluatedSpu, None] = {}
+        for quad, present, entry in hits:
+            if isinstance(entry, FamilyTrigger):
+                _note(jobs, entry, quad, present=present)
+            else:
+                whole[entry] = None
         if transaction.graphs:
-            hit.update(self._graph_watchers)
-        touched = {spu: part for spu in hit if (part := spu.touched(self._world, quads)) is not None}
+            self._note_graphs(jobs, whole)
         activations: list[Activation] = []
         try:
-            activations.extend(self._move_touched(touched, transaction, now))
-            for spu in hit:
-                if spu not in touched:
-                    activations.extend(self._move_whole(spu, now))
+            activations += self._boost(list(jobs.values()), transaction)
+            activations += self._evaluate_anew(whole, now)
         except BaseException:
             self.undo(activations)
             raise
+        self._performance.note_lutt(found - began, len(jobs) + len(whole))
+        self._performance.note_booster(clock() - found)
         return activations
 
-    def _move_touched(self, touched: Mapping[Spu, Touched], transaction: Transaction, now: int) -> Iterator[Activation]:
-        if not touched:
-            return
-        new = [self._solutions(part) for part in touched.values()]
-        with transaction.reverted():
-            old = [self._solutions(part) for part in touched.values()]
-        for spu, before, after in zip(touched, old, new, strict=True):
-            if before is None or after is None:
-                yield from self._move_whole(spu, now)
-                continue
-            change = Change(*difference(before, after, spu.evaluator.columns))
-            if len(spu.bag) + len(change.added) - len(change.removed) > self._world.rules.max_solutions:
-                yield Activation(spu, NOTHING, NOTHING, too_many(self._world.rules).description)
-            elif change:
-                yield Activation(spu, change, spu.move(self._world, change))
+    def _note_graphs(self, jobs: dict[tuple[object, int], Job], whole: dict[ReevaluatedSpu, None]) -> None:
+        """A named graph began or ceased to exist: whoever looks at that looks at everything again."""
+        for spu in self._graph_watchers:
+            if isinstance(spu, BoostedSpu):
+                for number in range(len(spu.family.plan.alternatives)):
+                    job = _job(jobs, spu, spu.family, number)
+                    job.new[()] = job.old[()] = None
+            elif isinstance(spu, ReevaluatedSpu):
+                whole[spu] = None
 
-    def _solutions(self, part: Touched) -> set[IdRow] | None:
-        """The touched solutions; None: too many."""
+    def _boost(self, jobs: Sequence[Job], transaction: Transaction) -> Iterator[Activation]:
+        """Move the SPUs by what the jobs find."""
+        weights: dict[BoostedSpu, Weights] = {}
+        failures: dict[BoostedSpu, str] = {}
+        self._weigh(jobs, transaction, weights, failures)
+        for spu, failure in failures.items():
+            weights.pop(spu, None)
+            yield Activation(spu, {}, {}, failure)
+        for spu, moved in weights.items():
+            if moved:
+                yield self._moved(spu, moved)
+
+    def _weigh(
+        self,
+        jobs: Sequence[Job],
+        transaction: Transaction,
+        weights: dict[BoostedSpu, Weights],
+        failures: dict[BoostedSpu, str],
+    ) -> None:
+        """Evaluate jobs after and before the change; the difference is what each SPU has to take in."""
+        new = [self._solutions(job, job.new) for job in jobs]
+        if any(job.looks_back for job in jobs):
+            with transaction.reverted():
+                old = [self._solutions(job, job.old) for job in jobs]
+        else:
+            old = [self._solutions(job, job.old) for job in jobs]
+        apart: dict[tuple[object, int], Job] = {}
+        for job, before, after in zip(jobs, old, new, strict=True):
+            if isinstance(before, dict) and isinstance(after, dict):
+                for spu, row, weight in job.weights(before, after):
+                    add_weight(weights.setdefault(spu, {}), row, weight)
+            elif isinstance(job.target, Family):
+                _divide(job, apart)  # too many solutions for all together, but perhaps not for each
+            else:
+                failures[job.target] = too_many(self._world.rules).description
+        if apart:
+            self._weigh(list(apart.values()), transaction, weights, failures)
+
+    def _solutions(self, job: Job, restrictions: Mapping[Restriction, None]) -> Found | None:
+        """None: too many."""
+        if not restrictions:
+            return {}
         try:
-            return part.solutions(self._world.graph, self._world.rules)
+            return job.solutions(restrictions, self._world.rules)
         except ResultTooLarge:
             return None
 
-    def _move_whole(self, spu: Spu, now: int) -> Iterator[Activation]:
+    def _moved(self, spu: BoostedSpu, weights: Weights) -> Activation:
         try:
-            new = spu.evaluator.evaluate(self._world, now)
-        except EdgeError as error:
-            yield Activation(spu, NOTHING, NOTHING, error.description)
-            return
-        change = Change(added=new - spu.bag, removed=spu.bag - new)
-        depended = self._watch_anew(spu) if spu.evaluator.moving else None
-        if change or depended:
-            yield Activation(spu, change, spu.move(self._world, change), depended=depended)
+            return Activation(spu, spu.move(self._world, weights), weights)
+        except ResultTooLarge as error:
+            return Activation(spu, {}, {}, error.description)
+
+    def _evaluate_anew(self, spus: Iterable[ReevaluatedSpu], now: int) -> Iterator[Activation]:
+        for spu in spus:
+            try:
+                new = spu.evaluator.evaluate(self._world, now)
+            except EdgeError as error:
+                yield Activation(spu, {}, {}, error.description)
+                continue
+            change = spu.difference(new)
+            depended = self._watch_anew(spu) if spu.evaluator.moving else None
+            if change or depended:
+                spu.apply(self._world, change)
+                yield Activation(spu, change, change, depended=depended)
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
         for activation in activations:
-            activation.spu.apply(self._world, activation.moved.inverse())
-            if activation.depended is not None:
-                self._unwatch(activation.spu)
-                self._watch(activation.spu, activation.depended)
+            spu = activation.spu
+            back = {row: -weight for row, weight in activation.moved.items()}
+            if isinstance(spu, BoostedSpu):
+                spu.take(back)
+            elif isinstance(spu, ReevaluatedSpu):
+                spu.apply(self._world, back)
+                if activation.depended is not None:
+                    self._unwatch(spu)
+                    self._watch(spu, activation.depended)
 
     def notify(self, activations: Iterable[Activation]) -> int:
         """Tell the subscribers; those of a query that failed are ended. Returns how many notifications went out."""
         sent = 0
         for activation in activations:
-            subscribers = activation.spu.subscribers.values()
+            subscribers = activation.spu.subscribers
             if activation.failure:
-                for subscriber in list(subscribers):
+                for subscriber in list(subscribers.values()):
                     subscriber.fail(activation.failure)
                     self.destroy(subscriber.spuid)
             elif activation.told:
                 delta = activation.spu.delta(self._world, activation.told)
-                for subscriber in subscribers:
+                for subscriber in subscribers.values():
                     subscriber.notify(delta)
                 sent += len(subscribers)
         return sent
 
-    def _watch(self, spu: Spu, depends: Dependencies) -> None:
+    def _watch(self, spu: ReevaluatedSpu, depends: Dependencies) -> None:
         spu.depends = depends
-        spu.keys = self._lutt.add(depends.watches, spu)
+        for key in spu.keys(self._world):
+            self._lutt.add(key, spu)
         if depends.graph_names:
             self._graph_watchers[spu] = None
 
-    def _unwatch(self, spu: Spu) -> None:
-        self._lutt.remove(spu.keys, spu)
+    def _unwatch(self, spu: ReevaluatedSpu) -> None:
+        for key in spu.keys(self._world):
+            self._lutt.remove(key, spu)
         self._graph_watchers.pop(spu, None)
 
-    def _watch_anew(self, spu: Spu) -> Dependencies | None:
+    def _watch_anew(self, spu: ReevaluatedSpu) -> Dependencies | None:
         """Some results decide what they depend on. Returns what it was before, None if that is still so."""
         before, now = spu.depends, spu.evaluator.dependencies()
         if set(before.watches) == set(now.watches):
@@ -179,3 +303,30 @@ class SpuManager:
         self._unwatch(spu)
         self._watch(spu, now)
         return before
+
+
+def _note(jobs: dict[tuple[object, int], Job], entry: FamilyTrigger, quad: Quad, *, present: bool) -> None:
+    for target in entry.targets(quad):
+        job = _job(jobs, target, entry.family, entry.number)
+        restriction = entry.restriction(job.frame, quad)
+        if restriction is not None:
+            job.note(entry.trigger, restriction, present=present)
+
+
+def _job(jobs: dict[tuple[object, int], Job], target: BoostedSpu | Family, family: Family, number: int) -> Job:
+    key = (target, number)
+    job = jobs.get(key)
+    if job is None:
+        frame = family.open_frame() if isinstance(target, Family) else family.frame(number, target.open)
+        job = jobs[key] = Job(target, family, number, frame)
+    return job
+
+
+def _divide(job: Job, jobs: dict[tuple[object, int], Job]) -> None:
+    """The same for each member of the family."""
+    for member in job.family.members.values():
+        part = _job(jobs, member, job.family, job.number)
+        for theirs, ours in ((job.new, part.new), (job.old, part.old)):
+            for restriction in theirs:
+                if all(part.frame[place] in (None, term_id) for place, term_id in restriction):
+                    ours[restriction] = None

@@ -1,0 +1,497 @@
+"""From the algebra in normal form to operators, and to the triggers that say what a changed quad can touch.
+
+SPARQL evaluates bottom up; nested loops evaluate with what is bound already. The two agree on variables that a pattern
+is certain to bind. Everything else is arranged here, once: a part of a join that may leave a shared variable unbound
+gets a copy of it (`Merge`), variables that a scope hides get places of their own, and an expression sees only what its
+scope can bind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyoxigraph as ox
+
+from edge.engine.graph import LiveGraph
+from edge.engine.operators.aggregates import accumulator
+from edge.engine.operators.expression import Moment, Unsupported, compile_condition, compile_expression
+from edge.engine.operators.layout import Frame, Hidden, Layout, Places
+from edge.engine.operators.normal import normal
+from edge.engine.operators.operators import (
+    Bind,
+    Condition,
+    Data,
+    Either,
+    Fixed,
+    Grouped,
+    InGraph,
+    Merge,
+    Once,
+    Operator,
+    Optional,
+    Scan,
+    Together,
+    Value,
+    Where,
+    Without,
+    holds,
+)
+from edge.engine.operators.variables import Name, Names, certain, mentioned, possible, references
+from edge.engine.sparql.algebra import (
+    Aggregate,
+    Blank,
+    Call,
+    Constant,
+    Distinct,
+    Expression,
+    Extend,
+    Filter,
+    GraphPattern,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    Parameter,
+    Project,
+    Reference,
+    Slot,
+    Triple,
+    Union,
+    Values,
+    Variable,
+)
+from edge.engine.terms import Dictionary
+from edge.protocol.results import Term
+
+Lift = Callable[[int], "int | None"]
+"""Where a place of an inner pattern is seen in the solutions of the whole; None: nowhere, or not for certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A triple pattern somewhere in a plan: a quad that matches it can change the solutions, and these alone."""
+
+    places: Places
+    fixes: tuple[int | None, int | None, int | None, int | None]
+    """The place in the whole's solutions that each position of the quad decides, if it is not bound; None: none."""
+    exact: bool
+    """Whether each solution that it touches holds the quad: it goes with the quad, and comes with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled pattern."""
+
+    operator: Operator
+    triggers: tuple[Trigger, ...]
+    fixed: tuple[tuple[int, int], ...]
+    """Places of variables, and of the constants that filters make them equal to."""
+    shown: Mapping[int, int]
+    """Places of parameters that may be left open, and where a solution then shows what they would have to be."""
+    graph_names: bool
+    """Whether the solutions change when a named graph begins or ceases to exist."""
+
+
+class Compiler:
+    """Compiles patterns of one request, which share a layout."""
+
+    def __init__(
+        self, graph: LiveGraph, layout: Layout, moment: Moment, base_iri: str, default_graph: Slot | None = None
+    ) -> None:
+        """`default_graph` takes the place of the store's own."""
+        self.graph = graph
+        self.layout = layout
+        self.moment = moment
+        self.base_iri = base_iri
+        self.default_graph = default_graph
+        self.triggers: list[Trigger] = []
+        self.graph_names = False
+        self.matched: set[int] = set()
+        """Places of parameters that stand in a triple pattern which every solution matches."""
+        self.closed: list[int] = []
+        """Places of parameters that something needs to be bound, once for each that does."""
+
+    def compile(self, node: Node) -> Plan:
+        """Compile a pattern in normal form. Raises `Unsupported`."""
+        self.triggers, self.graph_names, self.matched, self.closed = [], False, set(), []
+        scope = self.scope()
+        sure = frozenset(scope.place(name) for name in certain(node))
+        operator = scope.operator(node)
+        fixed = tuple((scope.place(variable), scope.place(constant)) for variable, constant in _fixed(node))
+        triggers = tuple(_at_top(trigger, sure | self.matched) for trigger in self.triggers)
+        return Plan(operator, triggers, fixed, self._shown(node), self.graph_names)
+
+    def scope(self) -> Scope:
+        """The scope of a whole pattern, in which every variable has its own place."""
+        return Scope(self, {}, hidden=False, given=frozenset(), sure=frozenset(), lift=_same, linear=True)
+
+    def _shown(self, node: Node) -> dict[int, int]:
+        closed = list(self.closed)
+        shown = {place: place for place in self.matched}
+        for variable, constant in _fixed(node):
+            place = self.layout.place(constant)
+            if isinstance(constant, Parameter) and is_iri(constant) and place not in shown:
+                closed.remove(place)
+                shown[place] = self.layout.place(variable)
+        return {place: where for place, where in shown.items() if place not in closed}
+
+
+def _same(place: int) -> int | None:
+    return place
+
+
+def _at_top(trigger: Trigger, sure: frozenset[int]) -> Trigger:
+    """A place can be fixed in advance only if every solution binds it."""
+    s, p, o, g = (place if place in sure else None for place in trigger.fixes)
+    fixes = (s, p, o, g)
+    return Trigger(trigger.places, fixes, trigger.exact and fixes == trigger.fixes)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a node stands: which place each variable has there, and what it can see."""
+
+    compiler: Compiler
+    names: dict[Name, int]
+    hidden: bool
+    """Whether variables that have no place yet are nobody else's."""
+    given: Names
+    """What expressions see besides what their pattern binds: inside EXISTS the variables around it."""
+    sure: Names
+    """What of that is certain to be bound."""
+    lift: Lift
+    linear: bool
+    """Whether each solution of the whole holds one of this pattern, and goes with it."""
+
+    def place(self, slot: Slot | None) -> int:
+        """The place of a slot."""
+        if not isinstance(slot, Variable | Blank):
+            return self.compiler.layout.place(slot)
+        known = self.names.get(slot)
+        if known is None:
+            known = self.names[slot] = self.compiler.layout.place(Hidden() if self.hidden else slot)
+        return known
+
+    def needed(self, slot: Slot) -> int:
+        """The place of a slot that must be bound if it is a parameter."""
+        place = self.place(slot)
+        if isinstance(slot, Parameter):
+            self.compiler.closed.append(place)
+        return place
+
+    def places(self, names: Iterable[Name]) -> dict[Name, int]:
+        return {name: self.place(name) for name in names}
+
+    def operator(self, node: Node) -> Operator:
+        if isinstance(node, Triple):
+            return self._scan(node)
+        if isinstance(node, Join):
+            return self._join(node, ())
+        if isinstance(node, Filter):
+            return self._filter(node)
+        if isinstance(node, LeftJoin):
+            return self._optional(node)
+        if isinstance(node, Union):
+            scope = replace(self, linear=False)
+            return Either([scope.operator(branch) for branch in node.branches])
+        if isinstance(node, Minus):
+            return self._minus(node)
+        if isinstance(node, Extend):
+            return self._extend(node)
+        if isinstance(node, Values):
+            self._refuse_given(node.variables)
+            rows = [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
+            return Data([self.place(variable) for variable in node.variables], rows)
+        if isinstance(node, GraphPattern):
+            return self._graph(node)
+        if isinstance(node, Project):
+            return self._project(node)
+        if isinstance(node, Distinct):
+            inner = replace(self, linear=False).operator(node.pattern)
+            return Once(inner, [self.place(name) for name in possible(node)])
+        if isinstance(node, Group):
+            return self._group(node)
+        raise Unsupported(type(node).__name__)
+
+    def _scan(self, node: Triple) -> Scan:
+        compiler = self.compiler
+        graph = compiler.default_graph if node.graph is None else node.graph
+        slots = (node.subject, node.predicate, node.object, graph)
+        if any(isinstance(slot, ox.Triple) for slot in slots):
+            raise Unsupported("a triple term")
+        s, p, o, g = (self.place(slot) for slot in slots)
+        fixes = tuple(self._fixes(slot) for slot in slots)
+        every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
+        compiler.triggers.append(Trigger((s, p, o, g), fixes, exact=self.linear and every))  # type: ignore[arg-type]
+        return Scan(compiler.graph, (s, p, o, g))
+
+    def _fixes(self, slot: Slot | None) -> int | None:
+        """What a quad decides where this slot stands."""
+        if isinstance(slot, Variable | Blank):
+            return self.lift(self.place(slot))
+        if not isinstance(slot, Parameter):
+            return None
+        place = self.place(slot)
+        if not self.linear:
+            self.compiler.closed.append(place)
+            return None
+        self.compiler.matched.add(place)
+        return place
+
+    # Joins
+
+    def _join(self, node: Join, conditions: Sequence[Expression]) -> Operator:
+        parts: list[tuple[Operator, frozenset[int]]] = []
+        for number, part in enumerate(node.parts):
+            others = frozenset[Name]().union(*(possible(p) for i, p in enumerate(node.parts) if i != number))
+            operator = self.operator(part) if isinstance(part, Triple) else self._merged(part, others)
+            parts.append((operator, frozenset(self.place(name) for name in certain(part))))
+        within = possible(node)
+        tests = [
+            (self.condition(c, node), frozenset(self.place(name) for name in references(c) & within))
+            for c in conditions
+        ]
+        if len(parts) == 1 and not tests:
+            return parts[0][0]
+        return Together(parts, tests)
+
+    def _merged(self, node: Node, others: Names, lift: Lift = _same, *, linear: bool = True) -> Operator:
+        """A part beside others: what it may leave unbound and they may bind it has a copy of."""
+        uncertain = (possible(node) - certain(node)) & (others | self.given) - self.sure
+        doubtful = self.given - self.sure
+        if not doubtful.isdisjoint(uncertain | (mentioned(node) - possible(node)) & others):
+            raise Unsupported("EXISTS over a variable that may be unbound")
+        names = self.places(possible(node) | self.given)
+        copies = [(names[name], self.compiler.layout.place(Hidden())) for name in uncertain]
+        names.update({name: copy for name, (_, copy) in zip(uncertain, copies, strict=True)})
+        back = {copy: place for place, copy in copies}
+        scope = replace(
+            self,
+            names=names,
+            lift=lambda place: _then(lift(back.get(place, place)), self.lift),
+            linear=self.linear and linear,
+        )
+        operator = scope.operator(node)
+        return Merge(operator, copies) if copies else operator
+
+    def _optional(self, node: LeftJoin) -> Operator:
+        left = self.operator(node.left)
+        kept = set(self.places(certain(node.left)).values())
+        right = self._merged(
+            node.right, possible(node.left), lambda place: place if place in kept else None, linear=False
+        )
+        if node.condition is None:
+            return Optional(left, right, None)
+        both = Join((node.left, node.right))
+        return Optional(left, right, self.condition(node.condition, both, certain(node.left)))
+
+    def _minus(self, node: Minus) -> Operator:
+        if self.given:
+            raise Unsupported("MINUS inside EXISTS")
+        left = self.operator(node.left)
+        shared = possible(node.left) & possible(node.right)
+        if not shared:
+            return left
+        names = self.places(shared)
+        same = []
+        overlap = []
+        for name, place in list(names.items()):
+            if name in certain(node.right):
+                overlap.append((place, place))
+            else:
+                names[name] = self.compiler.layout.place(Hidden())
+                same.append((place, names[name]))
+                overlap.append((place, names[name]))
+        back = {names[name]: self.place(name) for name in shared & certain(node.left)}
+        scope = replace(
+            self, names=names, hidden=True, lift=lambda place: _then(back.get(place), self.lift), linear=False
+        )
+        right = scope.operator(node.right)
+        always = bool(shared & certain(node.left) & certain(node.right))
+        return Without(left, right, None if always else overlap, same)
+
+    # Filters and expressions
+
+    def _filter(self, node: Filter) -> Operator:
+        pairs: list[tuple[int, int]] = []
+        conditions: list[Expression] = []
+        for condition in node.conditions:
+            equal = equality(condition, certain(node.pattern))
+            if equal is not None:
+                pairs.append((self.place(equal[0]), self.needed(equal[1])))
+            if equal is None or not is_iri(equal[1]):
+                conditions.append(condition)
+        if isinstance(node.pattern, Join):
+            operator = self._join(node.pattern, conditions)
+        else:
+            operator = self.operator(node.pattern)
+            if conditions:
+                operator = Where(operator, [self.condition(c, node.pattern) for c in conditions])
+        return Fixed(self.compiler.graph, operator, pairs) if pairs else operator
+
+    def condition(self, condition: Expression, pattern: Node, lifted: Names | None = None) -> Condition:
+        """A condition on the solutions of a pattern."""
+        return compile_condition(condition, _Sight(self, pattern, certain(pattern) if lifted is None else lifted))
+
+    def value(self, expression: Expression, pattern: Node) -> Value:
+        """The value of an expression for a solution of a pattern."""
+        if isinstance(expression, Reference | Constant):
+            slot = expression.variable if isinstance(expression, Reference) else expression.term
+            place = _Sight(self, pattern, certain(pattern)).place(slot)
+            return _nothing if place is None else lambda frame: frame[place]
+        value = compile_expression(expression, _Sight(self, pattern, certain(pattern)))
+        intern = self.compiler.graph.dictionary.intern
+
+        def evaluate(frame: Frame) -> int | None:
+            term = value(frame)
+            return None if term is None else intern(term)
+
+        return evaluate
+
+    def _extend(self, node: Extend) -> Operator:
+        self._refuse_given((node.variable,))
+        operator = self.operator(node.pattern)
+        return Bind(operator, self.place(node.variable), self.value(node.expression, node.pattern))
+
+    def exists(self, pattern: Node, around: Names, sure: Names, lifted: Names) -> Condition:
+        """The condition that a pattern has solutions; variables `around` it stand for their values in it."""
+        given = self.given | around
+        names = self.places(given)
+        kept = {names[name] for name in lifted | self.sure}
+        scope = replace(
+            self,
+            names=names,
+            hidden=True,
+            given=given,
+            sure=self.sure | sure,
+            lift=lambda place: _then(place if place in kept else None, self.lift),
+            linear=False,
+        )
+        return holds(scope.operator(normal(pattern)))
+
+    # Graphs, sub-queries
+
+    def _graph(self, node: GraphPattern) -> Operator:
+        operator = self.operator(node.pattern)
+        if _anchored(node.pattern, node.name):
+            return operator
+        self.compiler.graph_names = True
+        return InGraph(self.compiler.graph, self.needed(node.name), operator)
+
+    def _project(self, node: Project) -> Operator:
+        names = self.places(node.variables)
+        return self._inner(names, certain(node)).operator(node.pattern)
+
+    def _group(self, node: Group) -> Operator:
+        keys = self.places(node.keys)
+        inner = self._inner(dict(keys), certain(node))
+        operator = inner.operator(node.pattern)
+        aggregates = [
+            (self.place(variable), partial(accumulator, aggregate), inner.accumulated(aggregate, node.pattern))
+            for variable, aggregate in node.aggregates
+        ]
+        return Grouped(self.compiler.graph, operator, list(keys.values()), aggregates)
+
+    def accumulated(self, aggregate: Aggregate, pattern: Node) -> Callable[[Frame], Hashable | None]:
+        """What an aggregate adds up, of each solution of the pattern."""
+        if aggregate.expression is None:  # COUNT(*)
+            terms = self.compiler.graph.dictionary.terms
+            if not aggregate.distinct:
+                return lambda frame: True
+            places = [self.place(name) for name in possible(pattern)]
+            return lambda frame: tuple([terms[i] if (i := frame[place]) is not None else None for place in places])
+        return compile_expression(aggregate.expression, _Sight(self, pattern, certain(pattern)))
+
+    def _inner(self, names: dict[Name, int], lifted: Names) -> Scope:
+        """The scope of a sub-query, which shows some variables and hides the others."""
+        if self.given:
+            raise Unsupported("a sub-query inside EXISTS")
+        kept = {names[name] for name in lifted}
+        return replace(
+            self,
+            names=names,
+            hidden=True,
+            lift=lambda place: _then(place if place in kept else None, self.lift),
+            linear=False,
+        )
+
+    def _refuse_given(self, variables: Iterable[Name]) -> None:
+        if not self.given.isdisjoint(variables):
+            raise Unsupported("a variable that is bound outside and inside EXISTS")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What an expression can see: the variables that its pattern may bind, and inside EXISTS those around it."""
+
+    scope: Scope
+    pattern: Node
+    lifted: Names
+    """Variables on which a change inside an EXISTS of the expression can be told apart."""
+
+    @property
+    def dictionary(self) -> Dictionary:
+        return self.scope.compiler.graph.dictionary
+
+    @property
+    def base_iri(self) -> str:
+        return self.scope.compiler.base_iri
+
+    @property
+    def moment(self) -> Moment:
+        return self.scope.compiler.moment
+
+    def place(self, slot: Slot) -> int | None:
+        visible = not isinstance(slot, Variable | Blank) or slot in possible(self.pattern) or slot in self.scope.given
+        return self.scope.needed(slot) if visible else None
+
+    def exists(self, pattern: Node) -> Condition:
+        return self.scope.exists(pattern, possible(self.pattern), certain(self.pattern), self.lifted)
+
+
+def equality(condition: Expression, bound: Names) -> tuple[Variable, Term | Parameter] | None:
+    """The variable and the constant of `?variable = constant` or `sameTerm`, if the variable is among the bound."""
+    if not isinstance(condition, Call) or condition.name not in ("=", "SAMETERM"):
+        return None
+    for one, other in (condition.arguments, condition.arguments[::-1]):
+        if isinstance(one, Reference) and isinstance(other, Constant) and one.variable in bound:
+            return one.variable, other.term  # type: ignore[return-value]
+    return None
+
+
+def _fixed(node: Node) -> Iterator[tuple[Variable, Term | Parameter]]:
+    """What filters on the whole make equal to constants."""
+    if isinstance(node, Filter):
+        equal = (equality(condition, certain(node.pattern)) for condition in node.conditions)
+        yield from (pair for pair in equal if pair is not None)
+    if isinstance(node, Filter | Extend):
+        yield from _fixed(node.pattern)
+    elif isinstance(node, LeftJoin | Minus):
+        yield from _fixed(node.left)
+
+
+def is_iri(constant: Slot) -> bool:
+    """Whether a constant is an IRI, in all texts of the shape."""
+    return isinstance(constant.term if isinstance(constant, Parameter) else constant, ox.NamedNode)
+
+
+def _anchored(node: Node, name: Slot) -> bool:
+    """Whether every solution has a triple of the graph, which therefore is there."""
+    if isinstance(node, Triple):
+        return node.graph == name
+    if isinstance(node, Join):
+        return any(_anchored(part, name) for part in node.parts)
+    if isinstance(node, LeftJoin | Minus):
+        return _anchored(node.left, name)
+    return isinstance(node, Filter | Extend) and _anchored(node.pattern, name)
+
+
+def _then(place: int | None, lift: Lift) -> int | None:
+    return None if place is None else lift(place)
+
+
+def _nothing(frame: Frame) -> int | None:
+    return None

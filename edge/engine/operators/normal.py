@@ -1,0 +1,163 @@
+"""The algebra in the form that operators are made of: no paths, no order, filters as high as they can be.
+
+Every rewriting keeps the solutions with their multiplicities. A path is a join and a union of triple patterns (SPARQL
+1.1 Query Language, 18.2.2.4 and 18.4); an order without a slice changes nothing in a bag; a filter whose variables a
+part of a join binds for certain may as well look at the whole join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count, product
+
+from edge.engine.operators.expression import Unsupported
+from edge.engine.operators.variables import certain, has_exists, references
+from edge.engine.sparql.algebra import (
+    Alternative,
+    Blank,
+    Call,
+    Constant,
+    Distinct,
+    Expression,
+    Extend,
+    Filter,
+    GraphPattern,
+    Group,
+    Inverse,
+    Join,
+    LeftJoin,
+    Link,
+    Minus,
+    Negated,
+    Node,
+    OrderBy,
+    Path,
+    PathExpression,
+    Project,
+    Reference,
+    Sequence,
+    Service,
+    Slice,
+    Slot,
+    Triple,
+    Union,
+    Values,
+    Variable,
+)
+
+MAX_ALTERNATIVES = 16
+"""A union in a join is evaluated for its branches apart, if that does not make more joins than this."""
+
+
+def normal(node: Node) -> Node:
+    """The pattern in normal form. Raises `Unsupported` for what no operator can do."""
+    return _Rewriter().node(node)
+
+
+def alternatives(node: Node) -> list[Node]:
+    """The pattern as a union of patterns without unions at their top: join and the left of OPTIONAL distribute."""
+    if isinstance(node, Union):
+        return [alternative for branch in node.branches for alternative in alternatives(branch)]
+    if isinstance(node, Join):
+        parts = [alternatives(part) for part in node.parts]
+        size = 1
+        for each in parts:
+            size *= len(each)
+        return [join(choice) for choice in product(*parts)] if 1 < size <= MAX_ALTERNATIVES else [node]
+    if isinstance(node, LeftJoin | Minus):
+        return [replace(node, left=left) for left in alternatives(node.left)]
+    if isinstance(node, Filter | Extend | GraphPattern):
+        return [replace(node, pattern=pattern) for pattern in alternatives(node.pattern)]
+    return [node]
+
+
+def join(parts: tuple[Node, ...]) -> Node:
+    """A join of parts that are in normal form, in normal form."""
+    flat: list[Node] = []
+    conditions: list[Expression] = []
+    pending = list(reversed(parts))
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Join):
+            pending += reversed(part.parts)
+        elif isinstance(part, Filter):
+            sure = certain(part.pattern)
+            hoisted = [c for c in part.conditions if references(c) <= sure and not has_exists(c)]
+            left = tuple(c for c in part.conditions if c not in hoisted)
+            conditions += hoisted
+            if left:
+                flat.append(Filter(part.pattern, left))
+            else:
+                pending.append(part.pattern)
+        else:
+            flat.append(part)
+    joined = flat[0] if len(flat) == 1 else Join(tuple(flat))
+    return Filter(joined, tuple(conditions)) if conditions else joined
+
+
+class _Rewriter:
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def node(self, node: Node) -> Node:
+        if isinstance(node, Triple | Values):
+            return node
+        if isinstance(node, Path):
+            return self._path(node.subject, node.path, node.object, node.graph)
+        if isinstance(node, Join):
+            return join(tuple(map(self.node, node.parts)))
+        if isinstance(node, Union):
+            return _union(tuple(map(self.node, node.branches)))
+        if isinstance(node, LeftJoin | Minus):
+            return replace(node, left=self.node(node.left), right=self.node(node.right))
+        if isinstance(node, Filter):
+            return _filter(self.node(node.pattern), node.conditions)
+        if isinstance(node, OrderBy):
+            return self.node(node.pattern)
+        if isinstance(node, Extend | GraphPattern | Group | Project):
+            return replace(node, pattern=self.node(node.pattern))
+        if isinstance(node, Distinct):
+            if node.reduced:
+                raise Unsupported("REDUCED in a sub-query")
+            return replace(node, pattern=self.node(node.pattern))
+        if isinstance(node, Slice):
+            raise Unsupported("LIMIT or OFFSET")
+        assert isinstance(node, Service)  # noqa: S101
+        raise Unsupported("SERVICE")
+
+    def _path(self, subject: Slot, path: PathExpression, object_: Slot, graph: Slot | None) -> Node:
+        if isinstance(path, Link):
+            return Triple(subject, path.predicate, object_, graph)
+        if isinstance(path, Inverse):
+            return self._path(object_, path.path, subject, graph)
+        if isinstance(path, Sequence):
+            nodes = [subject, *(Blank(f".{next(self._numbers)}") for _ in path.steps[1:]), object_]
+            steps = zip(nodes, path.steps, nodes[1:], strict=True)
+            return join(tuple(self._path(start, step, end, graph) for start, step, end in steps))
+        if isinstance(path, Alternative):
+            return _union(tuple(self._path(subject, choice, object_, graph) for choice in path.choices))
+        if isinstance(path, Negated):
+            return self._negated(subject, path, object_, graph)
+        raise Unsupported("a path of any length (*, + or ?)")
+
+    def _negated(self, subject: Slot, path: Negated, object_: Slot, graph: Slot | None) -> Node:
+        branches: list[Node] = []
+        ends = ((subject, path.forward, object_), (object_, path.backward, subject))
+        for start, predicates, end in ends:
+            if predicates:
+                step = Variable(f".{next(self._numbers)}p")
+                others = (Constant(predicate) for predicate in predicates)
+                condition = Call("NOT IN", (Reference(step), *others))
+                branches.append(Filter(Triple(start, step, end, graph), (condition,)))
+        return _union(tuple(branches))
+
+
+def _union(branches: tuple[Node, ...]) -> Node:
+    flat = [b for branch in branches for b in (branch.branches if isinstance(branch, Union) else (branch,))]
+    return flat[0] if len(flat) == 1 else Union(tuple(flat))
+
+
+def _filter(pattern: Node, conditions: tuple[Expression, ...]) -> Node:
+    if isinstance(pattern, Filter):
+        return Filter(pattern.pattern, pattern.conditions + conditions)
+    return Filter(pattern, conditions)

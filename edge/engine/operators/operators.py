@@ -1,0 +1,518 @@
+"""Operators: the algebra as nested loops with backtracking over the live graph.
+
+An operator enumerates its solutions into a frame. What is bound in the frame when it begins restricts it: it gives the
+solutions that agree with that. What it binds is unbound again when it goes on and when it ends; the frame is the
+caller's to read between two steps, and copy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final
+
+from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
+from edge.engine.operators.aggregates import Accumulator
+from edge.engine.operators.layout import Frame, Places
+from edge.engine.terms import LITERAL
+
+Condition = Callable[[Frame], bool]
+Value = Callable[[Frame], "int | None"]
+"""The id of an expression's value; None: it has none."""
+
+
+class Operator(ABC):
+    """A part of a plan."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """Every solution that agrees with the frame, with its multiplicity; the frame holds it until the next."""
+
+    @abstractmethod
+    def estimate(self, frame: Frame) -> float:
+        """About how many solutions there are, without looking for them."""
+
+
+class Scan(Operator):
+    """The matches of one triple pattern."""
+
+    __slots__ = ("_graphs", "places")
+
+    def __init__(self, graph: LiveGraph, places: Places) -> None:
+        self._graphs = graph.graphs
+        self.places = places
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        g = self.places[3]
+        name = frame[g]
+        if name is not None:
+            index = self._graphs.get(name)
+            if index is not None:
+                yield from self._triples(index, frame)
+            return
+        for candidate, index in self._graphs.items():
+            if candidate != DEFAULT_GRAPH:
+                frame[g] = candidate
+                yield from self._triples(index, frame)
+        frame[g] = None
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        s, p, o, g = self.places
+        name = frame[g]
+        index = self._graphs.get(DEFAULT_GRAPH if name is None else name)
+        return 0.0 if index is None else index.estimate(frame[s], frame[p], frame[o])
+
+    def _triples(self, index: TripleIndex, frame: Frame) -> Iterator[None]:
+        s, p, o, _ = self.places
+        subject, predicate, object_ = frame[s], frame[p], frame[o]
+        for triple in index.match(subject, predicate, object_):
+            if subject is None:
+                frame[s] = triple[0]
+            if predicate is None:
+                if p == s and triple[1] != triple[0]:
+                    continue
+                frame[p] = triple[1]
+            if object_ is None:
+                if (o == s and triple[2] != triple[0]) or (o == p and triple[2] != triple[1]):
+                    continue
+                frame[o] = triple[2]
+            yield
+        if subject is None:
+            frame[s] = None
+        if predicate is None:
+            frame[p] = None
+        if object_ is None:
+            frame[o] = None
+
+
+class Together(Operator):
+    """Join: parts in the order that promises the least work, and conditions as soon as they can be told.
+
+    A part may look only at what it is certain to bind itself (see `compiler`), so any order gives the same.
+    """
+
+    __slots__ = ("_binds", "_conditions", "_parts")
+
+    def __init__(
+        self, parts: Sequence[tuple[Operator, frozenset[int]]], conditions: Sequence[tuple[Condition, frozenset[int]]]
+    ) -> None:
+        """Each part with the places it is certain to bind, each condition with the places that it needs."""
+        self._parts = [part for part, _ in parts]
+        self._binds = [binds for _, binds in parts]
+        self._conditions = conditions
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        levels = self._levels(frame)
+        last = len(levels)
+        if not last:
+            if all(condition(frame) for condition, _ in self._conditions):
+                yield
+            return
+        stack = [levels[0][0].solutions(frame)]
+        while stack:
+            conditions = levels[len(stack) - 1][1]
+            for _ in stack[-1]:
+                if conditions and not all(condition(frame) for condition in conditions):
+                    continue
+                if len(stack) < last:
+                    stack.append(levels[len(stack)][0].solutions(frame))
+                    break
+                yield
+            else:
+                stack.pop()
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return min((part.estimate(frame) for part in self._parts), default=1.0)
+
+    def _levels(self, frame: Frame) -> list[tuple[Operator, list[Condition]]]:
+        """The parts, the most selective first, then what is connected to those before; each with what to test then."""
+        if len(self._parts) == 1:
+            return [(self._parts[0], [condition for condition, _ in self._conditions])]
+        left = list(range(len(self._parts)))
+        costs = [part.estimate(frame) for part in self._parts]
+        waiting = list(self._conditions)
+        bound: set[int] = set()
+        levels: list[tuple[Operator, list[Condition]]] = []
+        while left:
+            # A tenth for each place that is bound by then.
+            best = min(left, key=lambda i: costs[i] * 0.1 ** len(self._binds[i] & bound)) if len(left) > 1 else left[0]
+            left.remove(best)
+            bound.update(place for place in self._binds[best] if frame[place] is None)
+            ready = [item for item in waiting if all(p in bound or frame[p] is not None for p in item[1])]
+            waiting = [item for item in waiting if item not in ready]
+            levels.append((self._parts[best], [condition for condition, _ in (ready if left else ready + waiting)]))
+        return levels
+
+
+class Optional(Operator):
+    """Left join: each solution of the left extended by those of the right that fit, or as it is."""
+
+    __slots__ = ("_condition", "_left", "_right")
+
+    def __init__(self, left: Operator, right: Operator, condition: Condition | None) -> None:
+        self._left = left
+        self._right = right
+        self._condition = condition
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        condition = self._condition
+        for _ in self._left.solutions(frame):
+            found = False
+            for _ in self._right.solutions(frame):
+                if condition is None or condition(frame):
+                    found = True
+                    yield
+            if not found:
+                yield
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._left.estimate(frame)
+
+
+class Either(Operator):
+    """Union: the solutions of each branch."""
+
+    __slots__ = ("_branches",)
+
+    def __init__(self, branches: Sequence[Operator]) -> None:
+        self._branches = branches
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        for branch in self._branches:
+            yield from branch.solutions(frame)
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return sum(branch.estimate(frame) for branch in self._branches)
+
+
+class Without(Operator):
+    """MINUS: the solutions of the left with which none of the right agrees on at least one variable."""
+
+    __slots__ = ("_left", "_overlap", "_right", "_same")
+
+    def __init__(
+        self,
+        left: Operator,
+        right: Operator,
+        overlap: Sequence[tuple[int, int]] | None,
+        same: Sequence[tuple[int, int]],
+    ) -> None:
+        """`overlap`: pairs of places of which one must be bound on both sides; None: one always is.
+
+        `same`: pairs that may not differ where both are bound. Other shared variables have the same place.
+        """
+        self._left = left
+        self._right = right
+        self._overlap = overlap
+        self._same = same
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        for _ in self._left.solutions(frame):
+            if not self._excluded(frame):
+                yield
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._left.estimate(frame)
+
+    def _excluded(self, frame: Frame) -> bool:
+        before = None if self._overlap is None else [pair for pair in self._overlap if frame[pair[0]] is not None]
+        if before == []:
+            return False
+        look = frame.copy()  # to be left half way
+        for _ in self._right.solutions(look):
+            differ = any(look[a] is not None and look[b] is not None and look[a] != look[b] for a, b in self._same)
+            if not differ and (before is None or any(look[b] is not None for _, b in before)):
+                return True
+        return False
+
+
+class Where(Operator):
+    """FILTER: the solutions for which every condition is true."""
+
+    __slots__ = ("_conditions", "_pattern")
+
+    def __init__(self, pattern: Operator, conditions: Sequence[Condition]) -> None:
+        self._pattern = pattern
+        self._conditions = conditions
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        conditions = self._conditions
+        for _ in self._pattern.solutions(frame):
+            if all(condition(frame) for condition in conditions):
+                yield
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._pattern.estimate(frame)
+
+
+class Fixed(Operator):
+    """A pattern under filters `?variable = constant`: the variable is bound before the pattern runs.
+
+    The pattern is certain to bind it. Where `=` compares values, not terms, nothing is fixed; the filter is above.
+    """
+
+    __slots__ = ("_graph", "_pairs", "_pattern")
+
+    def __init__(self, graph: LiveGraph, pattern: Operator, pairs: Sequence[tuple[int, int]]) -> None:
+        """`pairs` of places: of a variable and of a constant."""
+        self._graph = graph
+        self._pattern = pattern
+        self._pairs = pairs
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        fixed: list[int] = []
+        agrees = True
+        for variable, constant in self._pairs:
+            value, known = frame[constant], frame[variable]
+            if value is None or not same_term(self._graph, value) or known == value:
+                continue
+            if known is not None:
+                agrees = False
+                break
+            frame[variable] = value
+            fixed.append(variable)
+        if agrees:
+            yield from self._pattern.solutions(frame)
+        for variable in fixed:
+            frame[variable] = None
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        for variable, constant in self._pairs:
+            if frame[variable] is None and frame[constant] is not None:
+                return self._pattern.estimate(frame) * 0.1
+        return self._pattern.estimate(frame)
+
+
+_STRINGS: Final = frozenset(
+    {"http://www.w3.org/2001/XMLSchema#string", "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"}
+)
+
+
+def same_term(graph: LiveGraph, term_id: int) -> bool:
+    """Whether `=` is true of this constant and a term only if they are the same term (SPARQL 1.1 Query, 17.4.1.7)."""
+    if graph.dictionary.kinds[term_id] != LITERAL:
+        return True
+    return graph.dictionary.terms[term_id].datatype.value in _STRINGS  # type: ignore[union-attr]
+
+
+class Bind(Operator):
+    """BIND: a variable gets the value of an expression; an error leaves it unbound."""
+
+    __slots__ = ("_pattern", "_place", "_value")
+
+    def __init__(self, pattern: Operator, place: int, value: Value) -> None:
+        self._pattern = pattern
+        self._place = place
+        self._value = value
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        place = self._place
+        given = frame[place]
+        for _ in self._pattern.solutions(frame):
+            value = self._value(frame)
+            if given is None:
+                frame[place] = value
+                yield
+                frame[place] = None
+            elif value == given:
+                yield
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._pattern.estimate(frame)
+
+
+class Data(Operator):
+    """VALUES: rows of constants."""
+
+    __slots__ = ("_places", "_rows")
+
+    def __init__(self, places: Sequence[int], rows: Sequence[Sequence[int | None]]) -> None:
+        """`places` of the variables; each row holds the places of its constants, None for UNDEF."""
+        self._places = places
+        self._rows = rows
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        places = self._places
+        given = [frame[place] for place in places]
+        for row in self._rows:
+            values = [None if constant is None else frame[constant] for constant in row]
+            if all(old is None or new is None or old == new for old, new in zip(given, values, strict=True)):
+                for place, old, new in zip(places, given, values, strict=True):
+                    frame[place] = new if old is None else old
+                yield
+        for place, old in zip(places, given, strict=True):
+            frame[place] = old
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return len(self._rows)
+
+
+class InGraph(Operator):
+    """GRAPH: a pattern for each named graph that there is, or for one if it is there."""
+
+    __slots__ = ("_graphs", "_name", "_pattern")
+
+    def __init__(self, graph: LiveGraph, name: int, pattern: Operator) -> None:
+        self._graphs = graph.graphs
+        self._name = name
+        self._pattern = pattern
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        name = self._name
+        given = frame[name]
+        if given is not None:
+            if given in self._graphs and given != DEFAULT_GRAPH:
+                yield from self._pattern.solutions(frame)
+            return
+        for graph in self._graphs:
+            if graph != DEFAULT_GRAPH:
+                frame[name] = graph
+                yield from self._pattern.solutions(frame)
+        frame[name] = None
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._pattern.estimate(frame)
+
+
+class Merge(Operator):
+    """A part of a join that was compiled on copies of variables that it may leave unbound.
+
+    So nothing that is bound elsewhere can steer it (an OPTIONAL in it could fail that would else succeed). Each of its
+    solutions is then compared with what is bound.
+    """
+
+    __slots__ = ("_copies", "_pattern")
+
+    def __init__(self, pattern: Operator, copies: Sequence[tuple[int, int]]) -> None:
+        """`copies`: pairs of places, of a variable and of its copy."""
+        self._pattern = pattern
+        self._copies = copies
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        for _ in self._pattern.solutions(frame):
+            taken: list[int] = []
+            agrees = True
+            for variable, copy in self._copies:
+                value, known = frame[copy], frame[variable]
+                if value is None or known == value:
+                    continue
+                if known is not None:
+                    agrees = False
+                    break
+                frame[variable] = value
+                taken.append(variable)
+            if agrees:
+                yield
+            for variable in taken:
+                frame[variable] = None
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._pattern.estimate(frame)
+
+
+class Once(Operator):
+    """DISTINCT in a sub-query: each of its solutions once."""
+
+    __slots__ = ("_pattern", "_places")
+
+    def __init__(self, pattern: Operator, places: Sequence[int]) -> None:
+        """`places` of the variables that it selects."""
+        self._pattern = pattern
+        self._places = places
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        places = self._places
+        given = [frame[place] for place in places]
+        rows = dict.fromkeys(tuple(frame[place] for place in places) for _ in self._pattern.solutions(frame))
+        for row in rows:
+            for place, term_id in zip(places, row, strict=True):
+                frame[place] = term_id
+            yield
+        for place, old in zip(places, given, strict=True):
+            frame[place] = old
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._pattern.estimate(frame)
+
+
+def holds(pattern: Operator) -> Condition:
+    """EXISTS: whether the pattern has a solution that agrees with the frame."""
+
+    def condition(frame: Frame) -> bool:
+        return any(True for _ in pattern.solutions(frame.copy()))  # the copy can be left half way
+
+    return condition
+
+
+class Grouped(Operator):
+    """GROUP BY in a sub-query: one solution for each group."""
+
+    __slots__ = ("_aggregates", "_intern", "_keys", "_pattern")
+
+    def __init__(
+        self,
+        graph: LiveGraph,
+        pattern: Operator,
+        keys: Sequence[int],
+        aggregates: Sequence[tuple[int, Callable[[], Accumulator], Callable[[Frame], Hashable | None]]],
+    ) -> None:
+        """`keys` are places. Each aggregate: its place, a new accumulator, what it accumulates."""
+        self._intern = graph.dictionary.intern
+        self._pattern = pattern
+        self._keys = keys
+        self._aggregates = aggregates
+
+    def solutions(self, frame: Frame) -> Iterator[None]:
+        """See `Operator`."""
+        groups: dict[tuple[int | None, ...], list[Accumulator]] = {}
+        if not self._keys:
+            groups[()] = [new() for _, new, _ in self._aggregates]
+        for _ in self._pattern.solutions(frame):
+            key = tuple(frame[place] for place in self._keys)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = [new() for _, new, _ in self._aggregates]
+            for accumulator, (_, _, value) in zip(group, self._aggregates, strict=True):
+                accumulator.add(value(frame), 1)
+        given = [frame[place] for place in self._keys]
+        for key, group in groups.items():
+            for place, term_id in zip(self._keys, key, strict=True):
+                frame[place] = term_id
+            for accumulator, (place, _, _) in zip(group, self._aggregates, strict=True):
+                result = accumulator.result()
+                frame[place] = None if result is None else self._intern(result)
+            yield
+        for place, old in zip(self._keys, given, strict=True):
+            frame[place] = old
+        for place, _, _ in self._aggregates:
+            frame[place] = None
+
+    def estimate(self, frame: Frame) -> float:
+        """See `Operator`."""
+        return self._pattern.estimate(frame)

@@ -1,0 +1,315 @@
+"""Stages: what turns changed solutions of a pattern into changed rows of a result.
+
+Everything that flows is a Z-set: rows with signed weights. A stage that depends on more than the rows that changed
+keeps what it needs (counts of a DISTINCT, the accumulators of each group), and holds on to the terms of what it keeps.
+Weights taken back with the opposite sign bring a stage back to where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyoxigraph as ox
+
+from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.operators.aggregates import Accumulator
+from edge.engine.operators.layout import Frame, Places
+from edge.engine.operators.operators import Condition, Value
+from edge.engine.terms import XSD, Dictionary
+
+Row = tuple[int | None, ...]
+"""Term ids; None: unbound."""
+
+Weights = dict[Row, int]
+"""Rows that come (positive) and go (negative), by how often. No weight is zero."""
+
+
+class Stage(ABC):
+    """One step from solutions to results."""
+
+    @abstractmethod
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """What comes out when this goes in."""
+
+    def start(self) -> Weights:
+        """What comes out before anything has gone in."""
+        return {}
+
+    def size(self) -> int:
+        """How many rows or groups it keeps."""
+        return 0
+
+    def release(self) -> None:
+        """Let go of the terms of what it keeps."""
+        return
+
+
+class Columns(Stage):
+    """Projection: the selected places of each row."""
+
+    def __init__(self, places: Sequence[int | None]) -> None:
+        """A place is None for a variable that nothing can bind."""
+        self._places = places
+
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """See `Stage`."""
+        places = self._places
+        out: Weights = {}
+        for row, weight in weights.items():
+            cells = tuple([None if place is None else row[place] for place in places])
+            add_weight(out, cells, weight)
+        return out
+
+
+class Distinct(Stage):
+    """Each row once, as long as it is there at all."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+        self._counts: dict[Row, int] = {}
+
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """See `Stage`."""
+        out: Weights = {}
+        counts = self._counts
+        for row, weight in weights.items():
+            before = counts.get(row, 0)
+            after = before + weight
+            if after:
+                counts[row] = after
+            else:
+                del counts[row]
+            if not before:
+                retain(self._dictionary, row)
+                out[row] = 1
+            elif not after:
+                release(self._dictionary, row)
+                out[row] = -1
+        return out
+
+    def size(self) -> int:
+        """See `Stage`."""
+        return len(self._counts)
+
+    def release(self) -> None:
+        """See `Stage`."""
+        for row in self._counts:
+            release(self._dictionary, row)
+        self._counts.clear()
+
+
+@dataclass(slots=True)
+class _Group:
+    size: int
+    accumulators: list[Accumulator]
+    row: Row | None
+    """What it gives; None: HAVING leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How rows are grouped. All places are those of the plan's layout."""
+
+    keys: Sequence[int]
+    aggregates: Sequence[tuple[int, Callable[[], Accumulator], Callable[[Frame], Hashable | None]]]
+    """Where each aggregate goes, a new accumulator for it, and what it adds up."""
+    after: Sequence[tuple[int, Value] | Condition]
+    """What is bound, and what must hold, once the aggregates are known (SELECT expressions, HAVING), in order."""
+
+
+class Groups(Stage):
+    """GROUP BY: one row for each group, moved by what comes and goes, never added up anew."""
+
+    def __init__(self, graph: LiveGraph, constants: Frame, grouping: Grouping) -> None:
+        """`constants` is a frame in which nothing but constants is bound."""
+        self._dictionary = graph.dictionary
+        self._constants = constants
+        self._grouping = grouping
+        self._groups: dict[Row, _Group] = {}
+
+    def start(self) -> Weights:
+        """See `Stage`. Without keys there is one group, also of nothing (SPARQL 1.1 Query, 18.2.4.1)."""
+        if self._grouping.keys:
+            return {}
+        group = self._groups[()] = self._new()
+        group.row = self._row((), group)
+        return {} if group.row is None else {self._kept(group.row): 1}
+
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """See `Stage`."""
+        keys, aggregates = self._grouping.keys, self._grouping.aggregates
+        touched: dict[Row, _Group] = {}
+        for row, weight in weights.items():
+            key = tuple([row[place] for place in keys])
+            group = touched.get(key)
+            if group is None:
+                group = self._groups.get(key)
+                if group is None:
+                    group = self._groups[key] = self._new()
+                    retain(self._dictionary, key)
+                touched[key] = group
+            group.size += weight
+            frame = list(row)
+            for accumulator, (_, _, value) in zip(group.accumulators, aggregates, strict=True):
+                accumulator.add(value(frame), weight)
+        out: Weights = {}
+        for key, group in touched.items():
+            before = group.row
+            gone = not group.size and bool(keys)
+            group.row = None if gone else self._row(key, group)
+            if group.row == before:
+                continue
+            if before is not None:
+                add_weight(out, before, -1)
+                release(self._dictionary, before)
+            if group.row is not None:
+                add_weight(out, self._kept(group.row), 1)
+        for key, group in touched.items():
+            if not group.size and keys:
+                del self._groups[key]
+                release(self._dictionary, key)
+        return out
+
+    def size(self) -> int:
+        """See `Stage`."""
+        return len(self._groups)
+
+    def release(self) -> None:
+        """See `Stage`."""
+        for key, group in self._groups.items():
+            release(self._dictionary, key)
+            if group.row is not None:
+                release(self._dictionary, group.row)
+        self._groups.clear()
+
+    def _new(self) -> _Group:
+        return _Group(0, [new() for _, new, _ in self._grouping.aggregates], None)
+
+    def _row(self, key: Row, group: _Group) -> Row | None:
+        frame: list[int | None] = list(self._constants)
+        for place, term_id in zip(self._grouping.keys, key, strict=True):
+            frame[place] = term_id
+        for accumulator, (place, _, _) in zip(group.accumulators, self._grouping.aggregates, strict=True):
+            result = accumulator.result()
+            frame[place] = None if result is None else self._dictionary.intern(result)
+        for step in self._grouping.after:
+            if isinstance(step, tuple):
+                place, value = step
+                frame[place] = value(frame)
+            elif not step(frame):
+                return None
+        return tuple(frame)
+
+    def _kept(self, row: Row) -> Row:
+        retain(self._dictionary, row)
+        return row
+
+
+class Ask(Stage):
+    """ASK: one row that says whether there is any solution."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+        self._count = 0
+
+    def start(self) -> Weights:
+        """See `Stage`."""
+        return {self._answer(there=False): 1}
+
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """See `Stage`."""
+        before = self._count
+        self._count += sum(weights.values())
+        if bool(before) == bool(self._count):
+            return {}
+        return {self._answer(there=bool(before)): -1, self._answer(there=bool(self._count)): 1}
+
+    def _answer(self, *, there: bool) -> Row:
+        return (self._dictionary.intern(BOOLEANS[there]),)
+
+
+BOOLEANS = tuple(ox.Literal(text, datatype=ox.NamedNode(XSD + "boolean")) for text in ("false", "true"))
+
+
+class Template(Stage):
+    """CONSTRUCT: the triples of its template for each solution.
+
+    The blank nodes of the template are named after the solution, so that a solution that stays keeps its own.
+    """
+
+    def __init__(self, graph: LiveGraph, template: Sequence[Places], fresh: Sequence[int]) -> None:
+        """`fresh` are the places of the template's blank nodes."""
+        self._graph = graph
+        self._template = template
+        self._fresh = fresh
+        self._copies: dict[Row, int] = {}
+
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """See `Stage`. Each triple has as many derivations as it has weight."""
+        out: Weights = {}
+        for row, weight in weights.items():
+            if not self._fresh:
+                self._add(list(row), weight, out)
+                continue
+            before = self._copies.get(row, 0)
+            after = before + weight
+            if before:
+                release(self._graph.dictionary, row)
+            if after:
+                retain(self._graph.dictionary, row)
+                self._copies[row] = after
+            else:
+                del self._copies[row]
+            for copy in range(min(before, after), max(before, after)):
+                frame = list(row)
+                for place in self._fresh:
+                    frame[place] = self._graph.dictionary.intern(self._blank(row, place, copy))
+                self._add(frame, 1 if after > before else -1, out)
+        return out
+
+    def size(self) -> int:
+        """See `Stage`."""
+        return len(self._copies)
+
+    def release(self) -> None:
+        """See `Stage`."""
+        for row in self._copies:
+            release(self._graph.dictionary, row)
+        self._copies.clear()
+
+    def _add(self, frame: Frame, weight: int, out: Weights) -> None:
+        for s, p, o, _ in self._template:
+            triple = (frame[s], frame[p], frame[o])
+            if None not in triple and self._graph.legal((*triple, DEFAULT_GRAPH)):  # type: ignore[arg-type]
+                add_weight(out, triple, weight)
+
+    def _blank(self, row: Row, place: int, copy: int) -> ox.BlankNode:
+        terms = self._graph.dictionary.terms
+        solution = " ".join("" if cell is None else str(terms[cell]) for cell in row)
+        return ox.BlankNode("c" + hashlib.sha256(f"{place} {copy} {solution}".encode()).hexdigest()[:32])
+
+
+def add_weight(weights: Weights, row: Row, weight: int) -> None:
+    """Add to the weight of a row; no weight is left zero."""
+    total = weights.get(row, 0) + weight
+    if total:
+        weights[row] = total
+    else:
+        weights.pop(row, None)
+
+
+def retain(dictionary: Dictionary, row: Row) -> None:
+    """Hold on to the terms of a row."""
+    for cell in row:
+        if cell is not None:
+            dictionary.retain(cell)
+
+
+def release(dictionary: Dictionary, row: Row) -> None:
+    """Let go of the terms of a row."""
+    for cell in row:
+        if cell is not None:
+            dictionary.release(cell)

@@ -1,0 +1,186 @@
+"""What a pattern binds: possibly, and certainly, in each of its solutions (SPARQL 1.1 Query Language, 18.2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from edge.engine.sparql.algebra import (
+    Blank,
+    Call,
+    Constant,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    GraphPattern,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    Path,
+    Project,
+    Reference,
+    Service,
+    Triple,
+    Union,
+    Values,
+    Variable,
+)
+
+Name = Variable | Blank
+"""What a pattern can bind."""
+
+Names = frozenset[Name]
+
+_NONE: Names = frozenset()
+
+
+@lru_cache(maxsize=4096)
+def possible(node: Node) -> Names:
+    """What may be bound in a solution."""
+    if isinstance(node, Triple):
+        return _names(node.subject, node.predicate, node.object, node.graph)
+    if isinstance(node, Path):
+        return _names(node.subject, node.object, node.graph)
+    if isinstance(node, Values):
+        return frozenset(node.variables)
+    if isinstance(node, Join | Union):
+        return _NONE.union(*map(possible, node.parts if isinstance(node, Join) else node.branches))
+    if isinstance(node, LeftJoin):
+        return possible(node.left) | possible(node.right)
+    if isinstance(node, Minus):
+        return possible(node.left)
+    if isinstance(node, Extend):
+        return possible(node.pattern) | {node.variable}
+    if isinstance(node, GraphPattern | Service):
+        return possible(node.pattern) | _names(node.name)
+    if isinstance(node, Group):
+        return frozenset(node.keys) | {variable for variable, _ in node.aggregates}
+    if isinstance(node, Project):
+        return frozenset(node.variables)
+    return possible(node.pattern)
+
+
+@lru_cache(maxsize=4096)
+def certain(node: Node) -> Names:
+    """What is bound in every solution."""
+    if isinstance(node, Triple | Path):
+        return possible(node)
+    if isinstance(node, Values):
+        return frozenset(v for i, v in enumerate(node.variables) if all(row[i] is not None for row in node.rows))
+    if isinstance(node, Join):
+        return _NONE.union(*map(certain, node.parts))
+    if isinstance(node, Union):
+        first, *others = map(certain, node.branches)
+        return first.intersection(*others)
+    if isinstance(node, LeftJoin | Minus):
+        return certain(node.left)
+    if isinstance(node, Extend):
+        bound = certain(node.pattern)
+        value = node.expression
+        sure = isinstance(value, Constant) or (isinstance(value, Reference) and value.variable in bound)
+        return bound | {node.variable} if sure else bound
+    if isinstance(node, GraphPattern):
+        return certain(node.pattern) | _names(node.name)
+    if isinstance(node, Service):
+        return _NONE
+    if isinstance(node, Group):
+        return certain(node.pattern) & frozenset(node.keys)
+    if isinstance(node, Project):
+        return certain(node.pattern) & frozenset(node.variables)
+    return certain(node.pattern)
+
+
+def references(expression: Expression) -> Names:
+    """The variables that an expression looks at; those inside EXISTS are all that its pattern may bind or look at."""
+    return frozenset(_references(expression))
+
+
+def mentioned(node: Node) -> Names:
+    """What a pattern may bind or look at."""
+    return frozenset(_mentioned(node))
+
+
+def has_exists(expression: Expression) -> bool:
+    """Whether there is an EXISTS in it."""
+    if isinstance(expression, Call):
+        return any(map(has_exists, expression.arguments))
+    return isinstance(expression, Exists)
+
+
+def _references(expression: Expression) -> Iterator[Name]:
+    if isinstance(expression, Reference):
+        yield expression.variable
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from _references(argument)
+    elif isinstance(expression, Exists):
+        yield from _mentioned(expression.pattern)
+
+
+def _mentioned(node: Node) -> Iterator[Name]:
+    yield from possible(node)
+    if isinstance(node, Filter):
+        for condition in node.conditions:
+            yield from _references(condition)
+    for child in children(node):
+        yield from _mentioned(child)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The patterns directly below a node."""
+    if isinstance(node, Triple | Path | Values):
+        return ()
+    if isinstance(node, Join):
+        return node.parts
+    if isinstance(node, Union):
+        return node.branches
+    if isinstance(node, LeftJoin | Minus):
+        return node.left, node.right
+    return (node.pattern,)
+
+
+def _own_expressions(node: Node) -> list[Expression]:
+    own: list[Expression | None] = []
+    if isinstance(node, Filter):
+        own += node.conditions
+    elif isinstance(node, LeftJoin):
+        own.append(node.condition)
+    elif isinstance(node, Extend):
+        own.append(node.expression)
+    elif isinstance(node, Group):
+        own += (aggregate.expression for _, aggregate in node.aggregates)
+    elif isinstance(node, OrderBy):
+        own += (expression for expression, _ in node.conditions)
+    return [expression for expression in own if expression is not None]
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """Every node of a pattern, also inside EXISTS."""
+    yield node
+    for expression in _own_expressions(node):
+        for pattern in _exists_patterns(expression):
+            yield from nodes(pattern)
+    for child in children(node):
+        yield from nodes(child)
+
+
+def expressions(node: Node) -> Iterator[Expression]:
+    """Every expression of a pattern, also inside EXISTS."""
+    for each in nodes(node):
+        yield from _own_expressions(each)
+
+
+def _exists_patterns(expression: Expression) -> Iterator[Node]:
+    if isinstance(expression, Exists):
+        yield expression.pattern
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from _exists_patterns(argument)
+
+
+def _names(*slots: object) -> Names:
+    return frozenset(slot for slot in slots if isinstance(slot, Variable | Blank))
