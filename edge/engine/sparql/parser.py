@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from edge.engine.sparql.algebra import Blank, Fresh, Join, Node, Query, Slot, Triple, Variable
 from edge.engine.sparql.cursor import NO_PARAMETERS, Parameters
-from edge.engine.sparql.group_parser import GroupParser
+from edge.engine.sparql.select_parser import SelectParser
 from edge.engine.sparql.syntax import Token, read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
@@ -48,7 +48,7 @@ def parse_group(
     graph: Slot | None = None,
 ) -> Node:
     """What stands between the braces of the WHERE clause of an update. `graph`: what WITH says. See `parse_query`."""
-    parser = GroupParser(tokens, names, parameters, graph=graph)
+    parser = SelectParser(tokens, names, parameters, graph=graph)
     return _all_of(parser, parser.group_body, used)
 
 
@@ -65,11 +65,11 @@ def parse_quads(
 
     `graph`: what WITH says; `blank`: what a blank node is.
     """
-    parser = GroupParser(tokens, names, parameters, graph=graph, blank=blank, paths=False)
+    parser = SelectParser(tokens, names, parameters, graph=graph, blank=blank, paths=False)
     return _all_of(parser, parser.quads, used)
 
 
-def _all_of(parser: GroupParser, read: Callable[[], T], used: set[int] | None) -> T:
+def _all_of(parser: SelectParser, read: Callable[[], T], used: set[int] | None) -> T:
     """What the parser reads, if nothing is left after it."""
     try:
         result = read()
@@ -81,7 +81,7 @@ def _all_of(parser: GroupParser, read: Callable[[], T], used: set[int] | None) -
     return result
 
 
-class _QueryParser(GroupParser):
+class _QueryParser(SelectParser):
     """Reads queries of all forms."""
 
     def query(self) -> Query:
