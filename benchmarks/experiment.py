@@ -40,8 +40,8 @@ INDICATORS: Final = {
 _COUNTS: Final = ("subscriptions", "updates", "notifications")
 
 
-class Unavailable(Exception):
-    """The experiment cannot run here; the message says what it needs."""
+class ExperimentError(Exception):
+    """The experiment cannot run here, or what it measured is wrong; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

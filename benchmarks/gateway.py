@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 import pyoxigraph as ox
 
-from benchmarks.experiment import Unavailable
+from benchmarks.experiment import ExperimentError
 
 _FREE_PORTS: Final = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT": "0"}
 _PATIENCE: Final = 60.0
@@ -40,7 +40,7 @@ class Gateway:
         """Seconds from the start of the process until it was ready."""
 
     def __enter__(self) -> Self:
-        """Start it; returns when it is ready. Raises `Unavailable` if it does not start."""
+        """Start it; returns when it is ready. Raises `ExperimentError` if it does not start."""
         file = self._directory / "endpoints.json"
         command = [sys.executable, "-m", "edge", "run", "--data-dir", str(self._directory)]
         began = time.perf_counter()
@@ -51,7 +51,7 @@ class Gateway:
             if process.poll() is not None or time.perf_counter() - began > _PATIENCE:
                 self.__exit__()
                 text = (self._directory / "gateway.log").read_text(errors="replace")
-                raise Unavailable(f"the gateway does not start:\n{text}")
+                raise ExperimentError(f"the gateway does not start:\n{text}")
             time.sleep(0.005)
         self.start_s = time.perf_counter() - began
         self.endpoints = json.loads(file.read_text())
@@ -112,7 +112,7 @@ class Publisher:
         await self._writer.wait_closed()
 
     async def update(self, text: str) -> None:
-        """Send an update, wait for the answer. Raises `Unavailable` if it is refused."""
+        """Send an update, wait for the answer. Raises `ExperimentError` if it is refused."""
         body = text.encode()
         head = (
             f"POST /sparql HTTP/1.1\r\nHost: {self._address.netloc}\r\n"
@@ -125,4 +125,4 @@ class Publisher:
         )
         content = await self._reader.readexactly(length)
         if not answer.startswith(b"HTTP/1.1 2"):
-            raise Unavailable(f"the gateway refused an update: {content.decode(errors='replace')}")
+            raise ExperimentError(f"the gateway refused an update: {content.decode(errors='replace')}")

@@ -16,7 +16,7 @@ from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.experiment import Figure, Options, Report, Unavailable, steps
+from benchmarks.experiment import ExperimentError, Figure, Options, Report, steps
 from benchmarks.gateway import Gateway, Publisher
 from benchmarks.primitives import fine, subscriptions, u_lamp
 
@@ -72,13 +72,13 @@ async def _subscribe(socket: ClientConnection, texts: Sequence[str]) -> None:
     for text in texts:
         await socket.send(json.dumps({"subscribe": {"sparql": text}}))
         if "notification" not in json.loads(await socket.recv()):
-            raise Unavailable("the gateway refused a subscription")
+            raise ExperimentError("the gateway refused a subscription")
 
 
 async def _timed(
     socket: ClientConnection, send: Callable[[str], Awaitable[None]], messages: Sequence[str]
 ) -> tuple[list[float], int]:
-    """Send messages at the rate, receive as many. Returns the milliseconds that each took, and the length of the last."""
+    """Send messages at the rate, receive as many. Returns the milliseconds each took, and the length of the last."""
     sent: list[float] = []
 
     async def send_all() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from benchmarks.city import DIMMING, NS, City, lamp_uri, road_uri
-from benchmarks.experiment import Figure, Options, Report, Unavailable, steps
+from benchmarks.experiment import ExperimentError, Figure, Options, Report, steps
 from benchmarks.lighting import UPDATES
 from benchmarks.primitives import COARSE, expected_notifications, fine, subscriptions, value_of_run
 from benchmarks.subject import BareStore, Round, n_triples, subject
@@ -54,7 +54,7 @@ def _compare(
     profile: str, rounds: Sequence[Round], endpoint: Sequence[int], walks: Sequence[int], subscribed: int
 ) -> Iterator[Figure]:
     if not all(one.inside.hits for one in rounds):
-        raise Unavailable("this engine does not count what its LUTT lets through")
+        raise ExperimentError("this engine does not count what its LUTT lets through")
     on = [one.spent for one in rounds]
     booster = [one.inside.booster.total for one in rounds]
     lutt = [one.inside.lutt.total for one in rounds]

@@ -22,7 +22,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.experiment import Figure, Options, Report, Unavailable, steps
+from benchmarks.experiment import ExperimentError, Figure, Options, Report, steps
 from benchmarks.gateway import Gateway
 
 _SENSORS: Final = 1_000
@@ -125,10 +125,10 @@ async def _latencies(subscriber: ClientConnection, publish: Callable[[int], None
 
 @contextmanager
 def _mosquitto(directory: Path) -> Iterator[int]:
-    """A Mosquitto process; its port. Raises `Unavailable` where there is none."""
+    """A Mosquitto process; its port. Raises `ExperimentError` where there is none."""
     program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if program is None:
-        raise Unavailable("this experiment needs Mosquitto (Debian package mosquitto)")
+        raise ExperimentError("this experiment needs Mosquitto (Debian package mosquitto)")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = int(server.getsockname()[1])
     lines = (
@@ -156,4 +156,4 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
             time.sleep(0.01)
         else:
             return
-    raise Unavailable("Mosquitto does not answer")
+    raise ExperimentError("Mosquitto does not answer")

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
     "config": ("edge.cli.config", "Check, show and describe the settings."),
     "mapping": ("edge.cli.mapping", "Check, try and describe mapping files."),
+    "bench": ("edge.cli.bench", "Measure the engine on this machine."),
     "completion": ("edge.cli.completion", "Print the completion script of a shell."),
 }
 

@@ -1,0 +1,37 @@
+"""The experiments by their name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final, cast
+
+from benchmarks.experiment import Options, Report
+
+Experiment = Callable[[Options], Report]
+
+EXPERIMENTS: Final = {
+    "lamp": "310 updates of one lamp each, against 1,004 subscriptions",
+    "road": "310 updates of all lamps of a road, against 1,004 subscriptions",
+    "figure7": "11 subscriptions to roads, re-evaluated on every hit: sequential against parallel",
+    "subscribers": "1 to 1,000 subscribers of one query: what each further one costs",
+    "scale": "1,000 to 100,000 different subscriptions: what an update costs, what a subscription weighs",
+    "lutt": "LAMP and ROAD with the look-up triples table and without",
+    "operators": "one reading of 10,000 sensors under AVG, OPTIONAL and NOT EXISTS, against the plain join",
+    "latency": "a gateway process: update to notification, against a bare WebSocket echo",
+    "footprint": "a gateway process at rest: memory, processor, time to start; with the city in it",
+    "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
+}
+"""What each measures."""
+
+BOTH_MODES: Final = ("lamp", "road", "figure7")
+"""Those that tell sequential and parallel processing apart."""
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name in ("lamp", "road"):
+        lighting = importlib.import_module("benchmarks.lighting")
+        return cast("Experiment", partial(lighting.run, name))
+    return cast("Experiment", importlib.import_module(f"benchmarks.{name}").run)

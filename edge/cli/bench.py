@@ -1,0 +1,80 @@
+"""`edge bench`: the benchmark of the SUB Engine, on the machine at hand."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import click
+
+from benchmarks.experiment import INDICATORS, ExperimentError, Options
+from benchmarks.experiments import BOTH_MODES, EXPERIMENTS, experiment
+from edge.cli.failures import misused, refused
+
+_EPILOG: Final = "\n".join(
+    [
+        "\b",
+        "Experiments:",
+        *(f"  {name:<12} {meaning}" for name, meaning in EXPERIMENTS.items()),
+        "",
+        "\b",
+        "Indicators (members of --json; times are sums over the updates of a run):",
+        *(f"  {name:<14} {meaning}" for name, meaning in INDICATORS.items()),
+        "",
+        "\b",
+        "--json prints one object with `experiment`, `mode` and all indicators, null where an experiment does not",
+        "measure one; experiments other than lamp and road have their own figures in the member `figures`.",
+        "",
+        "\b",
+        "Exit codes:",
+        "  0  measured",
+        "  1  cannot run here, or the number of notifications is wrong: standard error says why",
+        "  2  wrong command line",
+    ]
+)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name", metavar="EXPERIMENT", type=click.Choice(list(EXPERIMENTS)))
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs; the figures are their medians."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["sequential", "parallel"]),
+    default="sequential",
+    show_default=True,
+    help=f"How the engine processes updates ({', '.join(BOTH_MODES)}).",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["memory", "commit"]),
+    default="memory",
+    show_default=True,
+    help="Where the journal is: in memory, or each update on disk before anybody is told. Gateway processes: commit.",
+)
+@click.option("--small", is_flag=True, help="A small city and short runs: to see that it works, not for figures.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def bench(
+    name: str,
+    runs: int,
+    mode: Literal["sequential", "parallel"],
+    durability: str,
+    small: bool,
+    as_json: bool,
+) -> None:
+    """Measure the engine with the benchmark of the SPS Architecture, and what else its user wants to know.
+
+    The knowledge base is a city of 310 roads with 9,500 lamp posts, 334 K triples. Where updates are measured, a bare
+    Oxigraph store runs the same ones in the same run. A gateway that runs is left alone. Give it a quiet machine.
+
+    \b
+    edge bench lamp
+    edge bench road --durability commit --json
+    """
+    if mode == "parallel" and name not in BOTH_MODES:
+        raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} do")
+    try:
+        report = experiment(name)(Options(runs, mode, durability == "commit", small))
+    except ExperimentError as error:
+        raise refused(str(error)) from None
+    click.echo(report.to_json() if as_json else report.to_text())
