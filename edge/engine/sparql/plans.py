@@ -1,0 +1,171 @@
+"""Plans by the shape of their text: a text that differs from one seen before in nothing but constants is not parsed.
+
+A plan leaves some constants open. It serves every text of its shape that has the same constants everywhere else, and
+at the open places constants of the same kinds. A text that no plan serves, or whose constants cannot be read, is
+compiled for itself, so that it is judged and refused exactly as if there were no plans.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from edge.engine.sparql.algebra import Parameter
+from edge.engine.sparql.constants import Constants
+from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.shape import Place, places, shape
+from edge.engine.sparql.terms_text import Names
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.results import Term
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Hashable)
+
+LONGEST_TEXT: Final = 16_384
+"""Longer texts are data, not templates: what was made of them is not kept, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled(Generic[T]):
+    """A plan, the constants that it leaves open, and the declarations under which these are read."""
+
+    plan: T
+    parameters: Collection[Parameter]
+    names: Names
+
+
+Compile = Callable[[str, C | None, Parameters], Compiled[T]]
+"""Compiles a text in a context. It may leave those constants open that it is told. Raises what is wrong with a text."""
+
+_Select = Callable[[Sequence[str]], Sequence[str]]
+
+
+@dataclass(eq=False, slots=True)
+class _Family:
+    """The plans of one shape that leave the same constants open, for the same kinds of terms."""
+
+    shape: Hashable
+    likeness: tuple[object, ...]
+    """Which constants, with which signs, of which kinds: two families of a shape are never alike."""
+    open: _Select
+    """Of a text's constants those that are open, numbers with their signs."""
+    fixed: _Select
+    """All others."""
+    kinds: Sequence[type[Term]]
+    size: int = 0
+    """How many plans."""
+
+
+class PlanCache(Generic[C, T]):
+    """The plans of texts, compiled on first sight. Any thread may ask."""
+
+    def __init__(self, compile_: Compile[C, T], kept: int) -> None:
+        """`kept`: plans, at the most. Those go first that nobody has asked for longest."""
+        self._compile = compile_
+        self._kept = kept
+        self._families: dict[Hashable, tuple[_Family, ...]] = {}
+        self._plans: OrderedDict[tuple[_Family, Sequence[str]], tuple[T, Constants]] = OrderedDict()
+        self._constants: WeakValueDictionary[Names, Constants] = WeakValueDictionary()
+        self._changing = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many plans are kept."""
+        return len(self._plans)
+
+    def get(self, text: str, context: C | None = None) -> tuple[T, Sequence[Term]]:
+        """The plan of a text in a context, and its constants: by `Parameter.index`, with their signs, in value form.
+
+        Raises what the compiler raises.
+        """
+        if len(text) > LONGEST_TEXT:
+            return self._alone(text, context)
+        skeleton, constants = shape(text)
+        shape_: Hashable = skeleton if context is None else (context, skeleton)
+        for family in self._families.get(shape_, ()):
+            entry = family, family.fixed(constants)
+            known = self._plans.get(entry)
+            if known is None:
+                continue
+            try:
+                terms = list(map(known[1].__getitem__, family.open(constants)))
+            except ParsingFailed:
+                return self._alone(text, context)
+            if list(map(type, terms)) == family.kinds:
+                try:  # noqa: SIM105  (`suppress` takes ten times as long)
+                    self._plans.move_to_end(entry)
+                except KeyError:  # another thread has just thrown it out
+                    pass
+                return known[0], terms
+        return self._anew(text, context, shape_, constants)
+
+    def _alone(self, text: str, context: C | None) -> tuple[T, Sequence[Term]]:
+        return self._compile(text, context, {}).plan, ()
+
+    def _anew(
+        self, text: str, context: C | None, shape_: Hashable, constants: Sequence[str]
+    ) -> tuple[T, Sequence[Term]]:
+        offered = places(text)
+        compiled = self._compile(text, context, _parameters(offered))
+        # A sign belongs to a negative number; it is no operator that could as well stand before a string.
+        taken = {p.index for p in compiled.parameters if p.negative == offered[p.index].signed}
+        if len(taken) < len(offered):  # again with those alone, so that they are numbered from 0
+            offered = [offered[index] for index in sorted(taken)]
+            compiled = self._compile(text, context, _parameters(offered))
+        parameters = {parameter.index: parameter for parameter in compiled.parameters}
+        try:
+            readable = self._constants.setdefault(compiled.names, Constants(compiled.names))
+            family = _family(shape_, offered, [parameters[index] for index in range(len(offered))], len(constants))
+            terms = [readable[constant] for constant in family.open(constants)]
+        except (ParsingFailed, KeyError):
+            return self._alone(text, context)
+        self._keep(family, constants, (compiled.plan, readable))
+        return compiled.plan, terms
+
+    def _keep(self, family: _Family, constants: Sequence[str], plan: tuple[T, Constants]) -> None:
+        with self._changing:
+            families = self._families.get(family.shape, ())
+            alike = [other for other in families if other.likeness == family.likeness]
+            if alike:
+                (family,) = alike
+            else:
+                self._families[family.shape] = (*families, family)
+            entry = family, family.fixed(constants)
+            family.size += entry not in self._plans
+            self._plans[entry] = plan
+            while len(self._plans) > self._kept:
+                (oldest, _), _ = self._plans.popitem(last=False)
+                oldest.size -= 1
+                if not oldest.size:
+                    self._forget(oldest)
+
+    def _forget(self, family: _Family) -> None:
+        left = tuple(other for other in self._families.pop(family.shape) if other is not family)
+        if left:
+            self._families[family.shape] = left
+
+
+def _parameters(offered: Sequence[Place]) -> Parameters:
+    return {place.start: (place.end, index) for index, place in enumerate(offered)}
+
+
+def _family(shape_: Hashable, offered: Sequence[Place], parameters: Sequence[Parameter], count: int) -> _Family:
+    """The family of a plan that leaves all places open that were offered. The text has `count` constants."""
+    open_ = [place.constant for place in offered]
+    signs = ["-" if place.signed else "" for place in offered]
+    kinds = [type(parameter.term) for parameter in parameters]
+    fixed = [constant for constant in range(count) if constant not in open_]
+    return _Family(shape_, (open_, signs, kinds), _selecting(open_, signs), _selecting(fixed, []), kinds)
+
+
+def _selecting(indexes: Sequence[int], signs: Sequence[str]) -> _Select:
+    if any(signs):
+        signed = list(zip(signs, indexes, strict=True))
+        return lambda texts: tuple(sign + texts[index] for sign, index in signed)
+    if len(indexes) > 1:
+        return itemgetter(*indexes)
+    return lambda texts: tuple(texts[index] for index in indexes)

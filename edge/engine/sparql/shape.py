@@ -1,0 +1,85 @@
+"""The shape of a SPARQL text: what is left when its constants are taken out. Texts of one shape share one plan.
+
+One pass of a regular expression, at the speed of C, finds IRIs, prefixed names, strings with their suffixes, numbers
+and comments. It knows no context and may cut an odd text in the wrong places. That does no harm: a constant may
+differ between two texts of one shape only where `places` allows it and the parser took it for a whole term. All else
+is equal, character for character, so both texts have the same tokens up to there, and then the same after it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_IRI: Final = r"<[^<>\x00-\x20]*>"
+_NAME: Final = r":(?:[\w:][\w:\-]*+(?:\.++[\w:\-]++)*+)?+"
+_PREFIXED: Final = r"[A-Za-z][\w.\-]*+" + _NAME
+_SUFFIX: Final = rf"(?:\^\^(?:{_IRI}|{_NAME}|{_PREFIXED})|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+)?+"
+_NUMBER: Final = r"[0-9]++(?:\.[0-9]++)?+(?:[eE][+\-]?[0-9]++)?+"
+
+
+def _string(q: str) -> str:
+    """A string in three or one of the quotes `q`."""
+    return (
+        rf"{q}(?:{q}{q}[^{q}\\]*+(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*+{q}{q}{q}"
+        rf"|[^{q}\\\n\r]*+(?:\\.[^{q}\\\n\r]*+)*+{q}){_SUFFIX}"
+    )
+
+
+# The character NUL, which no text may have, counts as a constant: it can then separate what is left.
+_CONSTANT: Final = re.compile(
+    rf"""({_IRI}|{_string('"')}|{_string("'")}|{_NAME}|[#\x00][^\r\n]*|\b(?:{_PREFIXED}|{_NUMBER}))""",
+    re.ASCII | re.DOTALL,
+)
+_split: Final = _CONSTANT.split
+
+
+def shape(text: str) -> tuple[str, list[str]]:
+    """The skeleton of a text, and its constants as written, comments among them, in order."""
+    pieces = _split(text)
+    return "\0".join(pieces[::2]), pieces[1::2]
+
+
+class Place(NamedTuple):
+    """A constant that may differ between texts of one shape."""
+
+    start: int
+    """In the text, as is `end`."""
+    end: int
+    constant: int
+    """Which of the constants of the shape."""
+    signed: bool
+    """Whether it is a number with a sign right before it, which is not part of it."""
+
+
+_SPACE: Final = r" \t\r\n"
+# No token that ends like this goes on into a constant, whatever that is ...
+_BEFORE: Final = re.compile(rf"(?:[{_SPACE}({{\[,;=|/!]|(?<!\^)\^)\Z")
+_SIGN: Final = re.compile(rf"[{_SPACE}({{\[,=|&][+\-]\Z")
+# ... and no constant goes on into what begins like this.
+_AFTER: Final = re.compile(rf"[{_SPACE})}}\],;|/*+=<>!&]|\.[{_SPACE})}}\]]")
+_DECLARES: Final = re.compile(rf"(?<![\w?$:.\-])(?:PREFIX|BASE)[{_SPACE}]*\Z", re.IGNORECASE)
+
+
+def places(text: str) -> list[Place]:
+    """The constants that may differ between texts of this shape, as far as that can be seen without a grammar.
+
+    Declarations stay as they are, and so does what touches anything that it could make a different token with.
+    """
+    found: list[Place] = []
+    matches = list(_CONSTANT.finditer(text))
+    ends = [0, *(match.end() for match in matches)]
+    starts = [*(match.start() for match in matches), len(text)]
+    declares = False
+    for constant, match in enumerate(matches):
+        start, end = match.span()
+        before, after = text[ends[constant] : start], text[end : starts[constant + 1]]
+        declares = _DECLARES.search(before) is not None or (declares and not before.strip())
+        if declares or text[start] in "#\0":
+            continue
+        signed = text[start].isdigit() and _SIGN.search(before) is not None
+        literal = text[start] in "\"'0123456789"
+        begins = signed or _BEFORE.search(before) or (literal and before[-1:] in ("<", ">"))
+        if begins and (_AFTER.match(after) or end == len(text)):
+            found.append(Place(start, end, constant, signed))
+    return found

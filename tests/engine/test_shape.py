@@ -1,0 +1,232 @@
+"""Shapes and plans by shape: a text of a known shape means what it would mean by itself, or is refused all the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+from generated_constants import EX, PREFIX, texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.engine.general import Rules, check_query
+from edge.engine.sparql.algebra import Parameter, Query
+from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.parser import parse_query
+from edge.engine.sparql.plans import LONGEST_TEXT, Compiled, PlanCache
+from edge.engine.sparql.shape import places, shape
+from edge.engine.sparql.syntax import read_prologue
+from edge.engine.sparql.terms_text import Names
+from edge.engine.terms import canonical
+from edge.protocol.errors import EdgeError, ParsingFailed
+
+RULES = Rules()
+
+
+class Compiler:
+    """Compiles queries to their algebra, and counts."""
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+
+    def __call__(self, text: str, context: str | None, parameters: Parameters) -> Compiled[Query]:
+        self.compiled.append(text)
+        tokens = check_query(text, RULES)
+        query = parse_query(text, tokens, RULES.base_iri, parameters)
+        prologue, _ = read_prologue(text, tokens, 0)
+        return Compiled(query, list(parameters_of(query)), Names(prologue, RULES.base_iri))
+
+
+def parameters_of(value: object) -> Iterator[Parameter]:
+    if isinstance(value, Parameter):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from parameters_of(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from parameters_of(getattr(value, field.name))
+
+
+def filled(value: Any, constants: list[ox.NamedNode | ox.Literal]) -> Any:
+    """An algebra with its parameters replaced by constants, and all terms in value form."""
+    if isinstance(value, Parameter):
+        return constants[value.index]
+    if isinstance(value, ox.NamedNode | ox.Literal):
+        return canonical(value)
+    if isinstance(value, tuple):
+        return tuple(filled(item, constants) for item in value)
+    if is_dataclass(value):
+        return type(value)(*(filled(getattr(value, field.name), constants) for field in fields(value)))
+    return value
+
+
+def meaning(cache: PlanCache[str, Query], text: str) -> Any:
+    """What a text means, or that it is refused."""
+    try:
+        plan, constants = cache.get(text)
+    except EdgeError as error:
+        return type(error)
+    return filled(plan, list(constants))
+
+
+def alone(text: str) -> Any:
+    try:
+        return filled(Compiler()(text, None, {}).plan, [])
+    except EdgeError as error:
+        return type(error)
+
+
+# Shapes
+
+
+def test_a_skeleton_keeps_everything_but_constants():
+    text = PREFIX + "SELECT ?x5 { _:b1 :p ?x5 ; <q> 'a' , \"b\"@en-GB , '''c'''^^e:t , 1.5e-3 . } LIMIT 5"
+    skeleton, constants = shape(text)
+    assert constants[-6:] == ["<q>", "'a'", '"b"@en-GB', "'''c'''^^e:t", "1.5e-3", "5"]
+    assert "?x5" in skeleton
+    assert "".join(a + b for a, b in zip(skeleton.split("\0"), [*constants, ""], strict=True)) == text
+
+
+@given(st.text(alphabet="<>\"'\\#:.-+^@ae1{}() \n\0é"))
+def test_a_text_is_its_skeleton_and_its_constants(text):
+    skeleton, constants = shape(text)
+    assert "".join(a + b for a, b in zip(skeleton.split("\0"), [*constants, ""], strict=True)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "free"),
+    [
+        ("PREFIX : <a:> SELECT * { :a :b 1 }", [":a", ":b", "1"]),
+        ("BASE <a:> SELECT * { <a> <b> 'x'^^<c> }", ["<a>", "<b>", "'x'^^<c>"]),
+        ("SELECT * { ?s :b -5 . ?s :c +5 }", [":b", "5", ":c", "5"]),
+        ("SELECT * { ?s :b 5.?s :c 5. }", [":b", ":c", "5"]),
+        ("SELECT * { ?s <a>5,:é;:a%41 1 }", ["1"]),
+        ("SELECT * { FILTER(?s<5 && ?t>:a||?s=:b) }", ["5", ":b"]),
+        ("SELECT * { 'x' @en-:x <p> 1 # :p 2\n }", ["'x'", "<p>", "1"]),
+    ],
+)
+def test_places_are_constants_that_nothing_else_depends_on(text, free):
+    assert [text[place.start : place.end] for place in places(text)] == free
+
+
+# Plans
+
+
+def test_texts_of_one_shape_are_compiled_once():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 10)
+    for number in range(5):
+        text = f'{PREFIX}SELECT * {{ :a{number} <{EX}p> "{number}"^^xsd:integer , -{number}.5 }}'
+        assert meaning(cache, text) == alone(text)
+    assert len(compiler.compiled) == 1
+    assert len(cache) == 1
+
+
+def test_constants_that_the_parser_keeps_have_plans_of_their_own():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 10)
+    texts = [f"SELECT * {{ ?s <{EX}p{p}> ?o }} LIMIT {limit}" for limit in (1, 2) for p in range(3)]
+    for text in texts:
+        assert meaning(cache, text) == alone(text)
+    assert len(cache) == 2
+    assert len(compiler.compiled) == 4, "each first without knowing that the limit is kept"
+
+
+def test_other_kinds_of_constants_have_plans_of_their_own():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 10)
+    for _ in range(2):
+        for value in (f"<{EX}a>", "1", "'a'", ":a"):
+            assert meaning(cache, f"{PREFIX}SELECT * {{ ?s ?p {value} }}") == alone(
+                f"{PREFIX}SELECT * {{ ?s ?p {value} }}"
+            )
+    assert len(compiler.compiled) == 2
+
+
+def test_a_context_has_plans_of_its_own():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 10)
+    for context in (None, "a", "b", None, "a"):
+        cache.get("SELECT * { <a:s> <a:p> 1 }", context)
+    assert len(compiler.compiled) == 3
+
+
+def test_plans_are_forgotten_when_there_are_too_many():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 3)
+    shapes = [f"SELECT ?v{number} {{ <a:s> <a:p> ?v{number} }}" for number in range(4)]
+    for text in shapes[:3]:
+        cache.get(text)
+    cache.get(shapes[0])
+    cache.get(shapes[3])
+    assert len(cache) == 3
+    del compiler.compiled[:]
+    for text in (shapes[0], shapes[2], shapes[3]):
+        cache.get(text)
+    assert compiler.compiled == []
+    cache.get(shapes[1])
+    assert compiler.compiled == [shapes[1]]
+
+
+def test_long_texts_are_not_kept():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 3)
+    text = f"SELECT * {{ ?s ?p '{'x' * LONGEST_TEXT}' }}"
+    assert meaning(cache, text) == meaning(cache, text) == alone(text)
+    assert len(cache) == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["<http://[bad>", "<a{b>", "u:x", '"a\\qb"', '"x"@x', '"\\uD800"', '"\ud800"', "<a:\ud800>", '"x"^^u:t', ":-5"],
+)
+def test_a_constant_that_is_none_is_refused(value):
+    cache = PlanCache(Compiler(), 10)
+    for good in ("<a:b>", "1", "'x'"):
+        cache.get(f"{PREFIX}SELECT * {{ ?s ?p {good} }}")
+    with pytest.raises(ParsingFailed):
+        cache.get(f"{PREFIX}SELECT * {{ ?s ?p {value} }}")
+
+
+# Whatever the text
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(min_value=0, max_value=2**63))
+def test_a_plan_by_shape_means_what_the_text_means_alone(seed):
+    cache: PlanCache[str, Query] = PlanCache(Compiler(), 100)
+    for text in texts(seed):
+        assert meaning(cache, text) == alone(text), text
+
+
+def test_the_texts_above_are_worth_the_while():
+    """Many of them are legal, and many of these are served by a plan that is there."""
+    compiler = Compiler()
+    cache: PlanCache[str, Query] = PlanCache(compiler, 10_000)
+    drawn = [text for seed in range(100) for text in texts(seed)]
+    legal = [text for text in drawn if isinstance(meaning(cache, text), Query)]
+    compiled = len(compiler.compiled)
+    for text in legal:
+        meaning(cache, text)
+    assert len(legal) > len(drawn) // 4
+    assert len(compiler.compiled) == compiled, "what is legal has a plan"
+    assert len(cache) < len(legal) * 0.8
+
+
+def test_plans_are_made_and_forgotten_on_several_threads():
+    cache: PlanCache[str, Query] = PlanCache(Compiler(), 2)
+    expected = {text: alone(text) for seed in range(12) for text in texts(seed)}
+
+    def ask(order: int) -> list[str]:
+        drawn = random.Random(order).choices(list(expected), k=200)
+        return [text for text in drawn if meaning(cache, text) != expected[text]]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(ask, range(4))) == [[], [], [], []]
+    assert len(cache) == 2
