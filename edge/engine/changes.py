@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import pyoxigraph as ox
 
+from edge.engine.atomic import GraphName
+from edge.protocol.results import Term
 
-@dataclass(frozen=True, slots=True)
+Statement = tuple[Term, Term, Term, GraphName | None]
+"""Subject, predicate, object and graph (None: the default graph). A quad made of it costs more than all the rest."""
+
+
 class ChangeSet:
     """The exact effect of one update request: quads that are new, quads that are gone, named graphs likewise.
 
@@ -15,17 +20,72 @@ class ChangeSet:
     `created` and `dropped` are the named graphs that began or ceased to exist (an empty graph can exist).
     """
 
-    added: tuple[ox.Quad, ...] = ()
-    removed: tuple[ox.Quad, ...] = ()
-    created: tuple[ox.NamedNode | ox.BlankNode, ...] = ()
-    dropped: tuple[ox.NamedNode | ox.BlankNode, ...] = ()
+    __slots__ = ("_added", "_removed", "created", "dropped")
 
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.created or self.dropped)
+    def __init__(
+        self,
+        added: Sequence[ox.Quad | Statement] = (),
+        removed: Sequence[ox.Quad | Statement] = (),
+        created: Sequence[GraphName] = (),
+        dropped: Sequence[GraphName] = (),
+    ) -> None:
+        self._added = added
+        self._removed = removed
+        self.created = tuple(created)
+        self.dropped = tuple(dropped)
+
+    @property
+    def added(self) -> tuple[ox.Quad, ...]:
+        """The quads that are new."""
+        self._added = quads = tuple(map(_quad, self._added))
+        return quads
+
+    @property
+    def removed(self) -> tuple[ox.Quad, ...]:
+        """The quads that are gone."""
+        self._removed = quads = tuple(map(_quad, self._removed))
+        return quads
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """How many quads were added and removed, how many named graphs created and dropped."""
+        return len(self._added), len(self._removed), len(self.created), len(self.dropped)
+
+    def lines(self) -> Iterator[str]:
+        """The quads that were added and then those that were removed, as lines of N-Quads."""
+        for quads in (self._added, self._removed):
+            for quad in quads:
+                if isinstance(quad, tuple):
+                    subject, predicate, object_, graph = quad
+                    if graph is None:
+                        yield f"{subject} {predicate} {object_} .\n"
+                    else:
+                        yield f"{subject} {predicate} {object_} {graph} .\n"
+                else:
+                    yield f"{quad} .\n"
 
     def inverse(self) -> ChangeSet:
         """The change set that undoes this one."""
-        return ChangeSet(self.removed, self.added, self.dropped, self.created)
+        return ChangeSet(self._removed, self._added, self.dropped, self.created)
+
+    def __bool__(self) -> bool:
+        return bool(self._added or self._removed or self.created or self.dropped)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChangeSet) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"ChangeSet(added={self.added}, removed={self.removed}, created={self.created}, dropped={self.dropped})"
+
+    def _key(self) -> tuple[tuple[object, ...], ...]:
+        return self.added, self.removed, self.created, self.dropped
+
+
+def _quad(quad: ox.Quad | Statement) -> ox.Quad:
+    return ox.Quad(*quad) if isinstance(quad, tuple) else quad  # type: ignore[arg-type]
 
 
 NO_CHANGE = ChangeSet()

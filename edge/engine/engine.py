@@ -49,7 +49,8 @@ class Executed:
     @property
     def outcome(self) -> UpdateOutcome:
         """What the publisher is told."""
-        return UpdateOutcome(len(self.changes.added), len(self.changes.removed))
+        added, removed, _, _ = self.changes.sizes
+        return UpdateOutcome(added, removed)
 
 
 class Engine:

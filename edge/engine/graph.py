@@ -23,31 +23,46 @@ Leaf = int | set[int]
 Index = dict[int, dict[int, Leaf]]
 
 
-def _insert(index: Index, first: int, second: int, third: int) -> None:
+def _insert(index: Index, first: int, second: int, third: int) -> bool:
+    """False: it was there."""
     branch = index.get(first)
     if branch is None:
         index[first] = {second: third}
-        return
+        return True
     leaf = branch.get(second)
     if leaf is None:
         branch[second] = third
     elif isinstance(leaf, int):
+        if leaf == third:
+            return False
         branch[second] = {leaf, third}
+    elif third in leaf:
+        return False
     else:
         leaf.add(third)
+    return True
 
 
-def _delete(index: Index, first: int, second: int, third: int) -> None:
-    branch = index[first]
-    leaf = branch[second]
+def _delete(index: Index, first: int, second: int, third: int) -> bool:
+    """False: it was not there."""
+    branch = index.get(first)
+    if branch is None:
+        return False
+    leaf = branch.get(second)
     if isinstance(leaf, int):
-        del branch[second]
-        if not branch:
+        if leaf != third:
+            return False
+        if len(branch) == 1:
             del index[first]
-        return
-    leaf.discard(third)
+        else:
+            del branch[second]
+        return True
+    if leaf is None or third not in leaf:
+        return False
+    leaf.remove(third)
     if len(leaf) == 1:
         branch[second] = leaf.pop()
+    return True
 
 
 def _leaf(leaf: Leaf | None) -> Iterable[int]:
@@ -76,17 +91,20 @@ class TripleIndex:
         leaf = branch.get(p)
         return leaf == o if isinstance(leaf, int) else leaf is not None and o in leaf
 
-    def add(self, s: int, p: int, o: int) -> None:
-        """Add a triple that is not there."""
-        _insert(self._spo, s, p, o)
+    def add(self, s: int, p: int, o: int) -> bool:
+        """Add a triple. False: it was there."""
+        if not _insert(self._spo, s, p, o):
+            return False
         _insert(self._pos, p, o, s)
         _insert(self._osp, o, s, p)
         self._predicates[p] = self._predicates.get(p, 0) + 1
         self.size += 1
+        return True
 
-    def remove(self, s: int, p: int, o: int) -> None:
-        """Remove a triple that is there."""
-        _delete(self._spo, s, p, o)
+    def remove(self, s: int, p: int, o: int) -> bool:
+        """Remove a triple. False: it was not there."""
+        if not _delete(self._spo, s, p, o):
+            return False
         _delete(self._pos, p, o, s)
         _delete(self._osp, o, s, p)
         left = self._predicates[p] - 1
@@ -95,6 +113,7 @@ class TripleIndex:
         else:
             del self._predicates[p]
         self.size -= 1
+        return True
 
     def match(self, s: int | None, p: int | None, o: int | None) -> Iterator[tuple[int, int, int]]:
         """The triples that agree with what is given; None stands for anything. Do not change the graph meanwhile."""
@@ -177,27 +196,18 @@ class LiveGraph:
     def add(self, quad: Quad) -> bool:
         """Add a quad to a graph that exists. False: it was there."""
         s, p, o, g = quad
-        index = self.graphs[g]
-        if index.contains(s, p, o):
+        if not self.graphs[g].add(s, p, o):
             return False
-        index.add(s, p, o)
-        retain = self.dictionary.retain
-        retain(s)
-        retain(p)
-        retain(o)
+        self.dictionary.retain(s, p, o)
         return True
 
     def remove(self, quad: Quad) -> bool:
         """Remove a quad. False: it was not there."""
         s, p, o, g = quad
         index = self.graphs.get(g)
-        if index is None or not index.contains(s, p, o):
+        if index is None or not index.remove(s, p, o):
             return False
-        index.remove(s, p, o)
-        release = self.dictionary.release
-        release(s)
-        release(p)
-        release(o)
+        self.dictionary.release(s, p, o)
         return True
 
     def create(self, graph: int) -> bool:

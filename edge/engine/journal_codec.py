@@ -23,7 +23,6 @@ COMPRESS_FROM = 256
 
 _COUNT = struct.Struct("<I")
 _HEAD = struct.Struct("<qIIIII")
-_GRAPH_LINE = ox.NamedNode("urn:g")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +41,14 @@ class Entry:
 def encode(entries: Sequence[Entry]) -> bytes:
     """The body that holds these entries."""
     content = bytearray(_COUNT.pack(len(entries)))
-    quads: list[ox.Quad] = []
+    lines: list[str] = []
     for entry in entries:
         changes = entry.changes
-        counts = len(changes.added), len(changes.removed), len(changes.created), len(changes.dropped)
-        content += _HEAD.pack(entry.at, *counts, len(entry.receipt))
+        content += _HEAD.pack(entry.at, *changes.sizes, len(entry.receipt))
         content += entry.receipt
-        quads += changes.added
-        quads += changes.removed
-        for name in (*changes.created, *changes.dropped):
-            quads.append(ox.Quad(name, _GRAPH_LINE, _GRAPH_LINE))
-    content += ox.serialize(quads, format=ox.RdfFormat.N_QUADS) or b""
+        lines += changes.lines()
+        lines += [f"{name} <urn:g> <urn:g> .\n" for name in (*changes.created, *changes.dropped)]
+    content += "".join(lines).encode()
     return b"r" + content if len(content) < COMPRESS_FROM else b"z" + zlib.compress(content, 1)
 
 
@@ -68,8 +64,7 @@ def decode(body: bytes) -> Iterator[Entry]:
             tuple(_graph_name(quad) for quad in islice(quads, created)),
             tuple(_graph_name(quad) for quad in islice(quads, dropped)),
         )
-        found = len(changes.added), len(changes.removed), len(changes.created), len(changes.dropped)
-        if found != (added, removed, created, dropped):
+        if changes.sizes != (added, removed, created, dropped):
             raise ValueError("there are fewer quads than the entry counts")
         yield Entry(at, changes, receipt)
     if next(quads, None) is not None:

@@ -90,10 +90,15 @@ class Dictionary:
         found = self._ids.get(term)
         if found is not None:
             return found
-        term = canonical(term)
+        value = canonical(term)
+        return self.intern_value(value) if value is not term else self._take_in(term)
+
+    def intern_value(self, term: Term) -> int:
+        """As `intern`, for a term that is in value form."""
         found = self._ids.get(term)
-        if found is not None:
-            return found
+        return self._take_in(term) if found is None else found
+
+    def _take_in(self, term: Term) -> int:
         if self._free:
             new = self._free.pop()
             self.terms[new] = term
@@ -108,16 +113,19 @@ class Dictionary:
         self._idle.add(new)
         return new
 
-    def retain(self, term_id: int) -> None:
-        """One more reference to a term."""
-        self._references[term_id] += 1
+    def retain(self, *term_ids: int) -> None:
+        """One more reference to each of these terms."""
+        references = self._references
+        for term_id in term_ids:
+            references[term_id] += 1
 
-    def release(self, term_id: int) -> None:
-        """One reference fewer. The term itself goes at the next `sweep`."""
-        left = self._references[term_id] - 1
-        self._references[term_id] = left
-        if left == 0:
-            self._idle.add(term_id)
+    def release(self, *term_ids: int) -> None:
+        """One reference fewer. The terms themselves go at the next `sweep`."""
+        references = self._references
+        for term_id in term_ids:
+            left = references[term_id] = references[term_id] - 1
+            if not left:
+                self._idle.add(term_id)
 
     def sweep(self) -> None:
         """Forget the terms that nothing refers to."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import pyoxigraph as ox
 
-from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.general import CACHED_LENGTH, Rules, bounded, evaluate
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.mirror import Mirror
@@ -76,14 +76,17 @@ class Transaction:
 
     def change_set(self) -> ChangeSet:
         """The net change, as terms."""
-        decode = self._graph.decode
         terms = self._graph.dictionary.terms
-        return ChangeSet(
-            added=tuple(decode(quad) for quad, present in self._quads.items() if present),
-            removed=tuple(decode(quad) for quad, present in self._quads.items() if not present),
-            created=tuple(terms[graph] for graph, present in self._graphs.items() if present),  # type: ignore[misc]
-            dropped=tuple(terms[graph] for graph, present in self._graphs.items() if not present),  # type: ignore[misc]
-        )
+        added: list[Statement] = []
+        removed: list[Statement] = []
+        for (s, p, o, g), present in self._quads.items():
+            statement = (terms[s], terms[p], terms[o], terms[g] if g else None)  # 0 is the default graph
+            (added if present else removed).append(statement)  # type: ignore[arg-type]
+        if not self._graphs:
+            return ChangeSet(added, removed)
+        created = [terms[graph] for graph, present in self._graphs.items() if present]
+        dropped = [terms[graph] for graph, present in self._graphs.items() if not present]
+        return ChangeSet(added, removed, created, dropped)  # type: ignore[arg-type]
 
     def undo(self) -> None:
         """Bring the live graph back to where it was before. Nothing else may have changed it since."""
