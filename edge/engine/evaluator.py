@@ -22,9 +22,10 @@ from edge.engine.mirror import Mirror
 from edge.engine.operators.layout import Layout
 from edge.engine.operators.stages import BOOLEANS, Row, Template, Weights, add_weight
 from edge.engine.requests import Dataset, QueryRequest
-from edge.engine.sparql.algebra import Query, Triple, Variable
-from edge.engine.sparql.parser import parse_query
-from edge.engine.sparql.syntax import Token, closing, tokenize
+from edge.engine.sparql.algebra import Triple, Variable
+from edge.engine.sparql.parser import parse_quads, parse_query
+from edge.engine.sparql.syntax import Token, closing, read_prologue, tokenize
+from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 
@@ -138,7 +139,7 @@ class DescribeEvaluator(Evaluator):
         self,
         query: ListedQuery,
         dataset: Dataset,
-        resources: Sequence[Term | Variable],
+        resources: Sequence[Term],
         where: str | None,
         depends: Dependencies,
     ) -> None:
@@ -146,7 +147,7 @@ class DescribeEvaluator(Evaluator):
         super().__init__(depends)
         self._query = query
         self._dataset = dataset
-        self._resources = [resource for resource in resources if not isinstance(resource, Variable)]
+        self._resources = resources
         self._where = where
         self._subjects: set[Term] = set(self._resources)
 
@@ -184,48 +185,58 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
     query = prepare_query(request.sparql, rules)
     dataset = request.dataset
     at = next(i for i, token in enumerate(query.tokens) if token.word() == query.form)
-    try:
-        parsed = parse_query(query.text, query.tokens, rules.base_iri)
-    except ParsingFailed:
-        if query.form not in ("SELECT", "ASK"):
-            raise
-        depends = EVERYTHING  # legal, and beyond our grammar: evaluated more often than need be, and never wrong
-    else:
-        depends = _dependencies(parsed, dataset, rules)
+    prologue = query.text[: query.tokens[at].start]
+    names = Names(read_prologue(query.text, query.tokens, 0)[0], rules.base_iri)
+    depends = _dependencies(query, dataset, rules)
     if query.form == "SELECT":
         return SelectEvaluator(query, dataset, depends)
     if query.form == "ASK":
         return AskEvaluator(query, dataset, depends)
-    prologue = query.text[: query.tokens[at].start]
     if query.form == "CONSTRUCT":
-        where = f"{prologue} SELECT * {_after_template(query, at)}"
-        return ConstructEvaluator(where, dataset, parsed.template, depends)
-    return DescribeEvaluator(query, dataset, parsed.resources, _selecting(query, at, prologue, parsed), depends)
+        template, rest = _template(query, at)
+        return ConstructEvaluator(f"{prologue} SELECT * {rest}", dataset, parse_quads(template, names), depends)
+    return _describe_evaluator(query, at, names, dataset, depends)
 
 
-def _after_template(query: ListedQuery, at: int) -> str:
-    """The dataset and WHERE clause of a CONSTRUCT."""
-    tokens = query.tokens
-    last = tokens[closing(tokens, at + 1)] if tokens[at + 1].text == "{" else tokens[at]
-    return query.text[last.end :]
+def _template(query: ListedQuery, at: int) -> tuple[Sequence[Token], str]:
+    """The tokens of a CONSTRUCT's template, and its dataset and WHERE clause."""
+    text, tokens = query.text, query.tokens
+    if tokens[at + 1].text == "{":
+        end = closing(tokens, at + 1)
+        return tokens[at + 2 : end], text[tokens[end].end :]
+    start = next(i for i in range(at, len(tokens)) if tokens[i].text == "{")  # CONSTRUCT WHERE { template }
+    return tokens[start + 1 : closing(tokens, start)], text[tokens[at].end :]
 
 
-def _selecting(query: ListedQuery, at: int, prologue: str, parsed: Query) -> str | None:
-    """The query that finds the resources which a DESCRIBE does not name; None: it names them all."""
-    tokens = query.tokens
+def _describe_evaluator(
+    query: ListedQuery, at: int, names: Names, dataset: Dataset, depends: Dependencies
+) -> DescribeEvaluator:
+    text, tokens = query.text, query.tokens
     index = at + 1
+    resources: list[Term] = []
+    found = ""
     while index < len(tokens) and (tokens[index].kind in ("var", "iri", "name") or tokens[index].text == "*"):
+        if tokens[index].kind in ("iri", "name"):
+            resources.append(names.declared().iri(tokens[index].text))
+        else:
+            found += tokens[index].text + " "
         index += 1
-    found = " ".join(f"?{each.name}" for each in parsed.resources if isinstance(each, Variable))
-    return f"{prologue} SELECT {found} {query.text[tokens[index].start :]}" if found and index < len(tokens) else None
+    rest = text[tokens[index].start :] if index < len(tokens) else ""
+    where = f"{text[: tokens[at].start]} SELECT {found} {rest}" if found and rest else None
+    return DescribeEvaluator(query, dataset, resources, where, depends)
 
 
-def _dependencies(query: Query, dataset: Dataset, rules: Rules) -> Dependencies:
-    default = query.default_graphs
-    graphs = None if default is None else [graph.value for graph in default]  # type: ignore[union-attr]
+def _dependencies(query: ListedQuery, dataset: Dataset, rules: Rules) -> Dependencies:
+    """What a query depends on. What is legal, and beyond our grammar, is taken to depend on everything."""
+    try:
+        parsed = parse_query(query.text, query.tokens, rules.base_iri)
+    except ParsingFailed:
+        return EVERYTHING
+    default = parsed.default_graphs
+    graphs = None if default is None else [graph.value for graph in default]
     if dataset.given:
         graphs = list(dataset.default_graphs or ())
-    return dependencies(query, graphs, union=rules.union_default_graph)
+    return dependencies(parsed, graphs, union=rules.union_default_graph)
 
 
 def _select(

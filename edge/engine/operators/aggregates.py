@@ -5,8 +5,8 @@ on its order nor on what has been there; SAMPLE alone keeps what it has once cho
 (which of the equal minima, the order of GROUP_CONCAT) it is the first by its text.
 
 One error spoils the result of a whole group, as it does in Oxigraph, whose answer to the same query must be the same;
-only `COUNT(?variable)` and SAMPLE pass over it. In the standard COUNT passes over errors always, and MIN and MAX rank
-what is unbound. GROUP_CONCAT of anything but strings is an error in Oxigraph, too.
+only SAMPLE passes over it, and COUNT of what is merely looked up, as in `COUNT(?variable)`. In the standard COUNT
+passes over errors always. GROUP_CONCAT of anything but strings is an error in Oxigraph, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyoxigraph as ox
 from edge.engine.operators.extremes import Extremes
 from edge.engine.operators.sums import Sum
 from edge.engine.operators.values import decode, encode
-from edge.engine.sparql.algebra import Aggregate, Reference
+from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
 from edge.protocol.results import Term
 
 Added = Term | Hashable
@@ -46,13 +46,21 @@ class Accumulator(ABC):
 def accumulator(aggregate: Aggregate) -> Accumulator:
     """A new accumulator, for an empty group."""
     if aggregate.name == "COUNT":
-        lenient = aggregate.expression is None or isinstance(aggregate.expression, Reference)
-        new: Accumulator = _Count() if lenient else _StrictCount()
+        chosen = aggregate.expression is None or _is_choice(aggregate.expression)
+        new: Accumulator = _Count() if chosen else _StrictCount()
     elif aggregate.name == "GROUP_CONCAT":
         new = _Concatenation(aggregate.separator)
     else:
         new = _KINDS[aggregate.name]()
     return _Distinct(new) if aggregate.distinct and aggregate.name not in _BLIND else new
+
+
+def _is_choice(expression: Expression) -> bool:
+    """Whether an expression computes nothing: it is a term, or one of several."""
+    if not isinstance(expression, Call):
+        return isinstance(expression, Reference | Constant)
+    choices = {"COALESCE": expression.arguments, "IF": expression.arguments[1:]}.get(expression.name)
+    return choices is not None and all(map(_is_choice, choices))
 
 
 class _Distinct(Accumulator):
@@ -128,7 +136,7 @@ class _Strict(Accumulator):
 
 
 class _StrictCount(_Strict):
-    """COUNT of an expression."""
+    """COUNT of what an expression computes."""
 
     __slots__ = ("_count",)
 
@@ -198,21 +206,21 @@ class _Maximum(_Minimum):
 
 
 class _Sample(Accumulator):
-    """SAMPLE: a value that stays as long as it is there, then the one that has been there longest."""
+    """SAMPLE: the first by term. A group of the same values has the same sample, whatever has been there before."""
 
-    __slots__ = ("_weights",)
+    __slots__ = ("_terms",)
 
     def __init__(self) -> None:
-        self._weights: dict[Term, int] = {}
+        self._terms = Extremes()
 
     def add(self, value: Added | None, weight: int) -> None:
         """See `Accumulator`."""
         if value is not None:
-            _weigh(self._weights, value, weight)  # type: ignore[arg-type]
+            self._terms.add(value, weight)  # type: ignore[arg-type]
 
     def result(self) -> Term | None:
         """See `Accumulator`."""
-        return next(iter(self._weights), None)
+        return self._terms.least()
 
 
 class _Concatenation(_Strict):

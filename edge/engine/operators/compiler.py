@@ -378,6 +378,8 @@ class Scope:
         operator = self.operator(node.pattern)
         if _anchored(node.pattern, node.name):
             return operator
+        if node.pattern != Join(()):
+            raise Unsupported("GRAPH around a pattern that may match no triple of the graph")
         self.compiler.graph_names = True
         return InGraph(self.compiler.graph, self.needed(node.name), operator)
 

@@ -1,6 +1,6 @@
 """The algebra in the form that operators are made of: no paths, no order, filters as high as they can be.
 
-Every rewriting keeps the solutions with their multiplicities. A path is a join and a union of triple patterns (SPARQL
+Every rewriting keeps the solutions with their multiplicities. A path is a join or a union of triple patterns (SPARQL
 1.1 Query Language, 18.2.2.4 and 18.4); an order without a slice changes nothing in a bag; a filter whose variables a
 part of a join binds for certain may as well look at the whole join.
 """
@@ -15,8 +15,6 @@ from edge.engine.operators.variables import certain, has_exists, references
 from edge.engine.sparql.algebra import (
     Alternative,
     Blank,
-    Call,
-    Constant,
     Distinct,
     Expression,
     Extend,
@@ -34,7 +32,6 @@ from edge.engine.sparql.algebra import (
     Path,
     PathExpression,
     Project,
-    Reference,
     Sequence,
     Service,
     Slice,
@@ -135,21 +132,17 @@ class _Rewriter:
             steps = zip(nodes, path.steps, nodes[1:], strict=True)
             return join(tuple(self._path(start, step, end, graph) for start, step, end in steps))
         if isinstance(path, Alternative):
-            return _union(tuple(self._path(subject, choice, object_, graph) for choice in path.choices))
-        if isinstance(path, Negated):
-            return self._negated(subject, path, object_, graph)
+            branches = tuple(self._path(subject, choice, object_, graph) for choice in path.choices)
+            return _pairs(branches, subject, object_, graph)
+        if isinstance(path, Negated):  # Oxigraph counts them differently when both ends are known
+            raise Unsupported("a negated property set")
         raise Unsupported("a path of any length (*, + or ?)")
 
-    def _negated(self, subject: Slot, path: Negated, object_: Slot, graph: Slot | None) -> Node:
-        branches: list[Node] = []
-        ends = ((subject, path.forward, object_), (object_, path.backward, subject))
-        for start, predicates, end in ends:
-            if predicates:
-                step = Variable(f".{next(self._numbers)}p")
-                others = (Constant(predicate) for predicate in predicates)
-                condition = Call("NOT IN", (Reference(step), *others))
-                branches.append(Filter(Triple(start, step, end, graph), (condition,)))
-        return _union(tuple(branches))
+
+def _pairs(branches: tuple[Node, ...], *ends: Slot | None) -> Node:
+    """The ends that the branches of a path connect, each pair once: so does Oxigraph; the standard counts the ways."""
+    names = tuple(dict.fromkeys(end for end in ends if isinstance(end, Variable | Blank)))
+    return Distinct(Project(_union(branches), names), reduced=False)
 
 
 def _union(branches: tuple[Node, ...]) -> Node:

@@ -270,7 +270,8 @@ class Project:
     """The solutions with these variables alone."""
 
     pattern: Node
-    variables: tuple[Variable, ...]
+    variables: tuple[Variable | Blank, ...]
+    """Blank nodes only where a rewriting has hidden others."""
 
 
 @dataclass(frozen=True, slots=True)
