@@ -2,9 +2,13 @@
 
 Inside an expression a value is a Python object (see `values`), or None: an error, or unbound. Both propagate alike
 through every operator but the few that are made to catch them. Operators and functions that Python has no rule for
-are asked of Oxigraph (see `library`), and where Oxigraph departs from the standard the engine does so too, since a
-query on the mirror and a delta of the same query must agree: `<` has no rule for booleans, and a language string has
-no effective boolean value.
+are asked of Oxigraph (see `library`).
+
+Where Oxigraph departs from the standard the engine does so too, since a query on the mirror and a delta of the same
+query must agree: `<` has no rule for booleans, a language string or ill-typed literal has no effective boolean value,
+`"300"^^xsd:byte` is numeric, NaN is equal to itself for `<=` and `>=` (not for `=`), zero divided by a fraction is an
+error. One thing the engine decides, because Oxigraph gives now this, now that: a duration and a moment can be added in
+either order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SPARQL's operators and functions on values, where Python gives just what Oxigraph gives (section 17.3 and 17.4).
 
 Each takes values and gives a value, None for an error, or `NotImplemented` where it has no rule: then Oxigraph is
-asked. The order of types when numbers meet is integer, decimal, double; an xsd:float among others goes to Oxigraph.
+asked. Numbers that meet are promoted: integer, decimal, float, double.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyoxigraph as ox
 
-from edge.engine.operators.values import EXACT, INTEGERS, NATIVE_DATATYPES, Instant, Single, Value, encode
+from edge.engine.operators.values import EXACT, INTEGERS, NATIVE_DATATYPES, Instant, Single, Value, encode, round_single
 
 Operand = Any
 """A Value. Its type is looked at when the function runs."""
@@ -26,16 +26,36 @@ _COMPARED: Final = frozenset({int, Decimal, float, Single, str, Instant})
 """Types whose values compare among themselves as Python compares them."""
 _EQUATED: Final = frozenset({*_COMPARED, bool, ox.NamedNode, ox.BlankNode})
 _NUMBERS: Final = frozenset({int, Decimal, float})
+"""Types whose values Python computes with."""
+_NUMERIC: Final = _NUMBERS | {Single}
 _ORDER: Final = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 
 
-def to_double(number: float | Decimal) -> float:
+def _to_double(number: float | Decimal) -> float:
     """An xsd:integer, xsd:decimal or xsd:double as a double, rounded as Oxigraph rounds."""
     if type(number) is not Decimal:
         return float(number)
+    text = str(number)
+    if len(text) <= 16:
+        return float(text)
     digits = EXACT.normalize(number)
     places = -int(digits.as_tuple().exponent)
     return float(digits) if places <= 0 else float(int(digits.scaleb(places, EXACT))) / float(10**places)
+
+
+def _promoted(a: Operand, b: Operand) -> tuple[Operand, Operand] | None:
+    """Two numbers of different types in a type in which they compare; None: not two numbers."""
+    kind = type(a)
+    other = type(b)
+    if kind not in _NUMERIC or other not in _NUMERIC:
+        return None
+    if kind is float or other is float:
+        return _to_double(a), _to_double(b)
+    if kind is Single:
+        return a, round_single(_to_double(b))
+    if other is Single:
+        return round_single(_to_double(a)), b
+    return a, b
 
 
 def comparison(name: str) -> Function:
@@ -44,12 +64,10 @@ def comparison(name: str) -> Function:
 
     def compare(a: Operand, b: Operand) -> Result:
         kind = type(a)
-        other = type(b)
-        if kind is other:
+        if kind is type(b):
             return compares(a, b) if kind in _COMPARED else NotImplemented
-        if kind in _NUMBERS and other in _NUMBERS:
-            return compares(to_double(a), to_double(b)) if kind is float or other is float else compares(a, b)
-        return NotImplemented
+        numbers = _promoted(a, b)
+        return NotImplemented if numbers is None else compares(*numbers)
 
     return compare
 
@@ -60,11 +78,10 @@ def equal(a: Operand, b: Operand) -> Result:
     other = type(b)
     if kind is other:
         return a == b if kind in _EQUATED else NotImplemented
-    if kind in _NUMBERS and other in _NUMBERS:
-        return to_double(a) == to_double(b) if kind is float or other is float else a == b
-    if kind in _EQUATED and other in _EQUATED and kind is not Single and other is not Single:
-        return False
-    return NotImplemented
+    numbers = _promoted(a, b)
+    if numbers is not None:
+        return numbers[0] == numbers[1]
+    return False if kind in _EQUATED and other in _EQUATED else NotImplemented
 
 
 def unequal(a: Operand, b: Operand) -> Result:
@@ -78,7 +95,7 @@ def truth(value: Operand) -> Result:
     kind = type(value)
     if kind is bool:
         return value
-    if kind is str or kind in _NUMBERS or kind is Single:
+    if kind is str or kind in _NUMERIC:
         return bool(value)
     return NotImplemented
 
@@ -112,7 +129,7 @@ def _arithmetic(on_numbers: Function, on_decimals: Function) -> Function:
         if kind not in _NUMBERS or other not in _NUMBERS:
             return NotImplemented
         if kind is float or other is float:
-            result = on_numbers(to_double(a), to_double(b))
+            result = on_numbers(_to_double(a), _to_double(b))
             return NotImplemented if math.isnan(result) else result
         left, right = _exactly(a), _exactly(b)
         return NotImplemented if left is None or right is None else on_decimals(left, right)
@@ -126,10 +143,10 @@ def _divide(a: Operand, b: Operand) -> Result:
     if kind not in _NUMBERS or other not in _NUMBERS or not b:
         return NotImplemented
     if kind is float or other is float:
-        result = to_double(a) / to_double(b)
+        result = _to_double(a) / _to_double(b)
         return NotImplemented if math.isnan(result) else result
     left, right = _exactly(a), _exactly(b)
-    if left is None or right is None:
+    if not left or right is None:  # Oxigraph has no quotient of zero and a fraction
         return NotImplemented
     return EXACT.divide(left, right).quantize(_LAST, ROUND_DOWN, EXACT)
 
@@ -184,7 +201,7 @@ def _is_literal(a: Operand) -> bool:
 
 def _is_numeric(a: Operand) -> Result:
     kind = type(a)
-    return NotImplemented if kind is ox.Literal else kind in _NUMBERS or kind is Single
+    return NotImplemented if kind is ox.Literal else kind in _NUMERIC
 
 
 def same_term(a: Value, b: Value) -> bool:

@@ -16,7 +16,7 @@ from edge.engine.sparql.algebra import Call
 from edge.engine.terms import canonical
 from edge.protocol.results import Term
 
-_OPERATORS: Final = frozenset({"=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/"})
+_OPERATORS: Final = frozenset({"=", "!=", "<", ">", "<=", ">=", "-", "*", "/"})
 _PREFIXES: Final = {"!": "!", "unary-": "-", "unary+": "+"}
 _STORE: Final = ox.Store()
 
@@ -31,7 +31,11 @@ class Unsupported(Exception):
 def question(call: Call, base_iri: str) -> Question:
     """The question that stands for a call. Raises `Unsupported` if Oxigraph knows no such function."""
     arguments = [f"<{_argument(position)}>()" for position in range(len(call.arguments))]
-    if call.name in _OPERATORS:
+    if call.name == "+":
+        # Oxigraph adds in any order, and a duration to a moment in one order only: it is asked in ways that it keeps.
+        one, other = arguments
+        text = f"COALESCE({one} + {other}, {one} - - {other}, {other} - - {one})"
+    elif call.name in _OPERATORS:
         text = f" {call.name} ".join(arguments)
     elif call.name in _PREFIXES:
         text = _PREFIXES[call.name] + arguments[0]

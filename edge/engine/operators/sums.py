@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-import struct
 from decimal import Decimal
 from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.operators.values import DECIMALS, DOUBLE, EXACT, FLOAT, INTEGERS, Single, Value, double_text
+from edge.engine.operators.values import (
+    DECIMALS,
+    DOUBLE,
+    EXACT,
+    FLOAT,
+    INTEGERS,
+    Single,
+    Value,
+    double_text,
+    round_single,
+)
 from edge.engine.terms import canonical
 from edge.protocol.results import Term
 
@@ -79,7 +88,7 @@ class Sum:
             value = self._floating()
             return ox.Literal("NaN", datatype=DOUBLE) if math.isnan(value) else value
         if self._floats:
-            return single(self._floating())
+            return _single(self._floating())
         if self._decimals:
             return Decimal(self._exact).scaleb(-_PLACES, EXACT) if self._exact in DECIMALS else None
         whole = self._exact // _SCALE
@@ -93,7 +102,7 @@ class Sum:
             value = self._floating() / self.count
             return ox.Literal("NaN", datatype=DOUBLE) if math.isnan(value) else value
         if self._floats:
-            return single(_rounded(self._floating()) / self.count)
+            return _single(round_single(self._floating()) / self.count)
         if self.total() is None:
             return None
         quotient = abs(self._exact) // self.count
@@ -111,14 +120,6 @@ class Sum:
             return math.copysign(math.inf, numerator)
 
 
-def _rounded(value: float) -> float:
-    """The nearest xsd:float."""
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def single(value: float) -> Term:
+def _single(value: float) -> Term:
     """A number as an xsd:float."""
-    return canonical(ox.Literal(double_text(_rounded(value)), datatype=FLOAT))
+    return canonical(ox.Literal(double_text(round_single(value)), datatype=FLOAT))

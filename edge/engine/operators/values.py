@@ -7,16 +7,18 @@ durations, moments in other zones, huge numbers, ill-typed literals) is for Oxig
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable
+from datetime import date
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.terms import XSD
+from edge.engine.terms import XSD, canonical
 from edge.protocol.results import Term
 
 INTEGER: Final = ox.NamedNode(XSD + "integer")
@@ -52,7 +54,9 @@ EXACT: Final = Context(prec=80)
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,18})?")
 _SHORT = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,18})?")
-_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
+_INSTANT = re.compile(
+    r"([12][0-9]{3})-(0[1-9]|1[0-2])-([0-2][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,18})?Z"
+)
 
 INTEGERS: Final = range(-(2**63), 2**63)
 """The integers that Oxigraph can compute with."""
@@ -86,9 +90,17 @@ def _same_double(text: str) -> bool:
         return False
 
 
+def round_single(value: float) -> float:
+    """The nearest xsd:float."""
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
 def _float(literal: ox.Literal, text: str) -> Value:
     if text in ("INF", "-INF") or _SHORT.fullmatch(text):
-        single = Single(struct.unpack("f", struct.pack("f", float(text)))[0])
+        single = Single(round_single(float(text)))
         single.literal = literal
         return single
     return literal
@@ -99,7 +111,14 @@ def _boolean(literal: ox.Literal, text: str) -> Value:
 
 
 def _instant(literal: ox.Literal, text: str) -> Value:
-    return Instant(text[:-1]) if _INSTANT.fullmatch(text) else literal
+    match = _INSTANT.fullmatch(text)
+    if match is None:
+        return literal
+    try:
+        date(*map(int, match.groups()))
+    except ValueError:
+        return literal
+    return Instant(text[:-1])
 
 
 def _string(literal: ox.Literal, text: str) -> Value:
@@ -138,13 +157,22 @@ def decimal_text(value: Decimal) -> str:
 
 
 def double_text(value: float) -> str:
-    """The lexical form that Oxigraph gives an xsd:double: the shortest digits, never an exponent."""
+    """The lexical form that Oxigraph gives an xsd:double: the shortest digits that tell it, never an exponent."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
     text = repr(value)
     if "e" in text:
-        return format(Decimal(text), "f")
-    if text.endswith(".0"):
-        return text[:-2]
-    return text.upper() if text[-1] == "f" else "NaN" if text == "nan" else text
+        text = format(Decimal(text), "f")
+    elif text.endswith(".0"):
+        text = text[:-2]
+    # Between two texts that are equally short and near, Oxigraph takes another than Python.
+    if len(text) > 16 and len(_digits(text)) + 1 == len(_digits(format(Decimal(value), "f"))):
+        return canonical(ox.Literal(text, datatype=DOUBLE)).value  # type: ignore[union-attr]
+    return text
+
+
+def _digits(text: str) -> str:
+    return text.lstrip("-").replace(".", "").strip("0")
 
 
 def encode(value: Value) -> Term:
