@@ -34,6 +34,9 @@ class HttpGate:
         settings = self._settings
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=100)
+        # asyncio leaves Nagle's algorithm on for connections of a socket that was made so, and every answer but the
+        # first of a connection would wait 40 ms for a delayed acknowledgement. They inherit this option.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             self._app,
             http=limited_protocol(settings),
