@@ -1,0 +1,182 @@
+"""`edge bench`: what its experiments find is counted, not timed."""
+
+import json
+import re
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import readings
+from benchmarks.city import CITY, SMALL_CITY
+from benchmarks.experiment import INDICATORS, ExperimentError, Figure, Options, Report
+from benchmarks.experiments import BOTH_MODES, EXPERIMENTS
+from benchmarks.lighting import UPDATES
+from benchmarks.primitives import expected_notifications, subscriptions, value_of_run
+from benchmarks.subject import subject
+from edge.cli import edge
+
+MEMBERS = {"experiment", "mode", *INDICATORS}
+
+
+def bench(*arguments):
+    return CliRunner().invoke(edge, ["bench", *arguments], prog_name="edge", catch_exceptions=False)
+
+
+def found(*arguments):
+    """The object that a small run prints. Standard output holds nothing else."""
+    done = bench(*arguments, "--small", "--runs", "1", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def test_a_city_as_large_as_that_of_the_paper_sends_what_it_sent():
+    with subject(CITY.quads(), Options()) as engine:
+        engine.subscribe(subscriptions(CITY))
+        assert engine.engine.spus.subscriptions == 1_004
+        lamp = engine.round(UPDATES["lamp"](CITY, value_of_run(0)))
+        assert (lamp.updates, lamp.triples, lamp.notifications, lamp.inside.notifications) == (310, 310, 23, 23)
+        assert lamp.inside.hits == 19 + 4 * 310
+        road = engine.round(UPDATES["road"](CITY, value_of_run(1))[300:])
+        assert (road.updates, road.triples, road.notifications) == (10, 1_000, 701)
+
+
+@pytest.mark.parametrize("name", ["lamp", "road"])
+@pytest.mark.parametrize("durability", ["memory", "commit"])
+def test_lamp_and_road(name, durability):
+    report = found(name, "--durability", durability)
+    assert set(report) == MEMBERS
+    assert (report["experiment"], report["mode"]) == (name, "sequential")
+    assert report["updates"] == 310
+    assert report["subscriptions"] == len(list(subscriptions(SMALL_CITY)))
+    assert report["notifications"] == expected_notifications(name, SMALL_CITY)
+    phases = [report[f"t_{phase}_ms"] for phase in ("update", "lutt", "booster", "notify")]
+    assert sum(phases) == pytest.approx(report["t_total_ms"], rel=1e-4)
+    assert all(phase > 0 for phase in phases)
+    assert report["ups"] == pytest.approx(310_000 / report["t_total_ms"], rel=1e-4)
+    assert report["sps"] == pytest.approx(report["subscriptions"] * report["ups"], rel=1e-4)
+    triples = 310 if name == "lamp" else sum(SMALL_CITY.posts)
+    assert report["tps"] == pytest.approx(report["sps"] * triples / 310, rel=1e-4)
+    endpoint = report["t_endpoint_ms"]
+    assert report["e2e"] == pytest.approx((report["t_total_ms"] - endpoint) / endpoint, abs=1e-3)
+    assert 0 < report["nl_min_ms"] <= report["nl_max_ms"] < report["t_total_ms"]
+
+
+def test_subscribers():
+    report = found("subscribers")
+    assert report["notifications"] == report["updates"] * report["subscriptions"]
+    assert report["figures"]["evaluations"] == 1
+    assert {"lamp_1_us", "lamp_100_us", "lamp_further_us", "road_further_us"} <= set(report["figures"])
+
+
+def test_scale():
+    report = found("scale")
+    assert report["subscriptions"] == 1_000
+    figures = report["figures"]
+    assert set(figures) == {"update_10_us", "update_100_us", "update_1000_us", "ratio", "bytes"}
+    assert figures["ratio"] == pytest.approx(figures["update_1000_us"] / figures["update_10_us"], rel=1e-4)
+
+
+def test_lutt():
+    figures = found("lutt")["figures"]
+    for name in ("lamp", "road"):
+        assert figures[f"{name}_t_total_off_ms"] > figures[f"{name}_t_total_on_ms"]
+        assert figures[f"{name}_e2e_off"] > figures[f"{name}_e2e_on"]
+        assert figures[f"{name}_t_lutt_walked_ms"] > 0
+
+
+def test_operators():
+    figures = found("operators")["figures"]
+    for name in ("avg", "optional", "not_exists", "in_not_exists"):
+        assert figures[f"{name}_to_join"] == pytest.approx(figures[f"{name}_us"] / figures["join_us"], rel=1e-4)
+
+
+def test_latency():
+    report = found("latency")
+    assert report["notifications"] == report["updates"] == 200
+    figures = report["figures"]
+    assert 0 < figures["notification_p50_ms"] <= figures["notification_p99_ms"]
+    assert figures["ratio_p99"] == pytest.approx(figures["notification_p99_ms"] / figures["echo_p99_ms"], rel=1e-4)
+
+
+def test_footprint():
+    figures = found("footprint")["figures"]
+    assert figures["loaded_mb"] > figures["rest_mb"] > 0
+    assert figures["start_s"] > 0
+    assert figures["loaded_start_s"] > 0
+
+
+def test_readings():
+    if shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None:
+        pytest.skip("no mosquitto here; install the package mosquitto")
+    assert found("readings")["figures"]["readings_per_s"] > 0
+
+
+def test_readings_say_what_they_need(monkeypatch):
+    monkeypatch.setattr(readings.shutil, "which", lambda *_, **__: None)
+    done = bench("readings", "--small", "--runs", "1")
+    assert done.exit_code == 1
+    assert "needs Mosquitto" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_wrong_number_of_notifications_is_an_error():
+    with subject(SMALL_CITY.quads(), Options()) as engine:
+        engine.subscribe(subscriptions(SMALL_CITY))
+        engine.round(UPDATES["lamp"](SMALL_CITY, value_of_run(0))[:5])
+        engine.check(5)
+        with pytest.raises(ExperimentError, match="5 notifications where 6 are right"):
+            engine.check(6)
+
+
+def test_the_scheduler_sends_the_same():
+    with subject(SMALL_CITY.quads(), Options()) as engine:
+        engine.subscribe(subscriptions(SMALL_CITY))
+        expected = expected_notifications("road", SMALL_CITY)
+        for run in range(2):
+            done = engine.pipelined_round(UPDATES["road"](SMALL_CITY, value_of_run(run)), expected)
+            assert (done.updates, done.triples, done.notifications) == (310, sum(SMALL_CITY.posts), expected)
+
+
+def test_people_get_a_table():
+    text = bench("lamp", "--small", "--runs", "2").stdout
+    assert text.startswith("lamp, sequential, median of 2 runs")
+    for name in INDICATORS:
+        assert re.search(rf"^{name} +[-\d]", text, re.MULTILINE), name
+    for phase in ("T_UPDATE", "T_LUTT", "T_BOOSTER", "T_NOTIFY", "T_TOTAL"):
+        assert re.search(rf"^{phase} +\d+ %", text, re.MULTILINE), phase
+
+
+def test_help_tells_every_experiment_and_every_indicator():
+    text = " ".join(bench("--help").stdout.split())
+    for names in (EXPERIMENTS, INDICATORS):
+        for name, meaning in names.items():
+            assert f"{name} {meaning}" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("weather",), ("lamp", "--runs", "0"), ("lamp", "--durability", "never"), ("scale", "--mode", "parallel")],
+)
+def test_wrong_command_lines(arguments):
+    done = bench(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+
+
+def test_modes_are_those_of_experiments():
+    assert set(BOTH_MODES) <= set(EXPERIMENTS)
+
+
+def test_figures_are_medians_and_what_is_not_measured_is_null():
+    report = Report("some", "sequential", {"ups": [3.0, 1.0, 2.0]}, [Figure("own_us", "its own", [5.0, 4.0])])
+    assert json.loads(report.to_json()) == {
+        "experiment": "some",
+        "mode": "sequential",
+        **dict.fromkeys(INDICATORS),
+        "ups": 2.0,
+        "figures": {"own_us": 4.5},
+    }
+    assert "(1 to 3)" in report.to_text()
