@@ -8,25 +8,19 @@ from dataclasses import replace
 import pyoxigraph as ox
 
 from edge.engine.lutt import Dependencies, Watch
+from edge.engine.operators.variables import children, own_expressions
 from edge.engine.sparql.algebra import (
     Alternative,
     Blank,
     Call,
     Exists,
     Expression,
-    Extend,
-    Filter,
     Fresh,
     GraphPattern,
-    Group,
     Inverse,
-    Join,
-    LeftJoin,
     Link,
-    Minus,
     Negated,
     Node,
-    OrderBy,
     Parameter,
     Path,
     PathExpression,
@@ -35,8 +29,6 @@ from edge.engine.sparql.algebra import (
     Service,
     Slot,
     Triple,
-    Union,
-    Values,
     Variable,
 )
 from edge.engine.sparql.algebra import (
@@ -73,17 +65,12 @@ class _Walker:
         elif isinstance(node, Path):
             for where in self._graphs(node.graph):
                 yield from _path(_term(node.subject), node.path, _term(node.object), where)
-        elif isinstance(node, Join | Union):
-            for part in node.parts if isinstance(node, Join) else node.branches:
-                yield from self.node(part)
-        elif isinstance(node, LeftJoin | Minus):
-            yield from self.node(node.left)
-            yield from self.node(node.right)
-        elif not isinstance(node, Values | Service):
+        elif not isinstance(node, Service):
             self.graph_names |= isinstance(node, GraphPattern)
-            yield from self.node(node.pattern)
-        for expression in _expressions(node):
-            yield from self._expression(expression)
+            for child in children(node):
+                yield from self.node(child)
+            for expression in own_expressions(node):
+                yield from self._expression(expression)
 
     def _expression(self, expression: Expression) -> Iterator[Watch]:
         if isinstance(expression, Exists):
@@ -101,21 +88,6 @@ def _term(slot: Slot) -> Term | None:
     if isinstance(slot, Parameter):
         return slot.term
     return None if isinstance(slot, Variable | Blank | Fresh) else slot
-
-
-def _expressions(node: Node) -> Iterator[Expression]:
-    """The expressions of a node."""
-    if isinstance(node, Filter):
-        yield from node.conditions
-    elif isinstance(node, Extend):
-        yield node.expression
-    elif isinstance(node, LeftJoin):
-        if node.condition is not None:
-            yield node.condition
-    elif isinstance(node, Group):
-        yield from (aggregate.expression for _, aggregate in node.aggregates if aggregate.expression is not None)
-    elif isinstance(node, OrderBy):
-        yield from (condition for condition, _ in node.conditions)
 
 
 def _path(subject: Term | None, path: PathExpression, object_: Term | None, where: Watch) -> Iterator[Watch]:

@@ -143,7 +143,8 @@ def children(node: Node) -> tuple[Node, ...]:
     return (node.pattern,)
 
 
-def _own_expressions(node: Node) -> list[Expression]:
+def own_expressions(node: Node) -> list[Expression]:
+    """The expressions of a node itself."""
     own: list[Expression | None] = []
     if isinstance(node, Filter):
         own += node.conditions
@@ -161,7 +162,7 @@ def _own_expressions(node: Node) -> list[Expression]:
 def nodes(node: Node) -> Iterator[Node]:
     """Every node of a pattern, also inside EXISTS."""
     yield node
-    for expression in _own_expressions(node):
+    for expression in own_expressions(node):
         for pattern in _exists_patterns(expression):
             yield from nodes(pattern)
     for child in children(node):
@@ -171,7 +172,7 @@ def nodes(node: Node) -> Iterator[Node]:
 def expressions(node: Node) -> Iterator[Expression]:
     """Every expression of a pattern, also inside EXISTS."""
     for each in nodes(node):
-        yield from _own_expressions(each)
+        yield from own_expressions(each)
 
 
 def _exists_patterns(expression: Expression) -> Iterator[Node]:

@@ -90,13 +90,13 @@ class _QueryParser(SelectParser):
         if form == "SELECT":
             pattern, variables, dataset = self.select()
             return Query(form, pattern, variables, *dataset)
+        if form not in ("ASK", "CONSTRUCT", "DESCRIBE"):
+            self.fail("a query")
         self.advance()
         if form == "CONSTRUCT":
             return self._construct()
         if form == "DESCRIBE":
             return self._describe()
-        if form != "ASK":
-            self.fail("a query")
         dataset = self.dataset()
         return Query(form, self.modified(self.where()), (), *dataset)
 

@@ -34,6 +34,8 @@ class SelectParser(GroupParser):
         outside, self.aggregates = self.aggregates, found
         star = self.accept("*")
         items = () if star else tuple(self._select_items())
+        if not star and not items:
+            self.fail("a variable")
         dataset = self.dataset()
         pattern, order, (offset, limit) = self._modifiers(self.where(), found)
         self.aggregates = outside

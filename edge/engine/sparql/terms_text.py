@@ -58,9 +58,9 @@ class Declarations:
     def literal(self, string: str, suffix: str) -> ox.Literal:
         """A string and its suffix (`@language`, `^^datatype` or nothing). Raises `ParsingFailed`."""
         value = string_value(string)
-        if not suffix:
-            return ox.Literal(value)
         try:
+            if not suffix:
+                return ox.Literal(value)
             if suffix[0] == "@":
                 return ox.Literal(value, language=suffix[1:])
             return ox.Literal(value, datatype=self.iri(suffix[2:]))
