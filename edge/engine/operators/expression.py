@@ -14,30 +14,26 @@ either order.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import uuid4
 
 import pyoxigraph as ox
 
-from edge.engine.operators.functions import FUNCTIONS, Function, truth
+from edge.engine.operators.calls import Evaluate, Result, strict, with_constant
+from edge.engine.operators.functions import FUNCTIONS, truth
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.library import Question, Unsupported, ask, question
+from edge.engine.operators.library import Unsupported, ask, question
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
-from edge.engine.operators.variables import children
+from edge.engine.operators.volatility import uses_now, volatile
 from edge.engine.sparql.algebra import (
     Call,
     Constant,
     Exists,
     Expression,
-    Extend,
-    Filter,
-    Group,
-    LeftJoin,
     Node,
-    OrderBy,
     Parameter,
     Reference,
     Slot,
@@ -46,10 +42,6 @@ from edge.engine.terms import Dictionary, canonical
 from edge.protocol.results import Term
 
 __all__ = ["Moment", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
-
-Result = Any
-"""A Value, or None."""
-Evaluate = Callable[[Frame], Result]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -111,49 +103,6 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
         return None if value is None else encode(value)
 
     return result
-
-
-def volatile(expression: Expression) -> bool:
-    """Whether it gives another value each time: RAND, UUID, STRUUID, BNODE."""
-    return any(call.name in _VOLATILE for call in _calls(expression))
-
-
-def uses_now(expression: Expression) -> bool:
-    """Whether it looks at the time."""
-    return any(call.name == "NOW" for call in _calls(expression))
-
-
-_VOLATILE: Final = frozenset({"RAND", "UUID", "STRUUID", "BNODE"})
-
-
-def _calls(expression: Expression) -> Iterator[Call]:
-    if isinstance(expression, Call):
-        yield expression
-        for argument in expression.arguments:
-            yield from _calls(argument)
-    elif isinstance(expression, Exists):
-        yield from _calls_within(expression.pattern)
-
-
-def _calls_within(node: Node) -> Iterator[Call]:
-    for expression in _expressions(node):
-        yield from _calls(expression)
-    for child in children(node):
-        yield from _calls_within(child)
-
-
-def _expressions(node: Node) -> Iterator[Expression]:
-    """The expressions that stand in a node itself."""
-    if isinstance(node, Filter):
-        yield from node.conditions
-    elif isinstance(node, Extend):
-        yield node.expression
-    elif isinstance(node, LeftJoin) and node.condition is not None:
-        yield node.condition
-    elif isinstance(node, OrderBy):
-        yield from (condition for condition, _ in node.conditions)
-    elif isinstance(node, Group):
-        yield from (a.expression for _, a in node.aggregates if a.expression is not None)
 
 
 def _nothing(frame: Frame) -> None:
@@ -238,16 +187,12 @@ class _Compiler:
             source = _SOURCES[call.name]
             return lambda frame: source()
         asked = question(call, self.scope.base_iri)
-        native = FUNCTIONS.get(call.name, _no_rule)
+        native = FUNCTIONS.get(call.name)
         arguments = [self.value(argument) for argument in call.arguments]
-        if len(arguments) == 1:
-            return _unary(native, asked, arguments[0])
-        if len(arguments) == 2:
-            right = call.arguments[1]
-            if isinstance(right, Constant) and not isinstance(right.term, Parameter):
-                return _binary_constant(native, asked, arguments[0], _constant(right))
-            return _binary(native, asked, *arguments)
-        return _any_arity(native, asked, arguments)
+        last = call.arguments[-1] if call.arguments else None
+        if len(arguments) == 2 and isinstance(last, Constant) and not isinstance(last.term, Parameter):
+            return with_constant(native, asked, arguments[0], _constant(last))
+        return strict(native, asked, arguments)
 
     def _now(self) -> Evaluate:
         moment = self.scope.moment
@@ -356,62 +301,3 @@ _BOOLEAN: Final = frozenset({"||", "&&", "!", "IN", "NOT IN", "BOUND", "=", "!="
 
 def _constant(expression: Constant) -> Value:
     return decode(canonical(expression.term))  # type: ignore[arg-type]
-
-
-def _no_rule(*values: Value) -> Result:
-    return NotImplemented
-
-
-def _answer(asked: Question, *values: Value) -> Result:
-    term = ask(asked, tuple(map(encode, values)))
-    return None if term is None else decode(term)
-
-
-def _unary(native: Function, asked: Question, argument: Evaluate) -> Evaluate:
-    def call(frame: Frame) -> Result:
-        value = argument(frame)
-        if value is None:
-            return None
-        result = native(value)
-        return result if result is not NotImplemented else _answer(asked, value)
-
-    return call
-
-
-def _binary(native: Function, asked: Question, left: Evaluate, right: Evaluate) -> Evaluate:
-    def call(frame: Frame) -> Result:
-        a = left(frame)
-        if a is None:
-            return None
-        b = right(frame)
-        if b is None:
-            return None
-        result = native(a, b)
-        return result if result is not NotImplemented else _answer(asked, a, b)
-
-    return call
-
-
-def _binary_constant(native: Function, asked: Question, left: Evaluate, constant: Value) -> Evaluate:
-    def call(frame: Frame) -> Result:
-        a = left(frame)
-        if a is None:
-            return None
-        result = native(a, constant)
-        return result if result is not NotImplemented else _answer(asked, a, constant)
-
-    return call
-
-
-def _any_arity(native: Function, asked: Question, arguments: list[Evaluate]) -> Evaluate:
-    def call(frame: Frame) -> Result:
-        values = []
-        for argument in arguments:
-            value = argument(frame)
-            if value is None:
-                return None
-            values.append(value)
-        result = native(*values)
-        return result if result is not NotImplemented else _answer(asked, *values)
-
-    return call

@@ -30,23 +30,27 @@ class Unsupported(Exception):
 
 def question(call: Call, base_iri: str) -> Question:
     """The question that stands for a call. Raises `Unsupported` if Oxigraph knows no such function."""
-    arguments = [f"<{_argument(position)}>()" for position in range(len(call.arguments))]
-    if call.name == "+":
+    return _question(call.name, call.function, len(call.arguments), base_iri)
+
+
+@lru_cache(maxsize=1024)
+def _question(name: str, function: Term | None, arity: int, base_iri: str) -> Question:
+    arguments = [f"<{_argument(position)}>()" for position in range(arity)]
+    if name == "+":
         # Oxigraph adds in any order, and a duration to a moment in one order only: it is asked in ways that it keeps.
         one, other = arguments
         text = f"COALESCE({one} + {other}, {one} - - {other}, {other} - - {one})"
-    elif call.name in _OPERATORS:
-        text = f" {call.name} ".join(arguments)
-    elif call.name in _PREFIXES:
-        text = _PREFIXES[call.name] + arguments[0]
+    elif name in _OPERATORS:
+        text = f" {name} ".join(arguments)
+    elif name in _PREFIXES:
+        text = _PREFIXES[name] + arguments[0]
     else:
-        name = call.name if call.function is None else str(call.function)
-        text = f"{name}({', '.join(arguments)})"
+        text = f"{name or function}({', '.join(arguments)})"
     asked = f"SELECT ({text} AS ?r) {{}}", base_iri
     try:
-        _evaluate(asked, dict.fromkeys(map(_name, range(len(arguments))), _no_value))
+        _evaluate(asked, dict.fromkeys(map(_name, range(arity)), _no_value))
     except (RuntimeError, SyntaxError) as error:
-        raise Unsupported(f"the function {call.name or call.function}: {error}") from None
+        raise Unsupported(f"the function {name or function}: {error}") from None
     return asked
 
 

@@ -1,0 +1,87 @@
+"""Calls whose arguments must all have values: one that is an error or unbound makes the call an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from edge.engine.operators.functions import Function
+from edge.engine.operators.layout import Frame
+from edge.engine.operators.library import Question, ask
+from edge.engine.operators.values import Value, decode, encode
+
+Result = Any
+"""A Value, or None."""
+Evaluate = Callable[[Frame], Result]
+
+
+def _no_rule(*values: Value) -> Result:
+    return NotImplemented
+
+
+def _answer(asked: Question, *values: Value) -> Result:
+    term = ask(asked, tuple(map(encode, values)))
+    return None if term is None else decode(term)
+
+
+def strict(native: Function | None, asked: Question, arguments: Sequence[Evaluate]) -> Evaluate:
+    """A call: of Python's rule, and of Oxigraph where that has none."""
+    native = native or _no_rule
+    if len(arguments) == 1:
+        return _unary(native, asked, arguments[0])
+    if len(arguments) == 2:
+        return _binary(native, asked, *arguments)
+    return _any_arity(native, asked, arguments)
+
+
+def with_constant(native: Function | None, asked: Question, left: Evaluate, constant: Value) -> Evaluate:
+    """A call of two arguments, the second of which is always the same."""
+    rule = native or _no_rule
+
+    def call(frame: Frame) -> Result:
+        a = left(frame)
+        if a is None:
+            return None
+        result = rule(a, constant)
+        return result if result is not NotImplemented else _answer(asked, a, constant)
+
+    return call
+
+
+def _unary(native: Function, asked: Question, argument: Evaluate) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        value = argument(frame)
+        if value is None:
+            return None
+        result = native(value)
+        return result if result is not NotImplemented else _answer(asked, value)
+
+    return call
+
+
+def _binary(native: Function, asked: Question, left: Evaluate, right: Evaluate) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        a = left(frame)
+        if a is None:
+            return None
+        b = right(frame)
+        if b is None:
+            return None
+        result = native(a, b)
+        return result if result is not NotImplemented else _answer(asked, a, b)
+
+    return call
+
+
+def _any_arity(native: Function, asked: Question, arguments: Sequence[Evaluate]) -> Evaluate:
+    def call(frame: Frame) -> Result:
+        values = []
+        for argument in arguments:
+            value = argument(frame)
+            if value is None:
+                return None
+            values.append(value)
+        result = native(*values)
+        return result if result is not NotImplemented else _answer(asked, *values)
+
+    return call
