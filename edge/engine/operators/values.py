@@ -55,7 +55,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,18})?")
 _SHORT = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,18})?")
 _INSTANT = re.compile(
-    r"([12][0-9]{3})-(0[1-9]|1[0-2])-([0-2][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,18})?Z"
+    r"([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,18})?Z"
 )
 
 INTEGERS: Final = range(-(2**63), 2**63)
@@ -69,11 +69,10 @@ def _integer(literal: ox.Literal, text: str) -> Value:
 
 
 def _decimal(literal: ox.Literal, text: str) -> Value:
-    if _DECIMAL.fullmatch(text):
-        number = Decimal(text)
-        if int(number.scaleb(18, EXACT)) in DECIMALS:
-            return number
-    return literal
+    if not _DECIMAL.fullmatch(text):
+        return literal
+    number = Decimal(text)
+    return number if len(text) <= 20 or int(number.scaleb(18, EXACT)) in DECIMALS else literal
 
 
 def _double(literal: ox.Literal, text: str) -> Value:
@@ -114,10 +113,12 @@ def _instant(literal: ox.Literal, text: str) -> Value:
     match = _INSTANT.fullmatch(text)
     if match is None:
         return literal
-    try:
-        date(*map(int, match.groups()))
-    except ValueError:
-        return literal
+    year, month, day = match.groups()
+    if day > "28":
+        try:
+            date(int(year), int(month), int(day))
+        except ValueError:
+            return literal
     return Instant(text[:-1])
 
 
@@ -165,10 +166,17 @@ def double_text(value: float) -> str:
         text = format(Decimal(text), "f")
     elif text.endswith(".0"):
         text = text[:-2]
-    # Between two texts that are equally short and near, Oxigraph takes another than Python.
-    if len(text) > 16 and len(_digits(text)) + 1 == len(_digits(format(Decimal(value), "f"))):
+    if len(text) > 16 and _has_twin(value, text):
         return canonical(ox.Literal(text, datatype=DOUBLE)).value  # type: ignore[union-attr]
     return text
+
+
+def _has_twin(value: float, text: str) -> bool:
+    """Whether another text is as short and as near: then Oxigraph may take that one."""
+    numerator, denominator = value.as_integer_ratio()
+    if denominator == 1:
+        return len(_digits(text)) + 1 == len(_digits(str(numerator)))
+    return len(text.partition(".")[2]) + 1 == denominator.bit_length() - 1  # places of the text, and of the number
 
 
 def _digits(text: str) -> str:
