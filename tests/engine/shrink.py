@@ -5,6 +5,7 @@ By hand: `python tests/engine/shrink.py SEED ...`.
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from generated_patterns import PREFIX
 from story import Story, Subscribe, Unsubscribe, Update, draw, tell
 
 T = TypeVar("T")
+SHORT = 6
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def _simpler(step: object, fails: Callable[[object], bool]) -> Iterator[object]:
 
 
 def _fewest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """As few of the parts as still fail: ever smaller runs of them are left out."""
+    """As few of the parts as still fail: ever shorter runs of them are left out, the shortest wherever they begin."""
     parts = list(parts)
     run = len(parts)
     while run:
@@ -98,8 +100,8 @@ def _fewest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]
             if fails(fewer):
                 parts = fewer
             else:
-                start += max(run // 2, 1)
-        run //= 2
+                start += max(run // SHORT, 1)
+        run = run // 2 if run > SHORT else run - 1
     return parts
 
 
@@ -128,7 +130,7 @@ def as_test(story: Story) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + repr("'" + text)[2:-1].replace('"', '\\"') + '"' if "'" not in text else repr(text)
+    return json.dumps(text, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class _Stage:
                 model = self._author.choice(chosen)
                 texts = varied(self._author, (model.text.removeprefix(PREFIX), model.inputs.removeprefix(PREFIX)))
                 query = replace(model, text=PREFIX + texts[0], inputs=texts[1] and PREFIX + texts[1])
-            if not any(" in " in feature for feature in features(query.text)) and self._author.randrange(3):
+            if not any(" in " in feature for feature in features(query.text)) and self._author.randrange(2):
                 continue
             worth = self._worth(query)
             if worth or (worth is False and not self._author.randrange(20)):
@@ -162,6 +162,8 @@ _TOKEN = re.compile(
     r"""|[?$_]:?\w+|\w+:\w*|(?P<word>\b[A-Za-z]+\b)"""
 )
 _IRIS = ("ex:a", "ex:b", "ex:g1", "ex:g2", "<rel>")
+_WHOLE = {f"<http://example.org/{name}>": f"ex:{name}" for name in ("a", "b", "g1", "g2", "p", "q", "n", "made")}
+_WHOLE["<http://localhost/rel>"] = "<rel>"
 _NUMBERS = ("1", "2", "3", "-1", "1.5", "-2.5", "1e0")
 _STRINGS = ('"x"', '"y"', '"x"@en', '"1"', '"1"^^xsd:integer')
 _SPACES = (" ", " ", " ", "  ", "\t", "\n", " # { ' \" ex:a\n", "\r\n")
@@ -173,9 +175,9 @@ def varied(author: random.Random, texts: Sequence[str]) -> tuple[str, ...]:
     change, respell = author.randrange(3) > 0, author.randrange(3) == 0
 
     def other(match: re.Match[str]) -> str:
-        token = match[0]
+        token = _plainly(match)
         if change and token not in others:
-            kind = _constants(match)
+            kind = _constants(match, token)
             others[token] = author.choice(kind) if kind and author.randrange(3) else token
         token = others.get(token, token)
         return _respelled(author, match, token) if respell else token
@@ -183,13 +185,22 @@ def varied(author: random.Random, texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(text if " TO " in text else _TOKEN.sub(other, text) for text in texts)
 
 
-def _constants(match: re.Match[str]) -> Sequence[str]:
+def _plainly(match: re.Match[str]) -> str:
+    """A token as it was before it was respelled."""
+    if match["iri"]:
+        return _WHOLE.get(match[0], match[0])
+    if match["string"]:
+        return '"' + match["string"].strip("'\"") + '"' + match[0].removeprefix(match["string"])
+    return match[0]
+
+
+def _constants(match: re.Match[str], token: str) -> Sequence[str]:
     """What may stand in the place of a token."""
-    if match[0] in _IRIS:
+    if token in _IRIS:
         return _IRIS
     if match["number"]:
         return _NUMBERS
-    return _STRINGS if match["string"] and match["string"].strip("'\"") != SEPARATOR else ()
+    return _STRINGS if match["string"] and token.strip('"') != SEPARATOR else ()
 
 
 def _respelled(author: random.Random, match: re.Match[str], token: str) -> str:
@@ -199,11 +210,9 @@ def _respelled(author: random.Random, match: re.Match[str], token: str) -> str:
         return author.choice((token, token.lower())) if token.isupper() else token
     if author.randrange(2):
         return token
-    if token.startswith("ex:"):
-        return f"<http://example.org/{token[3:]}>"
-    if token == "<rel>":
-        return "<http://localhost/rel>"
-    if match["string"] and token.startswith('"') and not token.startswith('""'):
+    if match["iri"]:
+        return next((whole for whole, name in _WHOLE.items() if name == token), token)
+    if match["string"]:
         value, _, rest = token[1:].partition('"')
         return author.choice((f"'{value}'{rest}", f'"""{value}"""{rest}', f"'''{value}'''{rest}"))
     return token
