@@ -262,6 +262,11 @@ MOVES = {
         "INSERT DATA { ex:a ex:p ex:b . ex:b ex:q ex:a }",
         "DELETE DATA { ex:b ex:q ex:a }",
     ),
+    "SELECT ?o { [] (ex:p/ex:q)|ex:r ?o }": (
+        "INSERT DATA { ex:a ex:p ex:b . ex:b ex:q 1 }",
+        "INSERT DATA { ex:c ex:r 1 }",
+        "DELETE DATA { ex:b ex:q 1 }",
+    ),
     "SELECT (COUNT(*) AS ?n) { ?s ex:p ?o }": (
         "INSERT DATA { ex:a ex:p 1 , 2 }",
         "DELETE DATA { ex:a ex:p 1 }",

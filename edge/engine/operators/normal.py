@@ -8,7 +8,7 @@ part of a join binds for certain may as well look at the whole join.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count, product
+from itertools import count, pairwise, product
 
 from edge.engine.operators.expression import Unsupported
 from edge.engine.operators.variables import certain, has_exists, references
@@ -128,9 +128,9 @@ class _Rewriter:
         if isinstance(path, Inverse):
             return self._path(object_, path.path, subject, graph)
         if isinstance(path, Sequence):
-            nodes = [subject, *(Blank(f".{next(self._numbers)}") for _ in path.steps[1:]), object_]
-            steps = zip(nodes, path.steps, nodes[1:], strict=True)
-            return join(tuple(self._path(start, step, end, graph) for start, step, end in steps))
+            nodes = [subject, *(Blank(f"/{next(self._numbers)}") for _ in path.steps[1:]), object_]
+            steps = zip(pairwise(nodes), path.steps, strict=True)
+            return join(tuple(self._path(start, step, end, graph) for (start, end), step in steps))
         if isinstance(path, Alternative):
             branches = tuple(self._path(subject, choice, object_, graph) for choice in path.choices)
             return _pairs(branches, subject, object_, graph)
