@@ -6,7 +6,9 @@ on its order nor on what has been there; SAMPLE alone keeps what it has once cho
 
 One error spoils the result of a whole group, as it does in Oxigraph, whose answer to the same query must be the same;
 only SAMPLE passes over it, and COUNT of what is merely looked up, as in `COUNT(?variable)`. In the standard COUNT
-passes over errors always. GROUP_CONCAT of anything but strings is an error in Oxigraph, too.
+passes over errors always. GROUP_CONCAT of anything but strings is an error in Oxigraph, too. DISTINCT tells values
+apart by their terms, as the standard has it; Oxigraph, where it counts what an expression computes, takes equal moments
+in different zones for one.
 """
 
 from __future__ import annotations
