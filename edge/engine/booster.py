@@ -16,7 +16,7 @@ from edge.engine.operators.compiler import Compiler, Plan
 from edge.engine.operators.expression import Moment, Unsupported, uses_now, volatile
 from edge.engine.operators.layout import Frame, Layout
 from edge.engine.operators.normal import alternatives, normal
-from edge.engine.operators.operators import Condition, Scan, Value
+from edge.engine.operators.operators import Condition, Value
 from edge.engine.operators.stages import Ask, Columns, Distinct, Grouping, Groups, Stage, Template
 from edge.engine.operators.variables import expressions, has_exists
 from edge.engine.sparql import algebra
@@ -48,11 +48,6 @@ class QueryPlan:
         return any(plan.graph_names for plan in self.alternatives)
 
 
-def is_direct(plan: Plan) -> bool:
-    """Whether the plan is one triple pattern: a changed quad that matches it is a changed solution."""
-    return isinstance(plan.operator, Scan) and plan.triggers[0].exact
-
-
 def compile_query(
     query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, same: Sequence[int] = ()
 ) -> QueryPlan:
@@ -78,7 +73,7 @@ class _Planner:
         self._compiler = Compiler(graph, layout, Moment(), base_iri, default_graph)
 
     def plan(self) -> QueryPlan:
-        node, distinct = _bare(self._query.pattern)
+        node, distinct = _bare(self._query)
         after, group = _peeled(node)
         pattern = normal(node if group is None else group.pattern)
         plans = tuple(self._compiler.compile(each) for each in alternatives(pattern))
@@ -132,17 +127,17 @@ class _Planner:
         return Grouping([scope.place(key) for key in group.keys], aggregates, steps)
 
 
-def _bare(node: Node) -> tuple[Node, bool]:
+def _bare(query: Query) -> tuple[Node, bool]:
     """The pattern below the modifiers of a query, and whether its result is DISTINCT."""
-    distinct = False
-    while True:
-        if isinstance(node, algebra.Slice):
-            raise Unsupported("LIMIT or OFFSET")
-        if isinstance(node, algebra.Distinct):
-            distinct = distinct or not node.reduced
-        elif not isinstance(node, Project | OrderBy):
-            return node, distinct
-        node = node.pattern
+    node = query.pattern
+    if isinstance(node, algebra.Slice):
+        raise Unsupported("LIMIT or OFFSET")
+    selects = query.form == "SELECT"  # else what stands there is a sub-query
+    distinct = selects and isinstance(node, algebra.Distinct) and not node.reduced
+    for modifier in (algebra.Distinct, Project, OrderBy) if selects else (OrderBy,):
+        if isinstance(node, modifier):
+            node = node.pattern
+    return node, distinct
 
 
 def _peeled(node: Node) -> tuple[list[Extend | Filter], Group | None]:

@@ -7,11 +7,11 @@ thousand lamps, or roads, cost one evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from edge.engine.booster import QueryPlan, is_direct
+from edge.engine.booster import QueryPlan
 from edge.engine.general import Rules, bounded
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.lutt import Key
@@ -28,9 +28,6 @@ Restriction = tuple[tuple[int, int], ...]
 
 Found = dict[Row, int]
 """Solutions as whole frames, and how often each occurs."""
-
-_FEW: Final = 4
-"""Up to so many members are evaluated one by one, with their constants bound."""
 
 
 @dataclass(eq=False, slots=True)
@@ -53,9 +50,7 @@ class FamilyTrigger:
         if len(self.decided) == len(family.open):
             member = family.members.get(tuple([quad[position] for _, position in self.decided]))
             return () if member is None else (member,)
-        if len(family.members) <= _FEW or not self.connected:
-            return list(family.members.values())
-        return (family,)
+        return (family,) if self.connected and len(family.members) > 1 else list(family.members.values())
 
     def restriction(self, frame: Frame, quad: Quad) -> Restriction | None:
         """What a quad fixes if it matches the pattern with the constants of a frame, else None."""
@@ -166,46 +161,64 @@ def _connected(plan: Plan, start: Trigger) -> bool:
 
 @dataclass(slots=True)
 class Job:
-    """What of one alternative is to be evaluated for one member or family, after and before a change."""
+    """What of one alternative is to be evaluated for one member or family."""
 
     target: BoostedSpu | Family
     family: Family
     number: int
     frame: Frame
-    new: dict[Restriction, None] = field(default_factory=dict)
-    old: dict[Restriction, None] = field(default_factory=dict)
-
-    def note(self, trigger: Trigger, restriction: Restriction, *, present: bool) -> None:
-        """A quad that came (`present`) or went restricts what can have changed."""
-        if present or not trigger.exact:
-            self.new[restriction] = None
-        if not present or not trigger.exact:
-            self.old[restriction] = None
+    hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
+    """Which triggers quads matched, what those fix, and whether they came or went."""
+    everything: bool = False
+    """Whether more can have changed than any quad can tell."""
 
     @property
-    def looks_back(self) -> bool:
-        """Whether the state before the change must be looked at."""
-        return bool(self.old) and not is_direct(self.family.plan.alternatives[self.number])
+    def plan(self) -> Plan:
+        """What is to be evaluated."""
+        return self.family.plan.alternatives[self.number]
 
-    def solutions(self, restrictions: Mapping[Restriction, None], rules: Rules) -> Found:
-        """The solutions that agree with any of the restrictions. Raises `ResultTooLarge`."""
-        plan = self.family.plan.alternatives[self.number]
-        if is_direct(plan):
-            return dict.fromkeys((tuple(_with(self.frame, restriction)) for restriction in restrictions), 1)
-        return solutions(plan, self.frame, ((),) if () in restrictions else restrictions, rules)
+    def sole_trigger(self) -> Trigger | None:
+        """The only trigger that was hit, if each solution that it touches holds its quad.
 
-    def weights(self, old: Found, new: Found) -> Iterator[tuple[BoostedSpu, Row, int]]:
-        """The difference, and whose it is."""
-        for row in old.keys() | new.keys():
-            weight = new.get(row, 0) - old.get(row, 0)
-            if not weight:
-                continue
-            if isinstance(self.target, Family):
-                whose = self.family.whose(self.number, row)
-                if whose is not None:
-                    yield *whose, weight
-            else:
-                yield self.target, row, weight
+        All other patterns match what they matched before: they need to be looked at in one state only.
+        """
+        first = self.hits[0][0] if self.hits else None
+        if self.everything or first is None or not first.exact or any(hit[0] is not first for hit in self.hits):
+            return None
+        return first
+
+    def difference(self, trigger: Trigger, rules: Rules) -> Iterator[tuple[Row, int]]:
+        """The changed solutions, where `trigger` is the sole one. Raises `ResultTooLarge`.
+
+        Quads that differ in nothing that the other patterns look at are evaluated together.
+        """
+        together: dict[Restriction, list[tuple[Restriction, int]]] = {}
+        for _, restriction, present in self.hits:
+            shared = tuple([pair for pair in restriction if pair[0] not in trigger.own])
+            own = tuple([pair for pair in restriction if pair[0] in trigger.own])
+            together.setdefault(shared, []).append((own, 1 if present else -1))
+        trigger.scan.given = True
+        try:
+            for shared, changes in together.items():
+                frame = _with(self.frame, shared)
+                for _ in bounded(self.plan.operator.solutions(frame), rules):
+                    for own, weight in changes:
+                        yield tuple(_with(frame, own)), weight
+        finally:
+            trigger.scan.given = False
+
+    def solutions(self, rules: Rules, *, present: bool) -> Found:
+        """The solutions that can have changed, as they are (`present`) or were. Raises `ResultTooLarge`."""
+        if self.everything:
+            return solutions(self.plan, self.frame, ((),), rules)
+        touched = dict.fromkeys(r for trigger, r, came in self.hits if came == present or not trigger.exact)
+        return solutions(self.plan, self.frame, ((),) if () in touched else touched, rules)
+
+    def whose(self, row: Row) -> tuple[BoostedSpu, Row] | None:
+        """The SPU that a solution belongs to, and the solution as that SPU has it."""
+        if isinstance(self.target, Family):
+            return self.family.whose(self.number, row)
+        return self.target, row
 
 
 def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rules: Rules) -> Found:

@@ -7,12 +7,12 @@ names and no others. Destroyer: an SPU goes with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edge.engine.booster import QueryPlan
 from edge.engine.evaluator import World
-from edge.engine.family import Family, FamilyTrigger, Found, Job, Restriction, open_places
+from edge.engine.family import Family, FamilyTrigger, Found, Job, open_places
 from edge.engine.general import too_many
 from edge.engine.graph import Quad
 from edge.engine.lutt import Dependencies, Lutt
@@ -183,8 +183,7 @@ class SpuManager:
         for spu in self._graph_watchers:
             if isinstance(spu, BoostedSpu):
                 for number in range(len(spu.family.plan.alternatives)):
-                    job = _job(jobs, spu, spu.family, number)
-                    job.new[()] = job.old[()] = None
+                    _job(jobs, spu, spu.family, number).everything = True
             elif isinstance(spu, ReevaluatedSpu):
                 whole[spu] = None
 
@@ -207,31 +206,41 @@ class SpuManager:
         weights: dict[BoostedSpu, Weights],
         failures: dict[BoostedSpu, str],
     ) -> None:
-        """Evaluate jobs after and before the change; the difference is what each SPU has to take in."""
-        new = [self._solutions(job, job.new) for job in jobs]
-        if any(job.looks_back for job in jobs):
+        """Evaluate jobs; the difference is what each SPU has to take in."""
+        rest: list[Job] = []
+        failed: list[Job] = []
+        for job in jobs:
+            trigger = job.sole_trigger()
+            if trigger is None:
+                rest.append(job)
+                continue
+            try:
+                _add(weights, job, job.difference(trigger, self._world.rules))
+            except ResultTooLarge:
+                failed.append(job)
+        if rest:
+            new = [self._solutions(job, present=True) for job in rest]
             with transaction.reverted():
-                old = [self._solutions(job, job.old) for job in jobs]
-        else:
-            old = [self._solutions(job, job.old) for job in jobs]
+                old = [self._solutions(job, present=False) for job in rest]
+            for job, before, after in zip(rest, old, new, strict=True):
+                if before is None or after is None:
+                    failed.append(job)
+                else:
+                    _add(weights, job, after.items())
+                    _add(weights, job, ((row, -count) for row, count in before.items()))
         apart: dict[tuple[object, int], Job] = {}
-        for job, before, after in zip(jobs, old, new, strict=True):
-            if isinstance(before, dict) and isinstance(after, dict):
-                for spu, row, weight in job.weights(before, after):
-                    add_weight(weights.setdefault(spu, {}), row, weight)
-            elif isinstance(job.target, Family):
+        for job in failed:
+            if isinstance(job.target, Family):
                 _divide(job, apart)  # too many solutions for all together, but perhaps not for each
             else:
                 failures[job.target] = too_many(self._world.rules).description
         if apart:
             self._weigh(list(apart.values()), transaction, weights, failures)
 
-    def _solutions(self, job: Job, restrictions: Mapping[Restriction, None]) -> Found | None:
+    def _solutions(self, job: Job, *, present: bool) -> Found | None:
         """None: too many."""
-        if not restrictions:
-            return {}
         try:
-            return job.solutions(restrictions, self._world.rules)
+            return job.solutions(self._world.rules, present=present)
         except ResultTooLarge:
             return None
 
@@ -310,7 +319,7 @@ def _note(jobs: dict[tuple[object, int], Job], entry: FamilyTrigger, quad: Quad,
         job = _job(jobs, target, entry.family, entry.number)
         restriction = entry.restriction(job.frame, quad)
         if restriction is not None:
-            job.note(entry.trigger, restriction, present=present)
+            job.hits.append((entry.trigger, restriction, present))
 
 
 def _job(jobs: dict[tuple[object, int], Job], target: BoostedSpu | Family, family: Family, number: int) -> Job:
@@ -326,7 +335,13 @@ def _divide(job: Job, jobs: dict[tuple[object, int], Job]) -> None:
     """The same for each member of the family."""
     for member in job.family.members.values():
         part = _job(jobs, member, job.family, job.number)
-        for theirs, ours in ((job.new, part.new), (job.old, part.old)):
-            for restriction in theirs:
-                if all(part.frame[place] in (None, term_id) for place, term_id in restriction):
-                    ours[restriction] = None
+        part.everything = job.everything
+        part.hits = [hit for hit in job.hits if all(part.frame[p] in (None, term_id) for p, term_id in hit[1])]
+
+
+def _add(weights: dict[BoostedSpu, Weights], job: Job, rows: Iterable[tuple[Row, int]]) -> None:
+    """Add weighted solutions to what their SPUs have to take in."""
+    for row, weight in rows:
+        whose = job.whose(row)
+        if whose is not None:
+            add_weight(weights.setdefault(whose[0], {}), whose[1], weight)

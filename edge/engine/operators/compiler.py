@@ -38,7 +38,7 @@ from edge.engine.operators.operators import (
     Without,
     holds,
 )
-from edge.engine.operators.variables import Name, Names, certain, mentioned, possible, references
+from edge.engine.operators.variables import Name, Names, certain, mentioned, possible, references, usage
 from edge.engine.sparql.algebra import (
     Aggregate,
     Blank,
@@ -79,6 +79,9 @@ class Trigger:
     """The place in the whole's solutions that each position of the quad decides, if it is not bound; None: none."""
     exact: bool
     """Whether each solution that it touches holds the quad: it goes with the quad, and comes with it."""
+    own: frozenset[int]
+    """The places of these that nothing else in the plan looks at."""
+    scan: Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,9 @@ class Compiler:
         sure = frozenset(scope.place(name) for name in certain(node))
         operator = scope.operator(node)
         fixed = tuple((scope.place(variable), scope.place(constant)) for variable, constant in _fixed(node))
-        triggers = tuple(_at_top(trigger, sure | self.matched) for trigger in self.triggers)
+        used = usage(node)
+        own = frozenset(scope.place(name) for name in possible(node) if used[name] == 1)
+        triggers = tuple(_at_top(trigger, sure | self.matched, own) for trigger in self.triggers)
         return Plan(operator, triggers, fixed, self._shown(node), self.graph_names)
 
     def scope(self) -> Scope:
@@ -143,11 +148,11 @@ def _same(place: int) -> int | None:
     return place
 
 
-def _at_top(trigger: Trigger, sure: frozenset[int]) -> Trigger:
+def _at_top(trigger: Trigger, sure: frozenset[int], own: frozenset[int]) -> Trigger:
     """A place can be fixed in advance only if every solution binds it."""
     s, p, o, g = (place if place in sure else None for place in trigger.fixes)
     fixes = (s, p, o, g)
-    return Trigger(trigger.places, fixes, trigger.exact and fixes == trigger.fixes)
+    return replace(trigger, fixes=fixes, exact=trigger.exact and fixes == trigger.fixes, own=own.intersection(fixes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +188,11 @@ class Scope:
         return place
 
     def places(self, names: Iterable[Name]) -> dict[Name, int]:
+        """The places of variables."""
         return {name: self.place(name) for name in names}
 
     def operator(self, node: Node) -> Operator:
+        """The operator of a pattern that stands here. Raises `Unsupported`."""
         if isinstance(node, Triple):
             return self._scan(node)
         if isinstance(node, Join):
@@ -225,8 +232,10 @@ class Scope:
         s, p, o, g = (self.place(slot) for slot in slots)
         fixes = tuple(self._fixes(slot) for slot in slots)
         every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
-        compiler.triggers.append(Trigger((s, p, o, g), fixes, exact=self.linear and every))  # type: ignore[arg-type]
-        return Scan(compiler.graph, (s, p, o, g))
+        scan = Scan(compiler.graph, (s, p, o, g))
+        exact = self.linear and every
+        compiler.triggers.append(Trigger(scan.places, fixes, exact, frozenset(), scan))  # type: ignore[arg-type]
+        return scan
 
     def _fixes(self, slot: Slot | None) -> int | None:
         """What a quad decides where this slot stands."""
@@ -256,7 +265,7 @@ class Scope:
         ]
         if len(parts) == 1 and not tests:
             return parts[0][0]
-        return Together(parts, tests)
+        return Together(self.compiler.graph, parts, tests)
 
     def _merged(self, node: Node, others: Names, lift: Lift = _same, *, linear: bool = True) -> Operator:
         """A part beside others: what it may leave unbound and they may bind it has a copy of."""

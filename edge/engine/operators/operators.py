@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
@@ -38,14 +39,19 @@ class Operator(ABC):
 class Scan(Operator):
     """The matches of one triple pattern."""
 
-    __slots__ = ("_graphs", "places")
+    __slots__ = ("_graphs", "given", "places")
 
     def __init__(self, graph: LiveGraph, places: Places) -> None:
         self._graphs = graph.graphs
         self.places = places
+        self.given = False
+        """Whether a quad is known to match: the frame holds all of it, and nothing is looked up."""
 
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
+        if self.given:
+            yield
+            return
         g = self.places[3]
         name = frame[g]
         if name is not None:
@@ -61,6 +67,8 @@ class Scan(Operator):
 
     def estimate(self, frame: Frame) -> float:
         """See `Operator`."""
+        if self.given:
+            return 0.0
         s, p, o, g = self.places
         name = frame[g]
         index = self._graphs.get(DEFAULT_GRAPH if name is None else name)
@@ -95,15 +103,21 @@ class Together(Operator):
     A part may look only at what it is certain to bind itself (see `compiler`), so any order gives the same.
     """
 
-    __slots__ = ("_binds", "_conditions", "_parts")
+    __slots__ = ("_binds", "_conditions", "_graph", "_orders", "_parts", "_places")
 
     def __init__(
-        self, parts: Sequence[tuple[Operator, frozenset[int]]], conditions: Sequence[tuple[Condition, frozenset[int]]]
+        self,
+        graph: LiveGraph,
+        parts: Sequence[tuple[Operator, frozenset[int]]],
+        conditions: Sequence[tuple[Condition, frozenset[int]]],
     ) -> None:
         """Each part with the places it is certain to bind, each condition with the places that it needs."""
+        self._graph = graph
         self._parts = [part for part, _ in parts]
         self._binds = [binds for _, binds in parts]
         self._conditions = conditions
+        self._places = sorted(frozenset[int]().union(*self._binds, *(needs for _, needs in conditions)))
+        self._orders: dict[tuple[bool, ...], _Order] = {}
 
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
@@ -130,24 +144,45 @@ class Together(Operator):
         """See `Operator`."""
         return min((part.estimate(frame) for part in self._parts), default=1.0)
 
-    def _levels(self, frame: Frame) -> list[tuple[Operator, list[Condition]]]:
+    def _levels(self, frame: Frame) -> Levels:
+        """The parts in order, which is kept for frames in which the same is bound while the graph is about as large."""
+        bound = tuple([frame[place] is None for place in self._places])
+        order = self._orders.get(bound)
+        size = len(self._graph)
+        if order is None or not order.uses or abs(size - order.size) > order.size // 8:
+            order = self._orders[bound] = _Order(self._ordered(frame), size)
+        order.uses -= 1
+        return order.levels
+
+    def _ordered(self, frame: Frame) -> Levels:
         """The parts, the most selective first, then what is connected to those before; each with what to test then."""
-        if len(self._parts) == 1:
-            return [(self._parts[0], [condition for condition, _ in self._conditions])]
         left = list(range(len(self._parts)))
-        costs = [part.estimate(frame) for part in self._parts]
+        costs = [part.estimate(frame) + 0.01 for part in self._parts]
         waiting = list(self._conditions)
-        bound: set[int] = set()
-        levels: list[tuple[Operator, list[Condition]]] = []
+        bound = {place for place in self._places if frame[place] is not None}
+        levels: Levels = []
         while left:
             # A tenth for each place that is bound by then.
-            best = min(left, key=lambda i: costs[i] * 0.1 ** len(self._binds[i] & bound)) if len(left) > 1 else left[0]
+            best = min(left, key=lambda i: costs[i] * 0.1 ** len(self._binds[i] & bound))
             left.remove(best)
-            bound.update(place for place in self._binds[best] if frame[place] is None)
-            ready = [item for item in waiting if all(p in bound or frame[p] is not None for p in item[1])]
+            bound |= self._binds[best]
+            ready = [item for item in waiting if item[1] <= bound]
             waiting = [item for item in waiting if item not in ready]
             levels.append((self._parts[best], [condition for condition, _ in (ready if left else ready + waiting)]))
         return levels
+
+
+Levels = list[tuple[Operator, list[Condition]]]
+"""Parts of a join in order, each with the conditions that can be told once it is matched."""
+
+
+@dataclass(slots=True)
+class _Order:
+    levels: Levels
+    size: int
+    """Of the graph, in quads, when the order was chosen."""
+    uses: int = 1024
+    """After which it is chosen anew."""
 
 
 class Optional(Operator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -102,6 +103,29 @@ def references(expression: Expression) -> Names:
 def mentioned(node: Node) -> Names:
     """What a pattern may bind or look at."""
     return frozenset(_mentioned(node))
+
+
+def usage(node: Node) -> Counter[Name]:
+    """In how many triple patterns each variable is; what anything else looks at counts more than once."""
+    used: Counter[Name] = Counter()
+    for each in nodes(node):
+        if isinstance(each, Triple):
+            used.update(possible(each))
+        else:
+            looked = {name for expression in own_expressions(each) for name in references(expression)}
+            used.update(dict.fromkeys(looked | _tied(each), 2))
+    return used
+
+
+def _tied(node: Node) -> Names:
+    """The variables that a node itself binds, compares or keeps apart."""
+    if isinstance(node, LeftJoin | Minus):
+        return possible(node.right)
+    if isinstance(node, Extend):
+        return frozenset((node.variable,))
+    if isinstance(node, GraphPattern):
+        return _names(node.name)
+    return _NONE if isinstance(node, Join | Union | Filter) else possible(node)
 
 
 def has_exists(expression: Expression) -> bool:
