@@ -33,6 +33,8 @@ class PreparedUpdate:
     """An update that is known to be legal."""
 
     plan: UpdatePlan
+    constants: Sequence[Term]
+    """That the plan leaves open."""
     bindings: Mapping[str, Term]
     spent: int = 0
     """Nanoseconds that it took to compile."""
@@ -79,8 +81,8 @@ class Engine:
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
         """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`. Any thread."""
         began = clock()
-        plan = self._updates.plan(request.sparql, request.dataset)
-        return PreparedUpdate(plan, request.bindings, clock() - began)
+        plan, constants = self._updates.plan(request)
+        return PreparedUpdate(plan, constants, request.bindings, clock() - began)
 
     def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
         """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
@@ -132,7 +134,7 @@ class Engine:
     def _execute(self, update: PreparedUpdate, now: int) -> Executed:
         began = clock() - update.spent
         self.performance.begin()
-        transaction = self._updates.run(update.plan, update.bindings, now)
+        transaction = self._updates.run(update.plan, update.constants, update.bindings, now)
         changes = transaction.change_set()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)

@@ -6,21 +6,22 @@ later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 
 import pyoxigraph as ox
 
+from edge.engine import forced
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
-from edge.engine.general import CACHED_LENGTH, Rules, bounded, evaluate
+from edge.engine.general import Rules, evaluate, too_many
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.mirror import Mirror
-from edge.engine.pattern import Frame, Layout, Pattern, Places
-from edge.engine.plan import GeneralWhere, Load, Manage, Modify, Target, Transfer, UpdatePlan, compile_update
-from edge.engine.requests import Dataset
-from edge.engine.sparql.algebra import Variable
+from edge.engine.operators.layout import Frame
+from edge.engine.plan import GeneralWhere, Load, Manage, Modify, NativeWhere, Target, Template, Transfer, UpdatePlan
+from edge.engine.requests import UpdateRequest
+from edge.engine.sparql.plans import PlanCache
 from edge.engine.sparql.syntax import tokenize
+from edge.engine.update_compiler import Given, UpdateCompiler
 from edge.protocol.errors import EdgeError, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 
@@ -123,20 +124,26 @@ class UpdateProcessor:
         self._mirror = mirror
         self._rules = rules
         self._load = load
-        self._compile = lru_cache(maxsize=plans)(self._compile_anew)
+        self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(graph, rules).compile, plans)
 
-    def plan(self, text: str, dataset: Dataset) -> UpdatePlan:
-        """The plan of an update, compiled on first sight. Raises `ParsingFailed`, `Forbidden`. Any thread."""
-        compile_ = self._compile_anew if len(text) > CACHED_LENGTH else self._compile
-        return compile_(text, dataset)
+    def plan(self, request: UpdateRequest) -> tuple[UpdatePlan, Sequence[Term]]:
+        """The plan of an update, compiled on first sight of its shape, and the constants that it leaves open.
 
-    def run(self, plan: UpdatePlan, bindings: Mapping[str, Term], now: int) -> Transaction:
-        """Apply a plan. `now` in microseconds since 1970. Raises `EdgeError`, and then nothing has changed."""
+        Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if the forced bindings do not fit. Any thread.
+        """
+        bindings = request.bindings
+        usual = not bindings and not request.dataset.given
+        given = None if usual else Given(request.dataset, forced.kinds(bindings))
+        plan, constants = self._plans.get(request.sparql, given)
+        return plan, forced.with_values(constants, bindings)
+
+    def run(self, plan: UpdatePlan, constants: Sequence[Term], bindings: Mapping[str, Term], now: int) -> Transaction:
+        """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed."""
         transaction = Transaction(self._graph)
         try:
             for operation in plan.operations:
                 if isinstance(operation, Modify):
-                    self._modify(operation, bindings, transaction, now)
+                    self._modify(operation, constants, bindings, transaction, now)
                 elif isinstance(operation, Manage):
                     self._manage(operation, transaction)
                 elif isinstance(operation, Transfer):
@@ -149,45 +156,61 @@ class UpdateProcessor:
             raise
         return transaction
 
-    def _compile_anew(self, text: str, dataset: Dataset) -> UpdatePlan:
-        return compile_update(text, dataset, self._rules)
-
-    def _modify(self, operation: Modify, bindings: Mapping[str, Term], transaction: Transaction, now: int) -> None:
-        layout = operation.layout
-        frame = layout.frame(self._graph, bindings)
-        if isinstance(operation.where, Pattern):
-            solutions = operation.where.solutions(self._graph, frame)
-        else:
-            solutions = self._general(operation.where, layout, frame, bindings, transaction, now)
+    def _modify(
+        self,
+        operation: Modify,
+        constants: Sequence[Term],
+        bindings: Mapping[str, Term],
+        transaction: Transaction,
+        now: int,
+    ) -> None:
+        frame = operation.frame(self._graph, constants)
         removed: list[Quad] = []
         added: list[Quad] = []
-        for solution in bounded(solutions, self._rules):
-            removed.extend(self._instances(operation.deletes, solution))
+        for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now)):
+            if number >= self._rules.max_solutions:
+                raise too_many(self._rules)
+            removed += self._instances(operation.deletes, frame)
             if operation.inserts:
-                for place in layout.fresh:
-                    solution[place] = self._graph.dictionary.intern(ox.BlankNode())
-                added.extend(self._instances(operation.inserts, solution))
+                for place in operation.fresh:
+                    frame[place] = self._graph.dictionary.intern(ox.BlankNode())
+                added += self._instances(operation.inserts, frame)
         for quad in removed:
             transaction.remove(quad)
         for quad in added:
             transaction.add(quad)
 
-    def _instances(self, template: tuple[Places, ...], frame: Frame) -> Iterator[Quad]:
-        """The quads of a template for one solution; what is unbound or in an illegal position yields none."""
-        for s, p, o, g in template:
+    def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:
+        """The quads of templates for one solution; what is unbound or in an illegal position yields none."""
+        quads: list[Quad] = []
+        for template in templates:
+            s, p, o, g = template.places
             quad = (frame[s], frame[p], frame[o], frame[g])
-            if None not in quad and self._graph.legal(quad):  # type: ignore[arg-type]
-                yield quad  # type: ignore[misc]
+            if None not in quad and (template.legal or self._graph.legal(quad)):  # type: ignore[arg-type]
+                quads.append(quad)  # type: ignore[arg-type]
+        return quads
+
+    def _solutions(
+        self, operation: Modify, frame: Frame, bindings: Mapping[str, Term], transaction: Transaction, now: int
+    ) -> Iterable[None]:
+        """The solutions of an operation's WHERE, one after the other in the frame."""
+        where = operation.where
+        if where is None:
+            return (None,)
+        if isinstance(where, NativeWhere):
+            where.moment.now = now
+            return where.operator.solutions(frame)
+        return self._general(where, operation.variables, frame, bindings, transaction, now)
 
     def _general(
         self,
         where: GeneralWhere,
-        layout: Layout,
+        places: Mapping[str, int],
         frame: Frame,
         bindings: Mapping[str, Term],
         transaction: Transaction,
         now: int,
-    ) -> Iterator[Frame]:
+    ) -> Iterator[None]:
         """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
         self._mirror.stage(transaction.change_set())
         store = self._mirror.open()
@@ -208,19 +231,15 @@ class UpdateProcessor:
                 f"assigned, and a literal names no graph): {error.description}"
             ) from None
         assert isinstance(result, ox.QuerySolutions)  # noqa: S101
-        places = layout.places
-        columns = [
-            (index, places[Variable(name.value)])
-            for index, name in enumerate(result.variables)
-            if Variable(name.value) in places
-        ]
+        names = [variable.value for variable in result.variables]
+        columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
         intern = self._graph.dictionary.intern
         try:
             for solution in result:
                 for index, place in columns:
                     term = solution[index]
                     frame[place] = None if term is None else intern(term)
-                yield frame
+                yield
         except (RuntimeError, OSError) as error:
             raise UpdateFailed(f"The WHERE clause could not be evaluated: {error}") from None
 

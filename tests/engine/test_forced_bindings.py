@@ -57,7 +57,11 @@ def test_a_forced_binding_to_a_blank_node_is_that_node():
     assert changes.added == (ox.Quad(ex("a"), ex("hit"), node),)
     changes = run(engine, PREFIX + "INSERT { ex:c ex:hit ?b } WHERE { ?s ex:q ?x FILTER(true) }", bindings={"b": node})
     assert changes.added == (ox.Quad(ex("c"), ex("hit"), node),), "it may stand in the template of any update"
-    text = PREFIX + "INSERT { ?s ex:hit ?b } WHERE { ?s ex:q ?x FILTER(sameTerm(?x, ?b)) }"
+    changes = run(
+        engine, PREFIX + "INSERT { ?s ex:found ?b } WHERE { ?s ex:q ?x FILTER(sameTerm(?x, ?b)) }", bindings={"b": node}
+    )
+    assert changes.added == (ox.Quad(ex("a"), ex("found"), node),)
+    text = PREFIX + "INSERT { ?s ex:hit ?b } WHERE { ?s ex:q* ?x FILTER(sameTerm(?x, ?b)) }"
     assert "blank node" in refused(engine, text, UpdateFailed, bindings={"b": node})
 
 
@@ -66,15 +70,35 @@ def test_a_forced_binding_to_a_triple_term():
     term = ox.Triple(ex("s"), ex("p"), ox.Literal("01", datatype=ox.NamedNode(XSD + "integer")))
     changes = run(engine, PREFIX + "INSERT { ex:a ex:says ?t } WHERE { ?s ex:p ?o }", bindings={"t": term})
     assert changes.added[0].object == ox.Triple(ex("s"), ex("p"), ox.Literal(1))
-    text = PREFIX + "INSERT { ex:a ex:says ?t } WHERE { ?s ?p ?o FILTER(sameTerm(?o, ?t)) }"
+    changes = run(engine, PREFIX + "INSERT { ?s ex:said ?t } WHERE { ?s ex:says ?t }", bindings={"t": term})
+    assert changes.added[0].subject == ex("a")
+    text = PREFIX + "INSERT { ex:a ex:says ?t } WHERE { ?s ex:p* ?o FILTER(sameTerm(?o, ?t)) }"
     assert "triple term" in refused(engine, text, UpdateFailed, bindings={"t": term})
 
 
-def test_forced_bindings_that_cannot_stand_where_the_variable_stands():
-    engine = engine_with("ex:a ex:p 1")
-    for where in ("BIND(1 AS ?v)", "VALUES ?v { 1 2 }", "SELECT ?v { ?s ?p ?v }", "GRAPH ?v { ?s ?p ?o FILTER(true) }"):
-        text = f"{PREFIX} INSERT {{ ex:a ex:q ?v }} WHERE {{ {where} }}"
-        assert "forced bindings" in refused(engine, text, UpdateFailed, bindings={"v": ox.Literal(1)})
+@pytest.mark.parametrize(
+    "where",
+    [
+        "BIND(1 AS ?v)",
+        "VALUES ?v { 1 2 }",
+        "?s ex:p* ?o BIND(1 AS ?v)",
+        "?s ex:p* ?o { SELECT ?v { ?s ?p ?v } }",
+        "GRAPH ?v { ?s ex:p* ?o }",
+        "SELECT ?v (COUNT(*) AS ?n) { ?s ?p ?v } GROUP BY ?v",
+    ],
+)
+def test_forced_bindings_that_cannot_stand_where_the_variable_stands(where):
+    text = f"{PREFIX} INSERT {{ ex:a ex:q ?v }} WHERE {{ {where} }}"
+    assert "forced bindings" in refused(engine_with("ex:a ex:p 1"), text, UpdateFailed, bindings={"v": ox.Literal(1)})
+
+
+def test_forced_bindings_inside_a_sub_query():
+    engine = engine_with("ex:a ex:p 1 . ex:b ex:p 2")
+    for n, where in enumerate(("SELECT ?s ?v { ?s ex:p ?v }", "SELECT * { ?s ex:p ?v }", "SELECT ?s { ?s ?p ?v }")):
+        text = f"{PREFIX} INSERT {{ ?s ex:hit{n} ?v }} WHERE {{ {where} }}"
+        assert run(engine, text, bindings={"v": ox.Literal(2)}).added == (
+            ox.Quad(ex("b"), ex(f"hit{n}"), ox.Literal(2)),
+        )
 
 
 def test_forced_bindings_in_positions_where_the_term_cannot_be():

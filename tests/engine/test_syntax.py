@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.general import Rules, check_query
-from edge.engine.plan import compile_update
-from edge.engine.requests import STORE_DATASET
+from edge.engine.graph import LiveGraph
 from edge.engine.sparql.syntax import (
     MAX_DEPTH,
     MAX_OPERATORS,
@@ -24,7 +23,13 @@ from edge.engine.sparql.syntax import (
     tokenize,
     variables,
 )
+from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.errors import Forbidden, ParsingFailed
+
+
+def compile_update(text: str) -> None:
+    UpdateCompiler(LiveGraph(), Rules()).compile(text, None, {})
+
 
 SPARQL_BITS = st.sampled_from(
     [
@@ -65,7 +70,7 @@ def test_arbitrary_text_is_tokens_or_refused(text):
 @settings(max_examples=300, deadline=None)
 @given(arbitrary)
 def test_arbitrary_text_is_never_more_than_refused(text):
-    for judge in (lambda: check_query(text, Rules()), lambda: compile_update(text, STORE_DATASET, Rules())):
+    for judge in (lambda: check_query(text, Rules()), lambda: compile_update(text)):
         with contextlib.suppress(ParsingFailed, Forbidden):
             judge()
 
@@ -126,7 +131,7 @@ def test_deep_nesting_is_refused_and_does_not_end_the_process(shape):
     with pytest.raises(ParsingFailed, match="nested deeper"):
         check_query(start + opening * 20_000 + middle + end * 20_000, Rules())
     with pytest.raises(ParsingFailed, match="nested deeper"):
-        compile_update(f"INSERT {{}} WHERE {{ {opening * 20_000}", STORE_DATASET, Rules())
+        compile_update(f"INSERT {{}} WHERE {{ {opening * 20_000}")
 
 
 LONG = {
@@ -153,9 +158,9 @@ def test_long_chains_are_refused_and_do_not_end_the_process(shape):
 
 def test_long_chains_in_updates_are_refused_too():
     with pytest.raises(ParsingFailed, match="More than"):
-        compile_update("INSERT { <a:a> <a:p> 1 } WHERE { FILTER(1" + "+1" * 20_000 + ") }", STORE_DATASET, Rules())
+        compile_update("INSERT { <a:a> <a:p> 1 } WHERE { FILTER(1" + "+1" * 20_000 + ") }")
     with pytest.raises(ParsingFailed, match="More than"):
-        compile_update("DELETE WHERE { " + "?s ?p ?o ." * 20_000 + " }", STORE_DATASET, Rules())
+        compile_update("DELETE WHERE { " + "?s ?p ?o ." * 20_000 + " }")
 
 
 def test_what_is_long_and_flat_is_not_refused():
@@ -163,8 +168,8 @@ def test_what_is_long_and_flat_is_not_refused():
     check_query(f"SELECT * {{ VALUES ?x {{ {numbers} }} }}", Rules())
     check_query("SELECT * { ?s ?p ?o FILTER(?o IN (1" + ",1" * 5_000 + ")) }", Rules())
     triples = " ".join(f"<a:s> <a:p> {number} ." for number in range(5_000))
-    compile_update(f"INSERT DATA {{ {triples} }}", STORE_DATASET, Rules())
-    compile_update(f"INSERT {{ {triples} }} WHERE {{}}", STORE_DATASET, Rules())
+    compile_update(f"INSERT DATA {{ {triples} }}")
+    compile_update(f"INSERT {{ {triples} }} WHERE {{}}")
 
 
 def test_limits_are_what_they_say():
