@@ -152,13 +152,8 @@ class Journal:
         """
         body = journal_codec.encode(entries) if entries and self._path is not None else b""
         try:
-            with self._transaction() as connection:
-                if body:
-                    first = self._sequence + 1
-                    row = (first, body, journal_file.checksum(body, first))
-                    connection.execute("INSERT INTO commits VALUES (?, ?, ?)", row)
-                if also is not None:
-                    also(connection)
+            if body or also is not None:
+                self._store(body, also)
         except sqlite3.Error as error:
             self._clear_log(error)
             raise StorageFailed(
@@ -170,6 +165,15 @@ class Journal:
         self._receipts += (entry.receipt for entry in entries if entry.receipt)
         self._unflushed = True
         return self._sequence
+
+    def _store(self, body: bytes, also: AlsoWrite | None) -> None:
+        with self._transaction() as connection:
+            if body:
+                first = self._sequence + 1
+                row = (first, body, journal_file.checksum(body, first))
+                connection.execute("INSERT INTO commits VALUES (?, ?, ?)", row)
+            if also is not None:
+                also(connection)
 
     def flush(self) -> None:
         """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""
