@@ -146,7 +146,7 @@ def subject(quads: Iterable[ox.Quad], options: Options, **settings: Any) -> Iter
 
     Raises `ExperimentError` where the engine has no such setting.
     """
-    settings = settings if options.mode == "sequential" else {"processing": "parallel", **settings}
+    settings = {"processing": options.mode, **settings}
     known = {field.name for field in dataclasses.fields(EngineSettings)}
     if unknown := set(settings) - known:
         raise ExperimentError(f"this engine has no setting engine.{min(unknown)}")

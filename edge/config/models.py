@@ -174,6 +174,20 @@ class EngineSettings(Section):
         minimum=1,
         maximum=86_400,
     )
+    booster: Literal["delta", "re-evaluate"] = key(
+        "delta",
+        '"delta": what a change does to a subscription is computed from the change, where there is a rule for it. '
+        '"re-evaluate": every subscribed query is evaluated anew whenever a change can touch it, and compared; to '
+        "compare the two.",
+    )
+    processing: Literal["sequential", "parallel"] = key(
+        "parallel",
+        "Whether the subscribed queries that an update has evaluated anew are evaluated one after another or beside "
+        "each other. `edge engine --processing` changes it while the gateway runs.",
+    )
+    spu_workers: int = key(
+        0, "Threads that do so beside each other. 0: as many as there are processors.", minimum=0, maximum=64
+    )
     query_workers: int = key(2, "Threads that answer queries.", minimum=1, maximum=64)
     max_pending_queries: int = key(100, "Queries that may wait for a thread; more are answered 429.", minimum=1)
     query_timeout: float = key(

@@ -1,33 +1,42 @@
-"""Evaluators: the whole result of one subscribed query as a table of term ids, computed on the mirror.
+"""Evaluators: the whole result of one subscribed query as Oxigraph writes it, computed on the mirror.
 
-Every query form has a table: SELECT its own, ASK one row with `boolean`, CONSTRUCT and DESCRIBE one row
-`subject`, `predicate`, `object` a triple.
+Every query form has a table: SELECT its own, ASK one row with `boolean`, CONSTRUCT the solutions of its WHERE, DESCRIBE
+one row `subject`, `predicate`, `object` a triple.
+
+Reading it is nearly all Oxigraph's work, which lets go of Python's lock, so it may be done on any thread, beside
+others. What changed is found by comparing lines, and only lines that changed are made terms, on the writer's thread.
 """
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyoxigraph as ox
 
 from edge.engine.analysis import dependencies
 from edge.engine.booster import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
-from edge.engine.general import EvaluationFailed, ListedQuery, Rules, bounded, evaluate, prepare_query
+from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query, too_many
 from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Watch
 from edge.engine.mirror import Mirror
 from edge.engine.operators.layout import Layout
-from edge.engine.operators.stages import BOOLEANS, Row, Template, Weights, add_weight
+from edge.engine.operators.stages import Distinct, Row, Stage, Template, Weights, add_weight
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.algebra import Triple, Variable
 from edge.engine.sparql.parser import parse_quads, parse_query
 from edge.engine.sparql.syntax import Token, closing, read_prologue, tokenize
 from edge.engine.sparql.terms_text import Names
+from edge.engine.terms import Dictionary
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +48,68 @@ class World:
     rules: Rules
 
 
-Bag = Counter[Row]
-"""A result: rows, and how often each occurs."""
+Lines = dict[bytes, int]
+"""Lines of a table, and how often each occurs; in a difference a line that goes has a negative number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A result in Oxigraph's TSV (SPARQL 1.1 Query Results CSV and TSV Formats, section 4): equal rows, equal lines."""
+
+    header: bytes
+    """The columns, `?a<TAB>?b`."""
+    lines: Lines
+    described: Table | None = None
+    """The resources that the WHERE of a DESCRIBE found."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The columns."""
+        return tuple(name[1:] for name in self.header.decode().split("\t")) if self.header else ()
+
+
+def decoded(header: bytes, lines: Iterable[bytes]) -> Iterator[tuple[Term | None, ...]]:
+    """Lines of a table as terms."""
+    text = b"\n".join((header, *lines, b""))
+    return map(tuple, ox.parse_query_results(text, format=ox.QueryResultsFormat.TSV))  # type: ignore[arg-type]
+
+
+def rows(dictionary: Dictionary, header: bytes, lines: Mapping[bytes, int]) -> Weights:
+    """Lines of a table as term ids."""
+    weights: Weights = {}
+    if lines:
+        intern = dictionary.intern
+        for cells, count in zip(decoded(header, lines), lines.values(), strict=True):
+            add_weight(weights, tuple([None if cell is None else intern(cell) for cell in cells]), count)
+    return weights
 
 
 class Evaluator(ABC):
-    """Computes the whole result of one query in the current state."""
+    """Computes the whole result of one query. It keeps nothing of it."""
 
-    variables: tuple[str, ...] = ()
-    """The columns of the result, known from the first evaluation on."""
     moving = False
-    """Whether an evaluation can change what the result depends on."""
+    """Whether what the result depends on can change with it."""
 
     def __init__(self, depends: Dependencies) -> None:
         self._depends = depends
 
     @abstractmethod
-    def evaluate(self, world: World, now: int) -> Bag:
-        """The result as a bag of rows. `now` in microseconds since 1970. Raises `EvaluationFailed`."""
+    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+        """The result in the state that the store is in. Any thread.
 
-    def dependencies(self) -> Dependencies:
-        """What the result depends on, as of the last evaluation."""
+        `now` in microseconds since 1970. Raises `EvaluationFailed`, `ResultTooLarge`.
+        """
+
+    def stages(self, graph: LiveGraph, table: Table) -> Sequence[Stage]:
+        """What makes rows of the result of rows of such a table."""
+        return ()
+
+    def variables(self, table: Table) -> tuple[str, ...]:
+        """The columns of the result."""
+        return table.variables
+
+    def dependencies(self, table: Table | None = None) -> Dependencies:
+        """What the result depends on. `table` is the last one that was read."""
         return self._depends
 
 
@@ -71,28 +121,24 @@ class SelectEvaluator(Evaluator):
         self._query = query
         self._dataset = dataset
 
-    def evaluate(self, world: World, now: int) -> Bag:
+    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
         """See `Evaluator`."""
-        self.variables, rows = _select(world, self._query.text, self._query.tokens, self._dataset, now)
-        return Counter(rows)
+        return _select(store, self._query.text, self._query.tokens, self._dataset, rules, now)
 
 
 class AskEvaluator(Evaluator):
     """An ASK: one row that says true or false."""
-
-    variables = BOOLEAN_VARIABLES
 
     def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
         super().__init__(depends)
         self._query = query
         self._dataset = dataset
 
-    def evaluate(self, world: World, now: int) -> Bag:
+    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
         """See `Evaluator`."""
-        answer = evaluate(
-            world.mirror.open(), self._query.text, self._query.tokens, dataset=self._dataset, rules=world.rules, now=now
-        )
-        return Counter({(world.graph.dictionary.intern(BOOLEANS[bool(answer)]),): 1})
+        query = self._query
+        answer = evaluate(store, query.text, query.tokens, dataset=self._dataset, rules=rules, now=now)
+        return Table(_header(BOOLEAN_VARIABLES), {b"true" if answer else b"false": 1})
 
 
 class ConstructEvaluator(Evaluator):
@@ -100,8 +146,6 @@ class ConstructEvaluator(Evaluator):
 
     Evaluated anew, Oxigraph would name them anew, and every triple that holds one would be removed and added.
     """
-
-    variables = TRIPLE_VARIABLES
 
     def __init__(self, where: str, dataset: Dataset, template: Sequence[Triple], depends: Dependencies) -> None:
         """`where`: the query whose solutions fill the template."""
@@ -112,27 +156,48 @@ class ConstructEvaluator(Evaluator):
         self._layout = Layout()
         self._template = self._layout.template(template)
 
-    def evaluate(self, world: World, now: int) -> Bag:
+    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+        """See `Evaluator`."""
+        return _select(store, self._where, self._tokens, self._dataset, rules, now)
+
+    def stages(self, graph: LiveGraph, table: Table) -> Sequence[Stage]:
         """See `Evaluator`."""
         layout = self._layout
-        names, rows = _select(world, self._where, self._tokens, self._dataset, now)
-        columns = [layout.place(Variable(name)) for name in names]
-        frame = layout.frame(world.graph)
-        solutions: Weights = {}
-        for row in rows:
-            for place, term_id in zip(columns, row, strict=True):
-                frame[place] = term_id
-            add_weight(solutions, tuple(frame), 1)
-        template = Template(world.graph, self._template, layout.fresh)
-        triples = template.change(solutions)
-        template.release()
-        return Counter(dict.fromkeys(triples, 1))
+        columns = [layout.place(Variable(name)) for name in table.variables]
+        return (
+            _Frames(graph, layout, columns),
+            Template(graph, self._template, layout.fresh),
+            Distinct(graph.dictionary),
+        )
+
+    def variables(self, table: Table) -> tuple[str, ...]:
+        """See `Evaluator`."""
+        return TRIPLE_VARIABLES
+
+
+class _Frames(Stage):
+    """The rows of a table as frames of a layout."""
+
+    def __init__(self, graph: LiveGraph, layout: Layout, columns: Sequence[int]) -> None:
+        """`columns`: the place of each column."""
+        self._graph = graph
+        self._layout = layout
+        self._columns = columns
+
+    def change(self, weights: Mapping[Row, int]) -> Weights:
+        """See `Stage`."""
+        frame = self._layout.frame(self._graph)
+        out: Weights = {}
+        for row, weight in weights.items():
+            for place, cell in zip(self._columns, row, strict=True):
+                frame[place] = cell
+            out[tuple(frame)] = weight
+        return out
 
 
 class DescribeEvaluator(Evaluator):
     """A DESCRIBE: the triples that Oxigraph gives, the resource's own and those of blank nodes that hang on it."""
 
-    variables = TRIPLE_VARIABLES
     moving = True
 
     def __init__(
@@ -149,35 +214,59 @@ class DescribeEvaluator(Evaluator):
         self._dataset = dataset
         self._resources = resources
         self._where = where
-        self._subjects: set[Term] = set(self._resources)
 
-    def evaluate(self, world: World, now: int) -> Bag:
+    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
         """See `Evaluator`."""
-        intern, terms = world.graph.dictionary.intern, world.graph.dictionary.terms
-        subjects: set[Term] = set(self._resources)
+        query, dataset, found = self._query, self._dataset, None
         if self._where is not None:
-            _, rows = _select(world, self._where, tokenize(self._where), self._dataset, now)
-            subjects.update(terms[cell] for row in rows for cell in row if cell is not None)
-        result = evaluate(
-            world.mirror.open(), self._query.text, self._query.tokens, dataset=self._dataset, rules=world.rules, now=now
-        )
-        assert isinstance(result, ox.QueryTriples)  # noqa: S101
-        triples: Bag = Counter()
-        try:
-            for triple in bounded(result, world.rules):
-                subjects.add(triple.subject)
-                if isinstance(triple.object, ox.BlankNode):  # it may have nothing to say yet
-                    subjects.add(triple.object)
-                triples[intern(triple.subject), intern(triple.predicate), intern(triple.object)] = 1
-        except (RuntimeError, OSError) as error:
-            raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
-        self._subjects = subjects
-        return triples
+            found = _select(store, self._where, tokenize(self._where), dataset, rules, now)
+        answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=rules, now=now)
+        assert isinstance(answer, ox.QueryTriples)  # noqa: S101
+        lines = _written(answer, ox.RdfFormat.N_TRIPLES, _Text(rules, rules.max_solutions))
+        return Table(_header(TRIPLE_VARIABLES), dict.fromkeys(map(_as_row, lines), 1), found)
 
-    def dependencies(self) -> Dependencies:
-        """See `Evaluator`. They follow the resources that the last evaluation described."""
-        described = tuple(Watch(subject=subject) for subject in self._subjects if not isinstance(subject, ox.Literal))
+    def dependencies(self, table: Table | None = None) -> Dependencies:
+        """See `Evaluator`. They follow the resources that it describes."""
+        subjects: dict[Term | None, None] = dict.fromkeys(self._resources)
+        if table is not None:
+            if table.described is not None:
+                for found in decoded(table.described.header, table.described.lines):
+                    subjects.update(dict.fromkeys(found))
+            for subject, _, object_ in decoded(table.header, table.lines):
+                subjects[subject] = None
+                if isinstance(object_, ox.BlankNode):  # it may have nothing to say yet
+                    subjects[object_] = None
+        described = tuple(Watch(subject=term) for term in subjects if isinstance(term, ox.NamedNode | ox.BlankNode))
         return Dependencies(self._depends.watches + described, self._depends.graph_names)
+
+
+Outcome = Table | Exception
+"""What was read, or why it could not be."""
+
+Begin = Callable[[Callable[[], Outcome]], Callable[[], Outcome]]
+"""Has something done, now or later, here or on another thread; what it returns waits for the outcome."""
+
+
+def in_turn(task: Callable[[], Outcome]) -> Callable[[], Outcome]:
+    """Do it when the outcome is asked for, on the thread that asks."""
+    return task
+
+
+def attempt(evaluator: Evaluator, store: ox.Store, rules: Rules, now: int) -> Outcome:
+    """Read a result. What is raised is returned, fit for another thread."""
+    try:
+        return evaluator.read(store, rules, now)
+    except Exception as error:  # noqa: BLE001  whoever asks for the outcome decides what it means
+        return frameless(error)
+
+
+def frameless(error: Exception) -> Exception:
+    """The error without the frames that it came through.
+
+    They can hold an answer of Oxigraph, which must end on the thread it began on.
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
 
 
 def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
@@ -239,19 +328,45 @@ def _dependencies(query: ListedQuery, dataset: Dataset, rules: Rules) -> Depende
     return dependencies(parsed, graphs, union=rules.union_default_graph)
 
 
-def _select(
-    world: World, text: str, tokens: Sequence[Token], dataset: Dataset, now: int
-) -> tuple[tuple[str, ...], list[Row]]:
-    """The variables and rows of a SELECT, evaluated on the mirror."""
-    result = evaluate(world.mirror.open(), text, tokens, dataset=dataset, rules=world.rules, now=now)
-    assert isinstance(result, ox.QuerySolutions)  # noqa: S101
-    names = tuple(variable.value for variable in result.variables)
-    intern = world.graph.dictionary.intern
+def _select(store: ox.Store, text: str, tokens: Sequence[Token], dataset: Dataset, rules: Rules, now: int) -> Table:
+    """The result of a SELECT."""
+    answer = evaluate(store, text, tokens, dataset=dataset, rules=rules, now=now)
+    assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
+    header, *lines = _written(answer, ox.QueryResultsFormat.TSV, _Text(rules, rules.max_solutions + 1))
+    return Table(header, Counter(lines))
+
+
+def _header(variables: Iterable[str]) -> bytes:
+    return "\t".join(f"?{name}" for name in variables).encode()
+
+
+def _as_row(line: bytes) -> bytes:
+    """A line of N-Triples as one of a table: subject and predicate hold no space, and literals no tab."""
+    return line.removesuffix(b" .").replace(b" ", b"\t", 2)
+
+
+def _written(
+    answer: ox.QuerySolutions | ox.QueryTriples, form: ox.QueryResultsFormat | ox.RdfFormat, text: _Text
+) -> list[bytes]:
+    """The lines that Oxigraph writes of an answer. Raises `EvaluationFailed`, `ResultTooLarge`."""
     try:
-        rows = [
-            tuple(None if term is None else intern(term) for term in solution)
-            for solution in bounded(result, world.rules)
-        ]
+        answer.serialize(text, format=form)  # type: ignore[arg-type]
     except (RuntimeError, OSError) as error:
         raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
-    return names, rows
+    return text.getvalue().splitlines()
+
+
+class _Text(io.BytesIO):
+    """Takes in so many lines, and no more."""
+
+    def __init__(self, rules: Rules, most: int) -> None:
+        super().__init__()
+        self._rules = rules
+        self._left = most
+
+    def write(self, data: Buffer, /) -> int:
+        """Take in more. Raises `ResultTooLarge`."""
+        self._left -= bytes(data).count(b"\n")
+        if self._left < 0:
+            raise too_many(self._rules)
+        return super().write(data)

@@ -2,7 +2,8 @@
 
 One writer thread takes requests from one FIFO queue: updates, subscribes, unsubscribes (SEPA paper, section 4.2). An
 update is processed to its end, subscriptions included, before the next begins. Updates that waited share one commit;
-nothing that they caused leaves before it. Queries run on threads of their own and wait for no update.
+nothing that they caused leaves before it. Queries run on threads of their own and wait for no update. Subscribed
+queries that are evaluated anew have threads, too, if processing is parallel; the writer waits for them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from typing import Any, TypeVar
 
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
+from edge.engine.evaluator import frameless
 from edge.engine.journal import Entry, Journal
+from edge.engine.performance import Figures
 from edge.engine.query import collect
 from edge.engine.requests import Answer, QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
-from edge.engine.settings import EngineSettings
+from edge.engine.settings import EngineSettings, Processing
+from edge.engine.workers import Workers
 from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
 
 T = TypeVar("T")
@@ -76,6 +80,8 @@ class Scheduler:
         self._flush_failing = False
         engine.restore(journal.restore())
         self._receipts = tuple(journal.receipts())
+        self._workers = Workers(settings.spu_workers, settings.processing)
+        engine.spus.begin = self._workers.begin
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
@@ -137,7 +143,27 @@ class Scheduler:
         """The receipts of the updates that had been committed last when this process began, the oldest first."""
         return self._receipts
 
-    # What operators can see
+    # What operators can see and decide
+
+    @property
+    def processing(self) -> Processing:
+        """Whether subscribed queries are evaluated anew one after another, or beside each other."""
+        return self._workers.processing
+
+    @processing.setter
+    def processing(self, processing: Processing) -> None:
+        """Any time, from any thread: evaluations that begin from now on go that way. No subscriber can tell."""
+        self._workers.processing = processing
+
+    @property
+    def spu_workers(self) -> int:
+        """Threads that evaluate subscribed queries when processing is parallel."""
+        return self._workers.threads
+
+    @property
+    def figures(self) -> Figures:
+        """What the updates so far have cost, phase by phase."""
+        return self._engine.performance.figures()
 
     @property
     def pending_updates(self) -> int:
@@ -285,6 +311,7 @@ class Scheduler:
                     self._pending_updates -= sum(len(item.requests) for item in work)
             self._look_after_journal()
             self._busy_since = None
+        self._workers.close()
         try:
             self._journal.close()
         except EdgeError as error:
@@ -389,11 +416,7 @@ def _settle(future: Future[T], action: Callable[[], T]) -> None:
 
 
 def _fail(future: Future[Any], error: Exception) -> None:
-    """Hand an error over to another thread, without the frames that it came through.
-
-    They can hold an answer of Oxigraph, which must end on the thread it began on.
-    """
+    """Hand an error over to another thread."""
     if not isinstance(error, EdgeError):
         _log.exception("request.failed")
-    error.__traceback__ = error.__context__ = None
-    future.set_exception(error)
+    future.set_exception(frameless(error))

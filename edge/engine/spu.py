@@ -1,18 +1,17 @@
 """The subscription processing unit (SPU): one query with its constants, and those who subscribed to it.
 
 There are two kinds. A boosted one is moved by the delta rules and keeps nothing but what its stages need; the other
-evaluates its query anew when the LUTT is hit, and compares with the result that it keeps.
+evaluates its query anew when the LUTT is hit, and compares with the table that it keeps, as text.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edge.engine.evaluator import Evaluator, World
+from edge.engine.evaluator import Evaluator, Lines, Table, World, rows
 from edge.engine.family import Family, every_solution
 from edge.engine.general import too_many
 from edge.engine.lutt import Dependencies, Key
@@ -63,7 +62,7 @@ class Spu(ABC):
         """The columns of the result."""
 
     @abstractmethod
-    def result(self, world: World, now: int) -> Weights:
+    def result(self, world: World) -> Weights:
         """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
 
     @abstractmethod
@@ -106,7 +105,7 @@ class BoostedSpu(Spu):
         """Evaluate the query. Returns the whole result. Raises `ResultTooLarge`."""
         return _flow(self._stages, every_solution(self.family, self.open, world.rules), start=True)
 
-    def result(self, world: World, now: int) -> Weights:
+    def result(self, world: World) -> Weights:
         """See `Spu`."""
         stages = self.family.plan.stages(self.family.frame(0, self.open))
         try:
@@ -146,45 +145,57 @@ def _flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
 class ReevaluatedSpu(Spu):
     """A query without a delta rule, or one that is not to be boosted."""
 
-    __slots__ = ("bag", "depends", "evaluator", "query")
+    __slots__ = ("_header", "_lines", "_stages", "_variables", "depends", "evaluator", "query")
 
-    def __init__(self, query: Singular, evaluator: Evaluator) -> None:
+    def __init__(self, query: Singular, evaluator: Evaluator, table: Table, world: World) -> None:
+        """`table`: the first that was read. The SPU begins with `begin`."""
         super().__init__()
         self.query = query
         self.evaluator = evaluator
-        self.bag: Counter[Row] = Counter()
+        self._header = table.header
+        self._variables = evaluator.variables(table)
+        self._lines = table.lines
+        self._stages = evaluator.stages(world.graph, table)
         self.depends = Dependencies((), graph_names=False)
         """What it is watched for."""
 
     @property
     def variables(self) -> tuple[str, ...]:
         """See `Spu`."""
-        return self.evaluator.variables
+        return self._variables
 
-    def result(self, world: World, now: int) -> Weights:
+    def begin(self, world: World) -> Weights:
+        """The whole result, to be asked for once."""
+        return _flow(self._stages, rows(world.graph.dictionary, self._header, self._lines), start=True)
+
+    def result(self, world: World) -> Weights:
         """See `Spu`."""
-        return dict(self.bag)
+        stages = self.evaluator.stages(world.graph, Table(self._header, self._lines))
+        try:
+            return _flow(stages, rows(world.graph.dictionary, self._header, self._lines), start=True)
+        finally:
+            for stage in stages:
+                stage.release()
 
-    def difference(self, new: Mapping[Row, int]) -> Weights:
-        """From the result that is kept to another one."""
-        weights = dict(new)
-        for row, count in self.bag.items():
-            add_weight(weights, row, -count)
-        return weights
+    def difference(self, table: Table) -> Lines:
+        """From the lines that are kept to those of another table."""
+        old, new = self._lines, table.lines
+        if new == old:
+            return {}
+        changed = {line: count - old.get(line, 0) for line, count in new.items() if old.get(line) != count}
+        changed.update((line, -count) for line, count in old.items() if line not in new)
+        return changed
 
-    def apply(self, world: World, weights: Mapping[Row, int], sign: int = 1) -> None:
-        """Move the result that is kept, and hold on to the terms of its rows."""
-        dictionary, bag = world.graph.dictionary, self.bag
-        for row, weight in weights.items():
-            before = bag.get(row, 0)
-            after = before + sign * weight
-            if not before:
-                retain(dictionary, row)
-            if after:
-                bag[row] = after
+    def take(self, world: World, changed: Lines) -> Weights:
+        """Take in changed lines. Returns the changed rows of the result."""
+        lines = self._lines
+        for line, weight in changed.items():
+            count = lines.get(line, 0) + weight
+            if count:
+                lines[line] = count
             else:
-                del bag[row]
-                release(dictionary, row)
+                del lines[line]
+        return _flow(self._stages, rows(world.graph.dictionary, self._header, changed), start=False)
 
     def keys(self, world: World) -> list[Key]:
         """Under what it stands in the LUTT."""
@@ -192,6 +203,5 @@ class ReevaluatedSpu(Spu):
 
     def end(self, world: World) -> None:
         """See `Spu`."""
-        for row in self.bag:
-            release(world.graph.dictionary, row)
-        self.bag.clear()
+        for stage in self._stages:
+            stage.release()

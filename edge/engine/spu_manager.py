@@ -7,11 +7,12 @@ names and no others. Destroyer: an SPU goes with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from edge.engine.booster import QueryPlan
-from edge.engine.evaluator import World
+from edge.engine.evaluator import Begin, Lines, Outcome, Table, World, attempt, in_turn
 from edge.engine.family import Family, FamilyTrigger, Found, Job, open_places
 from edge.engine.general import too_many
 from edge.engine.graph import Quad
@@ -32,7 +33,9 @@ class Activation:
     spu: Spu
     told: Weights
     moved: Weights
-    """What the SPU has taken in: solutions, or rows if it keeps its result."""
+    """The solutions that a boosted SPU has taken in."""
+    lines: Lines = field(default_factory=dict)
+    """The lines that another one has taken in."""
     failure: str = ""
     depended: Dependencies | None = None
     """What the SPU was watched for before, if that has changed."""
@@ -51,6 +54,8 @@ class SpuManager:
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._by_spuid: dict[str, Spu] = {}
         self._count = 0
+        self.begin: Begin = in_turn
+        """How evaluations begin: one after another, if nobody who has threads sees to them."""
 
     @property
     def subscriptions(self) -> int:
@@ -67,7 +72,7 @@ class SpuManager:
     def create(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
         """Subscribe. The sink gets the whole result as sequence 0. Raises `ParsingFailed`, `Forbidden`."""
         found = self._plans.find(request)
-        spu, result = self._join_family(found, now) if isinstance(found, Member) else self._join_singular(found, now)
+        spu, result = self._join_family(found) if isinstance(found, Member) else self._join_singular(found, now)
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink)
         spu.subscribers[subscriber.spuid] = subscriber
         self._by_spuid[subscriber.spuid] = spu
@@ -91,7 +96,7 @@ class SpuManager:
             spu.end(self._world)
             self._count -= 1
 
-    def _join_family(self, found: Member, now: int) -> tuple[Spu, Weights]:
+    def _join_family(self, found: Member) -> tuple[Spu, Weights]:
         plan = found.plan
         intern = self._world.graph.dictionary.intern
         places = open_places(plan)
@@ -104,7 +109,7 @@ class SpuManager:
         family = self._families.get(key)
         member = None if family is None else family.members.get(open_)
         if member is not None:
-            return member, member.result(self._world, now)
+            return member, member.result(self._world)
         if family is None:
             family = Family(plan, self._world.graph, closed)
         spu = BoostedSpu(family, open_, self._world)
@@ -135,13 +140,16 @@ class SpuManager:
 
     def _join_singular(self, found: Singular, now: int) -> tuple[Spu, Weights]:
         spu = self._singular.get(found)
-        if spu is None:
-            spu = ReevaluatedSpu(found, self._plans.evaluator(found))
-            spu.apply(self._world, spu.evaluator.evaluate(self._world, now))
-            self._singular[found] = spu
-            self._watch(spu, spu.evaluator.dependencies())
-            self._count += 1
-        return spu, spu.result(self._world, now)
+        if spu is not None:
+            return spu, spu.result(self._world)
+        evaluator = self._plans.evaluator(found)
+        table = evaluator.read(self._world.mirror.open(), self._world.rules, now)
+        spu = ReevaluatedSpu(found, evaluator, table, self._world)
+        result = spu.begin(self._world)
+        self._singular[found] = spu
+        self._watch(spu, evaluator.dependencies(table))
+        self._count += 1
+        return spu, result
 
     # Activator
 
@@ -169,8 +177,9 @@ class SpuManager:
             self._note_graphs(jobs, whole)
         activations: list[Activation] = []
         try:
+            begun = self._begin_anew(whole, now)  # the delta rules work beside them
             activations += self._boost(list(jobs.values()), transaction)
-            activations += self._evaluate_anew(whole, now)
+            activations += self._evaluate_anew(begun)
         except BaseException:
             self.undo(activations)
             raise
@@ -194,7 +203,7 @@ class SpuManager:
         self._weigh(jobs, transaction, weights, failures)
         for spu, failure in failures.items():
             weights.pop(spu, None)
-            yield Activation(spu, {}, {}, failure)
+            yield Activation(spu, {}, {}, failure=failure)
         for spu, moved in weights.items():
             if moved:
                 yield self._moved(spu, moved)
@@ -248,30 +257,40 @@ class SpuManager:
         try:
             return Activation(spu, spu.move(self._world, weights), weights)
         except ResultTooLarge as error:
-            return Activation(spu, {}, {}, error.description)
+            return Activation(spu, {}, {}, failure=error.description)
 
-    def _evaluate_anew(self, spus: Iterable[ReevaluatedSpu], now: int) -> Iterator[Activation]:
-        for spu in spus:
-            try:
-                new = spu.evaluator.evaluate(self._world, now)
-            except EdgeError as error:
-                yield Activation(spu, {}, {}, error.description)
+    def _begin_anew(
+        self, spus: Collection[ReevaluatedSpu], now: int
+    ) -> list[tuple[ReevaluatedSpu, Callable[[], Outcome]]]:
+        """Have queries evaluated, all on the same state."""
+        if not spus:
+            return []
+        store, rules = self._world.mirror.open(), self._world.rules
+        begin = self.begin if len(spus) > 1 else in_turn
+        return [(spu, begin(partial(attempt, spu.evaluator, store, rules, now))) for spu in spus]
+
+    def _evaluate_anew(self, begun: Iterable[tuple[ReevaluatedSpu, Callable[[], Outcome]]]) -> Iterator[Activation]:
+        """Move the SPUs by what their queries have given."""
+        for spu, finish in begun:
+            table = finish()
+            if isinstance(table, EdgeError):
+                yield Activation(spu, {}, {}, failure=table.description)
                 continue
-            change = spu.difference(new)
-            depended = self._watch_anew(spu) if spu.evaluator.moving else None
-            if change or depended:
-                spu.apply(self._world, change)
-                yield Activation(spu, change, change, depended=depended)
+            if isinstance(table, Exception):
+                raise table
+            changed = spu.difference(table)
+            depended = self._watch_anew(spu, table) if spu.evaluator.moving else None
+            if changed or depended:
+                yield Activation(spu, spu.take(self._world, changed), {}, changed, depended=depended)
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
         for activation in activations:
             spu = activation.spu
-            back = {row: -weight for row, weight in activation.moved.items()}
             if isinstance(spu, BoostedSpu):
-                spu.take(back)
+                spu.take({row: -weight for row, weight in activation.moved.items()})
             elif isinstance(spu, ReevaluatedSpu):
-                spu.apply(self._world, back)
+                spu.take(self._world, {line: -weight for line, weight in activation.lines.items()})
                 if activation.depended is not None:
                     self._unwatch(spu)
                     self._watch(spu, activation.depended)
@@ -304,9 +323,9 @@ class SpuManager:
             self._lutt.remove(key, spu)
         self._graph_watchers.pop(spu, None)
 
-    def _watch_anew(self, spu: ReevaluatedSpu) -> Dependencies | None:
+    def _watch_anew(self, spu: ReevaluatedSpu, table: Table) -> Dependencies | None:
         """Some results decide what they depend on. Returns what it was before, None if that is still so."""
-        before, now = spu.depends, spu.evaluator.dependencies()
+        before, now = spu.depends, spu.evaluator.dependencies(table)
         if set(before.watches) == set(now.watches):
             return None
         self._unwatch(spu)

@@ -1,0 +1,31 @@
+"""The threads that evaluate subscribed queries beside each other when processing is parallel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from edge.engine.evaluator import Outcome
+from edge.engine.settings import Processing
+
+
+class Workers:
+    """A pool that costs nothing until it is used. `begin` and `close` belong to the writer thread."""
+
+    def __init__(self, threads: int, processing: Processing) -> None:
+        """`threads`: 0 is as many as the process has processors."""
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.processing: Processing = processing
+        """Any thread may set it."""
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="spu")
+
+    def begin(self, task: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        """See `Begin`. With one thread there is nobody to work beside: the hand-over would be lost time."""
+        if self.processing == "sequential" or self.threads == 1:
+            return task
+        return self._pool.submit(task).result
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
