@@ -230,6 +230,7 @@ class Scope:
         if any(isinstance(slot, ox.Triple) for slot in slots):
             raise Unsupported("a triple term")
         s, p, o, g = (self.place(slot) for slot in slots)
+        self.needed(node.predicate)  # with any predicate, all that is known of a thing would match
         fixes = tuple(self._fixes(slot) for slot in slots)
         every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
         scan = Scan(compiler.graph, (s, p, o, g))
