@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Literal
 
 import pyoxigraph as ox
 
@@ -141,17 +140,13 @@ class Subject:
 
 
 @contextmanager
-def subject(quads: Iterable[ox.Quad], options: Options, **settings: Any) -> Iterator[Subject]:  # noqa: ANN401
-    """An engine that holds the quads. `settings` of the engine that differ from the defaults.
-
-    Raises `ExperimentError` where the engine has no such setting.
-    """
-    settings = {"processing": options.mode, **settings}
-    known = {field.name for field in dataclasses.fields(EngineSettings)}
-    if unknown := set(settings) - known:
-        raise ExperimentError(f"this engine has no setting engine.{min(unknown)}")
+def subject(
+    quads: Iterable[ox.Quad], options: Options, booster: Literal["delta", "re-evaluate"] = "delta"
+) -> Iterator[Subject]:
+    """An engine that holds the quads."""
+    settings = EngineSettings(processing=options.mode, booster=booster)
     with TemporaryDirectory(prefix="edge-bench-") as directory:
-        made = Subject(quads, EngineSettings(**settings), Path(directory) if options.commit else None)
+        made = Subject(quads, settings, Path(directory) if options.commit else None)
         try:
             yield made
         finally:
