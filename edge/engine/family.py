@@ -7,8 +7,8 @@ thousand lamps, or roads, cost one evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from edge.engine.booster import QueryPlan
@@ -30,25 +30,44 @@ Found = dict[Row, int]
 """Solutions as whole frames, and how often each occurs."""
 
 
-@dataclass(eq=False, slots=True)
 class FamilyTrigger:
     """A trigger of a family's plan: what stands in the LUTT."""
 
-    family: Family
-    plan: Plan
-    number: int
-    """Of the plan among the alternatives."""
-    trigger: Trigger
-    decided: tuple[tuple[int, int], ...]
-    """Which of the open constants a matching quad decides: their number, and the quad's position."""
-    connected: bool
-    """Whether every pattern is joined to this one, so that it is worth leaving the other constants open."""
+    __slots__ = (
+        *("complete", "connected", "deciding", "family", "number", "own", "own_places", "plan"),
+        *("shared", "shared_places", "simple", "trigger"),
+    )
+
+    def __init__(self, family: Family, number: int, trigger: Trigger) -> None:
+        """`number`: of the plan among the alternatives."""
+        plan = family.plan.alternatives[number]
+        self.family = family
+        self.plan = plan
+        self.number = number
+        self.trigger = trigger
+        decided = [plan.shown[place] for place in family.open if plan.shown[place] in trigger.fixes]
+        self.deciding = _picker([trigger.fixes.index(place) for place in decided])
+        """The open constants that a matching quad decides."""
+        self.complete = len(decided) == len(family.open)
+        """Whether these are all of them."""
+        self.connected = _connected(plan, trigger)
+        """Whether every pattern is joined to this one, so that it is worth leaving the other constants open."""
+        fixed = {place: position for position, place in enumerate(trigger.fixes) if place is not None}
+        self.own_places = [place for place in fixed if place in trigger.own]
+        self.own = _picker([fixed[place] for place in self.own_places])
+        """Of a matching quad, what stands in places that nothing else looks at."""
+        self.shared_places = [place for place in fixed if place not in trigger.own]
+        self.shared = _picker([fixed[place] for place in self.shared_places])
+        """Of a matching quad, what stands in other places."""
+        positions = [place for place in trigger.fixes if place is not None]
+        self.simple = len(positions) == len(set(positions)) and trigger.fixes[3] is None
+        """Whether a quad with the constants of the pattern matches it."""
 
     def targets(self, quad: Quad) -> Iterable[BoostedSpu | Family]:
         """Who is to be evaluated for a quad that matches: members, or the family as a whole."""
         family = self.family
-        if len(self.decided) == len(family.open):
-            member = family.members.get(tuple([quad[position] for _, position in self.decided]))
+        if self.complete:
+            member = family.members.get(self.deciding(quad))
             return () if member is None else (member,)
         return (family,) if self.connected and len(family.members) > 1 else list(family.members.values())
 
@@ -89,7 +108,12 @@ class Family:
         for place in self.open:
             self._base[place] = None
         retain(graph.dictionary, tuple(self._base))
-        self.triggers = tuple(self._triggers())
+        self._shown = [[each.shown[place] for place in self.open] for each in plan.alternatives]
+        self.triggers = tuple(
+            FamilyTrigger(self, number, trigger)
+            for number, each in enumerate(plan.alternatives)
+            for trigger in each.triggers
+        )
 
     def release(self) -> None:
         """Let go of the constants. Nobody is a member any more."""
@@ -99,17 +123,16 @@ class Family:
         """The frame with which the patterns are evaluated for all members at once."""
         return self._base.copy()
 
-    def whose(self, number: int, row: Row) -> tuple[BoostedSpu, Row] | None:
-        """The member that a solution of the family's patterns belongs to, and the solution as the member has it."""
-        shown = self.plan.alternatives[number].shown
-        open_ = tuple([row[shown[place]] for place in self.open])
-        member = self.members.get(open_)
-        if member is None:
-            return None
-        whole = list(row)
-        for place, term_id in zip(self.open, open_, strict=True):
-            whole[place] = term_id
-        return member, tuple(whole)
+    def whose(self, number: int, solution: Sequence[int | None]) -> BoostedSpu | None:
+        """The member that a solution of the patterns, with constants left open, belongs to."""
+        return self.members.get(tuple([solution[place] for place in self._shown[number]]))
+
+    def row(self, member: BoostedSpu, solution: Frame) -> Frame:
+        """A solution as the member has it, with its constants."""
+        row = solution.copy()
+        for place, term_id in zip(self.open, member.open, strict=True):
+            row[place] = term_id
+        return row
 
     def keys(self, open_: Row) -> Iterator[tuple[Key, FamilyTrigger]]:
         """What a member is watched for: each trigger under the constants that stand in it."""
@@ -130,16 +153,6 @@ class Family:
                 frame[variable] = value
         return frame
 
-    def _triggers(self) -> Iterator[FamilyTrigger]:
-        for number, plan in enumerate(self.plan.alternatives):
-            for trigger in plan.triggers:
-                decided = []
-                for index, place in enumerate(self.open):
-                    shown = plan.shown[place]
-                    if shown in trigger.fixes:
-                        decided.append((index, trigger.fixes.index(shown)))
-                yield FamilyTrigger(self, plan, number, trigger, tuple(decided), _connected(plan, trigger))
-
 
 def open_places(plan: QueryPlan) -> tuple[int, ...]:
     """The places of the parameters that can be left open, in the layout's order."""
@@ -157,68 +170,6 @@ def _connected(plan: Plan, start: Trigger) -> bool:
         reached.update(*near)  # type: ignore[arg-type]
         left = [places for places in left if not places & reached]
     return True
-
-
-@dataclass(slots=True)
-class Job:
-    """What of one alternative is to be evaluated for one member or family."""
-
-    target: BoostedSpu | Family
-    family: Family
-    number: int
-    frame: Frame
-    hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
-    """Which triggers quads matched, what those fix, and whether they came or went."""
-    everything: bool = False
-    """Whether more can have changed than any quad can tell."""
-
-    @property
-    def plan(self) -> Plan:
-        """What is to be evaluated."""
-        return self.family.plan.alternatives[self.number]
-
-    def sole_trigger(self) -> Trigger | None:
-        """The only trigger that was hit, if each solution that it touches holds its quad.
-
-        All other patterns match what they matched before: they need to be looked at in one state only.
-        """
-        first = self.hits[0][0] if self.hits else None
-        if self.everything or first is None or not first.exact or any(hit[0] is not first for hit in self.hits):
-            return None
-        return first
-
-    def difference(self, trigger: Trigger, rules: Rules) -> Iterator[tuple[Row, int]]:
-        """The changed solutions, where `trigger` is the sole one. Raises `ResultTooLarge`.
-
-        Quads that differ in nothing that the other patterns look at are evaluated together.
-        """
-        together: dict[Restriction, list[tuple[Restriction, int]]] = {}
-        for _, restriction, present in self.hits:
-            shared = tuple([pair for pair in restriction if pair[0] not in trigger.own])
-            own = tuple([pair for pair in restriction if pair[0] in trigger.own])
-            together.setdefault(shared, []).append((own, 1 if present else -1))
-        trigger.scan.given = True
-        try:
-            for shared, changes in together.items():
-                frame = _with(self.frame, shared)
-                for _ in bounded(self.plan.operator.solutions(frame), rules):
-                    for own, weight in changes:
-                        yield tuple(_with(frame, own)), weight
-        finally:
-            trigger.scan.given = False
-
-    def solutions(self, rules: Rules, *, present: bool) -> Found:
-        """The solutions that can have changed, as they are (`present`) or were. Raises `ResultTooLarge`."""
-        if self.everything:
-            return solutions(self.plan, self.frame, ((),), rules)
-        touched = dict.fromkeys(r for trigger, r, came in self.hits if came == present or not trigger.exact)
-        return solutions(self.plan, self.frame, ((),) if () in touched else touched, rules)
-
-    def whose(self, row: Row) -> tuple[BoostedSpu, Row] | None:
-        """The SPU that a solution belongs to, and the solution as that SPU has it."""
-        if isinstance(self.target, Family):
-            return self.family.whose(self.number, row)
-        return self.target, row
 
 
 def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rules: Rules) -> Found:
@@ -249,3 +200,13 @@ def _with(frame: Frame, restriction: Restriction) -> Frame:
     for place, term_id in restriction:
         bound[place] = term_id
     return bound
+
+
+def _picker(positions: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """What picks these positions of a quad as a tuple, at the speed of C if there are several."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    if positions:
+        (position,) = positions
+        return lambda quad: (quad[position],)
+    return lambda quad: ()

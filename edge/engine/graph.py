@@ -115,6 +115,16 @@ class TripleIndex:
         self.size -= 1
         return True
 
+    def objects(self, s: int, p: int) -> Leaf | None:
+        """The objects of the triples with this subject and predicate: None, one, or a set. Read it, never write it."""
+        branch = self._spo.get(s)
+        return None if branch is None else branch.get(p)
+
+    def subjects(self, p: int, o: int) -> Leaf | None:
+        """The subjects of the triples with this predicate and object, likewise."""
+        branch = self._pos.get(p)
+        return None if branch is None else branch.get(o)
+
     def match(self, s: int | None, p: int | None, o: int | None) -> Iterator[tuple[int, int, int]]:
         """The triples that agree with what is given; None stands for anything. Do not change the graph meanwhile."""
         if s is not None:

@@ -7,8 +7,9 @@ positions that is in use, sixteen at the most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
@@ -62,19 +63,20 @@ class Lutt(Generic[T]):
 
     def __init__(self, graph: LiveGraph) -> None:
         self._graph = graph
-        self._tables: dict[_Positions, dict[tuple[int, ...], T | _Entries[T]]] = {}
-        """Bound positions -> what is bound there -> the entry, or if there are several, how often each is in."""
+        self._tables: dict[_Positions, tuple[Callable[[Quad], object], dict[object, T | _Entries[T]]]] = {}
+        """Bound positions -> what picks them, and: what is bound there -> the entry, or several with counts."""
 
     def __len__(self) -> int:
         """How many different patterns are watched."""
-        return sum(len(table) for table in self._tables.values())
+        return sum(len(table) for _, table in self._tables.values())
 
     def add(self, key: Key, entry: T) -> None:
         """Register an entry under a pattern; twice if it is there already."""
-        positions, bound = _split(key)
-        for term_id in bound:
-            self._graph.dictionary.retain(term_id)
-        table = self._tables.setdefault(positions, {})
+        positions = _bound(key)
+        for position in positions:
+            self._graph.dictionary.retain(key[position])  # type: ignore[arg-type]
+        pick, table = self._tables.setdefault(positions, (_picker(positions), {}))
+        bound = pick(key)  # type: ignore[arg-type]
         there = table.get(bound)
         if there is None:
             table[bound] = entry  # most patterns have one: a dictionary for each would cost 200 bytes
@@ -85,8 +87,9 @@ class Lutt(Generic[T]):
 
     def remove(self, key: Key, entry: T) -> None:
         """Take an entry out as often as it was put in."""
-        positions, bound = _split(key)
-        table = self._tables[positions]
+        positions = _bound(key)
+        pick, table = self._tables[positions]
+        bound = pick(key)  # type: ignore[arg-type]
         there = table[bound]
         if isinstance(there, dict):
             there[entry] -= 1
@@ -96,24 +99,32 @@ class Lutt(Generic[T]):
             del table[bound]
             if not table:
                 del self._tables[positions]
-        for term_id in bound:
-            self._graph.dictionary.release(term_id)
+        for position in positions:
+            self._graph.dictionary.release(key[position])  # type: ignore[arg-type]
 
-    def hits(self, quad: Quad) -> Iterator[T]:
-        """The entries under the patterns that a quad matches."""
-        for positions, table in self._tables.items():
-            there = table.get(tuple([quad[position] for position in positions]))
-            if there is None:
-                continue
-            if isinstance(there, dict):
-                yield from there
-            else:
-                yield there
+    def hits(self, quads: Mapping[Quad, bool]) -> dict[T, list[tuple[Quad, bool]]]:
+        """The entries under the patterns that quads match, each with what it matched, in a stable order."""
+        found: dict[T, list[tuple[Quad, bool]]] = {}
+        for change in quads.items():
+            quad = change[0]
+            for pick, table in self._tables.values():
+                there = table.get(pick(quad))
+                if there is None:
+                    continue
+                for entry in there if isinstance(there, dict) else (there,):
+                    known = found.get(entry)
+                    if known is None:
+                        found[entry] = [change]
+                    else:
+                        known.append(change)
+        return found
 
 
-def _split(key: Key) -> tuple[_Positions, tuple[int, ...]]:
-    """The positions that are bound, and what is bound there."""
-    return (
-        tuple(position for position, term_id in enumerate(key) if term_id is not None),
-        tuple(term_id for term_id in key if term_id is not None),
-    )
+def _picker(positions: _Positions) -> Callable[[Quad], object]:
+    """What takes the bound positions out of a quad."""
+    return itemgetter(*positions) if positions else lambda quad: None
+
+
+def _bound(key: Key) -> _Positions:
+    """The positions that are bound."""
+    return tuple(position for position, term_id in enumerate(key) if term_id is not None)

@@ -7,17 +7,16 @@ names and no others. Destroyer: an SPU goes with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from edge.engine.booster import QueryPlan
+from edge.engine.boosting import Boosting, Changes
 from edge.engine.evaluator import Begin, Lines, Outcome, Table, World, attempt, in_turn
-from edge.engine.family import Family, FamilyTrigger, Found, Job, open_places
-from edge.engine.general import too_many
-from edge.engine.graph import Quad
+from edge.engine.family import Family, FamilyTrigger, open_places
 from edge.engine.lutt import Dependencies, Lutt
-from edge.engine.operators.stages import Row, Weights, add_weight
+from edge.engine.operators.stages import Row, Weights
 from edge.engine.performance import PerformanceModel, clock
 from edge.engine.query_plans import Member, QueryPlans, Singular
 from edge.engine.requests import QueryRequest, Sink, Subscription
@@ -159,99 +158,37 @@ class SpuManager:
         Whatever is raised, none has moved then.
         """
         began = clock()
-        hits = [
-            (quad, present, entry) for quad, present in transaction.quads.items() for entry in self._lutt.hits(quad)
-        ]
+        hits = self._lutt.hits(transaction.quads)
         found = clock()
-        if not hits and not (transaction.graphs and self._graph_watchers):
+        watching = self._graph_watchers if transaction.graphs else {}
+        if not hits and not watching:
             self._performance.note_lutt(found - began, 0)
             return []
-        jobs: dict[tuple[object, int], Job] = {}
-        whole: dict[ReevaluatedSpu, None] = {}
-        for quad, present, entry in hits:
-            if isinstance(entry, FamilyTrigger):
-                _note(jobs, entry, quad, present=present)
-            else:
-                whole[entry] = None
-        if transaction.graphs:
-            self._note_graphs(jobs, whole)
+        boosted = {entry: changes for entry, changes in hits.items() if isinstance(entry, FamilyTrigger)}
+        whole = dict.fromkeys(spu for spu in (*hits, *watching) if isinstance(spu, ReevaluatedSpu))
         activations: list[Activation] = []
         try:
             begun = self._begin_anew(whole, now)  # the delta rules work beside them
-            activations += self._boost(list(jobs.values()), transaction)
+            activations += self._boost(boosted, [spu for spu in watching if isinstance(spu, BoostedSpu)], transaction)
             activations += self._evaluate_anew(begun)
         except BaseException:
             self.undo(activations)
             raise
-        self._performance.note_lutt(found - began, len(jobs) + len(whole))
+        self._performance.note_lutt(found - began, len(hits))
         self._performance.note_booster(clock() - found)
         return activations
 
-    def _note_graphs(self, jobs: dict[tuple[object, int], Job], whole: dict[ReevaluatedSpu, None]) -> None:
-        """A named graph began or ceased to exist: whoever looks at that looks at everything again."""
-        for spu in self._graph_watchers:
-            if isinstance(spu, BoostedSpu):
-                for number in range(len(spu.family.plan.alternatives)):
-                    _job(jobs, spu, spu.family, number).everything = True
-            elif isinstance(spu, ReevaluatedSpu):
-                whole[spu] = None
-
-    def _boost(self, jobs: Sequence[Job], transaction: Transaction) -> Iterator[Activation]:
-        """Move the SPUs by what the jobs find."""
-        weights: dict[BoostedSpu, Weights] = {}
-        failures: dict[BoostedSpu, str] = {}
-        self._weigh(jobs, transaction, weights, failures)
-        for spu, failure in failures.items():
-            weights.pop(spu, None)
+    def _boost(
+        self, hits: Mapping[FamilyTrigger, Changes], everything: Iterable[BoostedSpu], transaction: Transaction
+    ) -> Iterator[Activation]:
+        """Move the SPUs by the solutions that have changed."""
+        boosting = Boosting(transaction, self._world.rules)
+        boosting.run(hits, everything)
+        for spu, failure in boosting.failures.items():
             yield Activation(spu, {}, {}, failure=failure)
-        for spu, moved in weights.items():
+        for spu, moved in boosting.weights.items():
             if moved:
                 yield self._moved(spu, moved)
-
-    def _weigh(
-        self,
-        jobs: Sequence[Job],
-        transaction: Transaction,
-        weights: dict[BoostedSpu, Weights],
-        failures: dict[BoostedSpu, str],
-    ) -> None:
-        """Evaluate jobs; the difference is what each SPU has to take in."""
-        rest: list[Job] = []
-        failed: list[Job] = []
-        for job in jobs:
-            trigger = job.sole_trigger()
-            if trigger is None:
-                rest.append(job)
-                continue
-            try:
-                _add(weights, job, job.difference(trigger, self._world.rules))
-            except ResultTooLarge:
-                failed.append(job)
-        if rest:
-            new = [self._solutions(job, present=True) for job in rest]
-            with transaction.reverted():
-                old = [self._solutions(job, present=False) for job in rest]
-            for job, before, after in zip(rest, old, new, strict=True):
-                if before is None or after is None:
-                    failed.append(job)
-                else:
-                    _add(weights, job, after.items())
-                    _add(weights, job, ((row, -count) for row, count in before.items()))
-        apart: dict[tuple[object, int], Job] = {}
-        for job in failed:
-            if isinstance(job.target, Family):
-                _divide(job, apart)  # too many solutions for all together, but perhaps not for each
-            else:
-                failures[job.target] = too_many(self._world.rules).description
-        if apart:
-            self._weigh(list(apart.values()), transaction, weights, failures)
-
-    def _solutions(self, job: Job, *, present: bool) -> Found | None:
-        """None: too many."""
-        try:
-            return job.solutions(self._world.rules, present=present)
-        except ResultTooLarge:
-            return None
 
     def _moved(self, spu: BoostedSpu, weights: Weights) -> Activation:
         try:
@@ -331,36 +268,3 @@ class SpuManager:
         self._unwatch(spu)
         self._watch(spu, now)
         return before
-
-
-def _note(jobs: dict[tuple[object, int], Job], entry: FamilyTrigger, quad: Quad, *, present: bool) -> None:
-    for target in entry.targets(quad):
-        job = _job(jobs, target, entry.family, entry.number)
-        restriction = entry.restriction(job.frame, quad)
-        if restriction is not None:
-            job.hits.append((entry.trigger, restriction, present))
-
-
-def _job(jobs: dict[tuple[object, int], Job], target: BoostedSpu | Family, family: Family, number: int) -> Job:
-    key = (target, number)
-    job = jobs.get(key)
-    if job is None:
-        frame = family.open_frame() if isinstance(target, Family) else family.frame(number, target.open)
-        job = jobs[key] = Job(target, family, number, frame)
-    return job
-
-
-def _divide(job: Job, jobs: dict[tuple[object, int], Job]) -> None:
-    """The same for each member of the family."""
-    for member in job.family.members.values():
-        part = _job(jobs, member, job.family, job.number)
-        part.everything = job.everything
-        part.hits = [hit for hit in job.hits if all(part.frame[p] in (None, term_id) for p, term_id in hit[1])]
-
-
-def _add(weights: dict[BoostedSpu, Weights], job: Job, rows: Iterable[tuple[Row, int]]) -> None:
-    """Add weighted solutions to what their SPUs have to take in."""
-    for row, weight in rows:
-        whose = job.whose(row)
-        if whose is not None:
-            add_weight(weights.setdefault(whose[0], {}), whose[1], weight)

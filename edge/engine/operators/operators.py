@@ -77,6 +77,22 @@ class Scan(Operator):
     def _triples(self, index: TripleIndex, frame: Frame) -> Iterator[None]:
         s, p, o, _ = self.places
         subject, predicate, object_ = frame[s], frame[p], frame[o]
+        if predicate is not None and (subject is not None or object_ is not None):
+            if subject is None:  # what joins are made of: one look at the index, and often one answer
+                free, leaf = s, index.subjects(predicate, object_)  # type: ignore[arg-type]
+            elif object_ is None:
+                free, leaf = o, index.objects(subject, predicate)
+            else:
+                if index.contains(subject, predicate, object_):
+                    yield
+                return
+            if leaf is None:
+                return
+            for term_id in (leaf,) if isinstance(leaf, int) else leaf:
+                frame[free] = term_id
+                yield
+            frame[free] = None
+            return
         for triple in index.match(subject, predicate, object_):
             if subject is None:
                 frame[s] = triple[0]
@@ -148,9 +164,10 @@ class Together(Operator):
         """The parts in order, which is kept for frames in which the same is bound while the graph is about as large."""
         bound = tuple([frame[place] is None for place in self._places])
         order = self._orders.get(bound)
-        size = len(self._graph)
-        if order is None or not order.uses or abs(size - order.size) > order.size // 8:
-            order = self._orders[bound] = _Order(self._ordered(frame), size)
+        if order is None or not order.uses % 64:
+            size = len(self._graph)
+            if order is None or not order.uses or abs(size - order.size) > order.size // 8:
+                order = self._orders[bound] = _Order(self._ordered(frame), size)
         order.uses -= 1
         return order.levels
 
