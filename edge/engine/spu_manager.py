@@ -47,7 +47,8 @@ class SpuManager:
         self._world = world
         self._plans = plans
         self._performance = performance
-        self._lutt: Lutt[FamilyTrigger | ReevaluatedSpu] = Lutt(world.graph)
+        self._triggers: Lutt[FamilyTrigger] = Lutt(world.graph)
+        self._watchers: Lutt[ReevaluatedSpu] = Lutt(world.graph)
         self._graph_watchers: dict[Spu, None] = {}
         self._families: dict[tuple[QueryPlan, Row], Family] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
@@ -122,7 +123,7 @@ class SpuManager:
         self._families[key] = family
         family.members[open_] = spu
         for pattern, trigger in family.keys(open_):
-            self._lutt.add(pattern, trigger)
+            self._triggers.add(pattern, trigger)
         if plan.graph_names:
             self._graph_watchers[spu] = None
         self._count += 1
@@ -131,7 +132,7 @@ class SpuManager:
     def _leave_family(self, spu: BoostedSpu) -> None:
         family = spu.family
         for pattern, trigger in family.keys(spu.open):
-            self._lutt.remove(pattern, trigger)
+            self._triggers.remove(pattern, trigger)
         del family.members[spu.open]
         if not family.members:
             del self._families[family.plan, family.closed]
@@ -158,23 +159,28 @@ class SpuManager:
         Whatever is raised, none has moved then.
         """
         began = clock()
-        hits = self._lutt.hits(transaction.quads)
+        hits = self._triggers.hits(transaction.quads)
+        whole: dict[ReevaluatedSpu, object] = dict(self._watchers.hits(transaction.quads))
         found = clock()
-        watching = self._graph_watchers if transaction.graphs else {}
-        if not hits and not watching:
-            self._performance.note_lutt(found - began, 0)
+        everything: list[BoostedSpu] = []
+        if transaction.graphs:
+            for spu in self._graph_watchers:
+                if isinstance(spu, BoostedSpu):
+                    everything.append(spu)
+                elif isinstance(spu, ReevaluatedSpu):
+                    whole[spu] = None
+        self._performance.note_lutt(found - began, len(hits) + len(whole))
+        if not hits and not whole and not everything:
             return []
-        boosted = {entry: changes for entry, changes in hits.items() if isinstance(entry, FamilyTrigger)}
-        whole = dict.fromkeys(spu for spu in (*hits, *watching) if isinstance(spu, ReevaluatedSpu))
         activations: list[Activation] = []
         try:
             begun = self._begin_anew(whole, now)  # the delta rules work beside them
-            activations += self._boost(boosted, [spu for spu in watching if isinstance(spu, BoostedSpu)], transaction)
+            if hits or everything:
+                activations += self._boost(hits, everything, transaction)
             activations += self._evaluate_anew(begun)
         except BaseException:
             self.undo(activations)
             raise
-        self._performance.note_lutt(found - began, len(hits))
         self._performance.note_booster(clock() - found)
         return activations
 
@@ -251,13 +257,13 @@ class SpuManager:
     def _watch(self, spu: ReevaluatedSpu, depends: Dependencies) -> None:
         spu.depends = depends
         for key in spu.keys(self._world):
-            self._lutt.add(key, spu)
+            self._watchers.add(key, spu)
         if depends.graph_names:
             self._graph_watchers[spu] = None
 
     def _unwatch(self, spu: ReevaluatedSpu) -> None:
         for key in spu.keys(self._world):
-            self._lutt.remove(key, spu)
+            self._watchers.remove(key, spu)
         self._graph_watchers.pop(spu, None)
 
     def _watch_anew(self, spu: ReevaluatedSpu, table: Table) -> Dependencies | None:
