@@ -26,7 +26,7 @@ INDICATORS: Final = {
     "tps": "triples processed a second: triples an update x Sps",
     "nl_min_ms": "shortest time from the change of the graph to the notifications (NLmin)",
     "nl_max_ms": "longest such time (NLmax)",
-    "lhr": "LUTT hit rate: % of updates x subscriptions that pass the LUTT",
+    "lhr": "LUTT hit rate: % of updates x subscriptions whose patterns a change matches; of the profiles, not timed",
     "t_update_ms": "T_UPDATE: the text compiled, the graph changed, the change committed",
     "t_lutt_ms": "T_LUTT: the subscriptions found that the changes hit",
     "t_booster_ms": "T_BOOSTER: their results moved",

@@ -58,7 +58,7 @@ class Statistics:
 
 Spent = tuple[int, int, int, int]
 """What an update has cost until its subscribers are to be told: T_UPDATE, T_LUTT, T_BOOSTER in nanoseconds, and how
-many subscriptions the LUTT let through."""
+many entries of the LUTT were hit."""
 
 UNSPENT: Final[Spent] = (0, 0, 0, 0)
 
@@ -75,7 +75,7 @@ class Figures:
     latency: Statistics = field(default_factory=Statistics)
     """From the change of the graph to the last subscriber, of the updates that notified any (NLmin, NLmax)."""
     hits: int = 0
-    """Subscriptions that the LUTT let through."""
+    """Entries of the LUTT that were hit; subscriptions that are evaluated together are one."""
     notifications: int = 0
 
 
@@ -102,7 +102,7 @@ class PerformanceModel:
         self._lutt = self._booster = self._hits = 0
 
     def note_lutt(self, spent: int, hits: int) -> None:
-        """Add nanoseconds to T_LUTT of the update that is being executed, and the subscriptions it hit."""
+        """Add nanoseconds to T_LUTT of the update that is being executed, and the entries it hit."""
         self._lutt += spent
         self._hits += hits
 
