@@ -25,7 +25,7 @@ _COUNT = struct.Struct("<I")
 _HEAD = struct.Struct("<qIIIII")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """One update in the journal.
 

@@ -5,16 +5,17 @@ All slots of an operation live in one frame (see `layout`): its constants, those
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyoxigraph as ox
 
-from edge.engine.graph import LiveGraph
 from edge.engine.operators.expression import Moment
-from edge.engine.operators.layout import Frame, Places
+from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import Operator
 from edge.engine.requests import Dataset
+from edge.engine.terms import Dictionary
 from edge.protocol.results import Term
 
 
@@ -39,11 +40,11 @@ class NativeWhere:
     """What its NOW() is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(NamedTuple):
     """A quad of an INSERT or DELETE clause."""
 
-    places: Places
+    instance: Callable[[Frame], tuple[int | None, int | None, int | None, int | None]]
+    """The quad for what a frame holds; None is what is not bound."""
     legal: bool
     """Whether it is a quad of RDF whatever its variables are."""
 
@@ -66,14 +67,13 @@ class Modify:
     inserts: tuple[Template, ...]
     where: NativeWhere | GeneralWhere | None
 
-    def frame(self, graph: LiveGraph, constants: Sequence[Term]) -> Frame:
-        """A new frame with everything filled in that does not vary."""
-        intern = graph.dictionary.intern_value
+    def frame(self, dictionary: Dictionary, constants: Sequence[int]) -> Frame:
+        """A new frame with everything filled in that does not vary. `constants` are ids."""
         frame = self.blank.copy()
         for place, term in self.terms:
-            frame[place] = intern(term)
+            frame[place] = dictionary.intern_value(term)
         for place, index in self.parameters:
-            frame[place] = intern(constants[index])
+            frame[place] = constants[index]
         return frame
 
 

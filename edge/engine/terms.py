@@ -7,6 +7,7 @@ becomes `@en`), whoever wrote them: index, mirror and deltas then always agree o
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -74,6 +75,8 @@ class Dictionary:
 
     def __init__(self) -> None:
         self._ids: dict[Term, int] = {}
+        self.find = self._ids.get
+        """The id of a term in value form, or None."""
         self.terms: list[Term] = []
         """id -> term. Read it directly in inner loops; never write it."""
         self.kinds = bytearray()
@@ -97,6 +100,11 @@ class Dictionary:
         """As `intern`, for a term that is in value form."""
         found = self._ids.get(term)
         return self._take_in(term) if found is None else found
+
+    def intern_values(self, terms: Sequence[Term]) -> list[int]:
+        """The ids of terms that are in value form."""
+        found = list(map(self.find, terms))
+        return list(map(self.intern_value, terms)) if None in found else found  # type: ignore[arg-type]
 
     def _take_in(self, term: Term) -> int:
         if self._free:

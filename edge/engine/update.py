@@ -37,17 +37,17 @@ class Transaction:
         self._quads: dict[Quad, bool] = {}
         self._graphs: dict[int, bool] = {}
 
-    def add(self, quad: Quad) -> None:
-        """Add a quad, and its graph if that does not exist."""
-        if quad[3] not in self._graph.graphs:
-            self.create(quad[3])
-        if self._graph.add(quad) and self._quads.pop(quad, True):
-            self._quads[quad] = True
-
-    def remove(self, quad: Quad) -> None:
-        """Remove a quad if it is there."""
-        if self._graph.remove(quad) and not self._quads.pop(quad, False):
-            self._quads[quad] = False
+    def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
+        """Remove quads that are there, and then add others, and their graphs if these do not exist."""
+        graph, quads = self._graph, self._quads
+        for quad in removed:
+            if graph.remove(quad) and not quads.pop(quad, False):
+                quads[quad] = False
+        for quad in added:
+            if quad[3] not in graph.graphs:
+                self.create(quad[3])
+            if graph.add(quad) and quads.pop(quad, True):
+                quads[quad] = True
 
     def create(self, graph: int) -> None:
         """Begin a named graph if there is none of that name."""
@@ -62,8 +62,7 @@ class Transaction:
 
     def clear(self, graph: int) -> None:
         """Remove a graph's triples."""
-        for s, p, o in list(self._graph.graphs[graph].match(None, None, None)):
-            self.remove((s, p, o, graph))
+        self.apply([(s, p, o, graph) for s, p, o in self._graph.graphs[graph].match(None, None, None)], ())
 
     @property
     def quads(self) -> Mapping[Quad, bool]:
@@ -140,10 +139,11 @@ class UpdateProcessor:
     def run(self, plan: UpdatePlan, constants: Sequence[Term], bindings: Mapping[str, Term], now: int) -> Transaction:
         """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed."""
         transaction = Transaction(self._graph)
+        ids = self._graph.dictionary.intern_values(constants)
         try:
             for operation in plan.operations:
                 if isinstance(operation, Modify):
-                    self._modify(operation, constants, bindings, transaction, now)
+                    self._modify(operation, ids, bindings, transaction, now)
                 elif isinstance(operation, Manage):
                     self._manage(operation, transaction)
                 elif isinstance(operation, Transfer):
@@ -159,12 +159,12 @@ class UpdateProcessor:
     def _modify(
         self,
         operation: Modify,
-        constants: Sequence[Term],
+        constants: Sequence[int],
         bindings: Mapping[str, Term],
         transaction: Transaction,
         now: int,
     ) -> None:
-        frame = operation.frame(self._graph, constants)
+        frame = operation.frame(self._graph.dictionary, constants)
         removed: list[Quad] = []
         added: list[Quad] = []
         for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now)):
@@ -175,18 +175,14 @@ class UpdateProcessor:
                 for place in operation.fresh:
                     frame[place] = self._graph.dictionary.intern(ox.BlankNode())
                 added += self._instances(operation.inserts, frame)
-        for quad in removed:
-            transaction.remove(quad)
-        for quad in added:
-            transaction.add(quad)
+        transaction.apply(removed, added)
 
     def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:
         """The quads of templates for one solution; what is unbound or in an illegal position yields none."""
         quads: list[Quad] = []
-        for template in templates:
-            s, p, o, g = template.places
-            quad = (frame[s], frame[p], frame[o], frame[g])
-            if None not in quad and (template.legal or self._graph.legal(quad)):  # type: ignore[arg-type]
+        for instance, legal in templates:
+            quad = instance(frame)
+            if None not in quad and (legal or self._graph.legal(quad)):  # type: ignore[arg-type]
                 quads.append(quad)  # type: ignore[arg-type]
         return quads
 
@@ -278,8 +274,7 @@ class UpdateProcessor:
         triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]
         if operation.verb != "ADD" and destination in self._graph.graphs:
             transaction.drop(destination)
-        for s, p, o in triples:
-            transaction.add((s, p, o, destination))
+        transaction.apply((), [(s, p, o, destination) for s, p, o in triples])
         if operation.verb == "MOVE":
             for source in sources:
                 transaction.drop(source)
@@ -295,7 +290,7 @@ class UpdateProcessor:
         for quad in quads:
             name = operation.graph or quad.graph_name
             fresh = ox.Quad(_renamed(quad.subject, blanks), quad.predicate, _renamed(quad.object, blanks), name)  # type: ignore[arg-type]
-            transaction.add(self._graph.intern_quad(fresh))
+            transaction.apply((), [self._graph.intern_quad(fresh)])
 
 
 def _renamed(term: Term, blanks: dict[str, Term]) -> Term:

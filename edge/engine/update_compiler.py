@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import pyoxigraph as ox
@@ -309,7 +310,7 @@ class _Reader:
         self, group: Sequence[Token], layout: Layout, parameters: Parameters, graph: Slot | None
     ) -> tuple[Template, ...]:
         triples = forced.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
-        return tuple(Template(layout.quad(triple), _legal(triple)) for triple in triples)
+        return tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in triples)
 
     def _load(self) -> Load:
         self._index = 1

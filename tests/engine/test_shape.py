@@ -19,7 +19,7 @@ from edge.engine.sparql.algebra import Parameter, Query
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plans import LONGEST_TEXT, Compiled, PlanCache
-from edge.engine.sparql.shape import places, shape
+from edge.engine.sparql.shape import places, prologue, shape
 from edge.engine.sparql.syntax import read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.engine.terms import canonical
@@ -230,3 +230,28 @@ def test_plans_are_made_and_forgotten_on_several_threads():
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(ask, range(4))) == [[], [], [], []]
     assert len(cache) == 2
+
+
+def test_a_prologue_is_part_of_the_shape():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 100)
+    prologues = [f"PREFIX : <{EX}{number}/>\n" for number in range(12)]  # more than are remembered
+    prologues += [
+        f"{prologues[0]}PREFIX e: <{EX}e>\n",
+        f"prefix : <{EX}>",
+        f"PREFIX : <{EX}a>#c\n",
+        f"{prologues[0]}BASE <a:b>",
+    ]
+    for _ in range(2):
+        for declared in prologues:
+            for name in ("a", "b"):
+                text = f"{declared}SELECT * {{ :{name} ?p <c> }}"
+                assert meaning(cache, text) == alone(text)
+    assert len(cache) == len(prologues)
+    assert len(compiler.compiled) == len(prologues)
+
+
+def test_declarations_at_the_beginning_are_a_prologue():
+    assert prologue(PREFIX + "ASK {}") == PREFIX
+    assert prologue("PREFIX a: <b:> PREFIX c:<d:>ASK {}") == "PREFIX a: <b:> "
+    assert prologue("ASK {}") == prologue("#PREFIX a: <b:> ") == prologue("PREFIX a: <b c> ASK {}") == ""

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.constants import Constants
 from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.shape import Place, places, shape
+from edge.engine.sparql.shape import Place, places, prologue, shape
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
@@ -28,6 +28,9 @@ C = TypeVar("C", bound=Hashable)
 
 LONGEST_TEXT: Final = 16_384
 """Longer texts are data, not templates: what was made of them is not kept, in characters."""
+
+_PROLOGUES: Final = 8
+"""Prologues that a text is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class PlanCache(Generic[C, T]):
         self._families: dict[Hashable, tuple[_Family, ...]] = {}
         self._plans: OrderedDict[tuple[_Family, Sequence[str]], tuple[T, Constants]] = OrderedDict()
         self._constants: WeakValueDictionary[Names, Constants] = WeakValueDictionary()
+        self._prologues: tuple[str, ...] = ()
         self._changing = threading.Lock()
 
     def __len__(self) -> int:
@@ -84,8 +88,13 @@ class PlanCache(Generic[C, T]):
         """
         if len(text) > LONGEST_TEXT:
             return self._alone(text, context)
-        skeleton, constants = shape(text)
-        shape_: Hashable = skeleton if context is None else (context, skeleton)
+        for declared in self._prologues:
+            if text.startswith(declared) and not text.startswith("PREFIX", len(declared)):
+                break
+        else:
+            declared = self._learn(prologue(text))
+        skeleton, constants = shape(text[len(declared) :])
+        shape_: Hashable = (declared, skeleton) if context is None else (declared, skeleton, context)
         for family in self._families.get(shape_, ()):
             entry = family, family.fixed(constants)
             known = self._plans.get(entry)
@@ -101,21 +110,27 @@ class PlanCache(Generic[C, T]):
                 except KeyError:  # another thread has just thrown it out
                     pass
                 return known[0], terms
-        return self._anew(text, context, shape_, constants)
+        return self._anew(text, context, shape_, constants, len(declared))
 
     def _alone(self, text: str, context: C | None) -> tuple[T, Sequence[Term]]:
         return self._compile(text, context, {}).plan, ()
 
+    def _learn(self, declared: str) -> str:
+        """Remember a prologue: most texts begin with one of a few."""
+        if declared:
+            self._prologues = (declared, *self._prologues[: _PROLOGUES - 1])
+        return declared
+
     def _anew(
-        self, text: str, context: C | None, shape_: Hashable, constants: Sequence[str]
+        self, text: str, context: C | None, shape_: Hashable, constants: Sequence[str], start: int
     ) -> tuple[T, Sequence[Term]]:
-        offered = places(text)
-        compiled = self._compile(text, context, _parameters(offered))
+        offered = places(text[start:])
+        compiled = self._compile(text, context, _parameters(offered, start))
         # A sign belongs to a negative number; it is no operator that could as well stand before a string.
         taken = {p.index for p in compiled.parameters if p.negative == offered[p.index].signed}
         if len(taken) < len(offered):  # again with those alone, so that they are numbered from 0
             offered = [offered[index] for index in sorted(taken)]
-            compiled = self._compile(text, context, _parameters(offered))
+            compiled = self._compile(text, context, _parameters(offered, start))
         parameters = {parameter.index: parameter for parameter in compiled.parameters}
         try:
             readable = self._constants.setdefault(compiled.names, Constants(compiled.names))
@@ -149,8 +164,8 @@ class PlanCache(Generic[C, T]):
             self._families[family.shape] = left
 
 
-def _parameters(offered: Sequence[Place]) -> Parameters:
-    return {place.start: (place.end, index) for index, place in enumerate(offered)}
+def _parameters(offered: Sequence[Place], start: int) -> Parameters:
+    return {start + place.start: (start + place.end, index) for index, place in enumerate(offered)}
 
 
 def _family(shape_: Hashable, offered: Sequence[Place], parameters: Sequence[Parameter], count: int) -> _Family:
@@ -168,4 +183,7 @@ def _selecting(indexes: Sequence[int], signs: Sequence[str]) -> _Select:
         return lambda texts: tuple(sign + texts[index] for sign, index in signed)
     if len(indexes) > 1:
         return itemgetter(*indexes)
-    return lambda texts: tuple(texts[index] for index in indexes)
+    if indexes:
+        (only,) = indexes
+        return lambda texts: (texts[only],)
+    return lambda texts: ()

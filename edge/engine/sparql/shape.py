@@ -40,6 +40,20 @@ def shape(text: str) -> tuple[str, list[str]]:
     return "\0".join(pieces[::2]), pieces[1::2]
 
 
+_DECLARATIONS: Final = re.compile(
+    r"(?:PREFIX[ \t\r\n]++(?:[A-Za-z]\w*+)?:[ \t\r\n]*+<[^<>\x00-\x20]*+>[ \t\r\n]++)++", re.ASCII
+)
+
+
+def prologue(text: str) -> str:
+    """The PREFIX declarations that a text begins with, as far as they are written plainly, with the space after them.
+
+    What is left is a text of its own to all functions here.
+    """
+    found = _DECLARATIONS.match(text)
+    return found[0] if found else ""
+
+
 class Place(NamedTuple):
     """A constant that may differ between texts of one shape."""
 
