@@ -7,11 +7,11 @@ the solutions that can have changed are evaluated in the state after the update 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edge.engine.family import Family, FamilyTrigger, Found, Restriction, solutions
-from edge.engine.general import Rules, too_many
+from edge.engine.family import Family, FamilyTrigger, Found, Restriction, Solutions, solutions
+from edge.engine.general import Rules, bounded, too_many
 from edge.engine.graph import Quad
 from edge.engine.operators.compiler import Trigger
 from edge.engine.operators.layout import Frame
@@ -35,27 +35,33 @@ class Boosting:
         self.failures: dict[BoostedSpu, str] = {}
         """Why some could not be evaluated."""
 
-    def run(self, hits: Mapping[FamilyTrigger, Changes], everything: Iterable[BoostedSpu]) -> None:
+    def run(self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu]) -> None:
         """`hits`: the triggers that quads matched. `everything`: who is to look at everything again."""
-        others: dict[tuple[Family, int], list[FamilyTrigger]] = {}
         for entry in hits:
-            others.setdefault((entry.family, entry.number), []).append(entry)
+            for other in entry.others:
+                other.forget()
+        if len(hits) == 1 and not everything:  # what most updates do
+            ((entry, changes),) = hits.items()
+            if entry.trigger.exact:
+                self._follow(entry, changes)
+                return
         jobs: dict[tuple[object, int], _Job] = {}
-        whole = list(everything)
-        for spu in whole:
+        for spu in everything:
+            spu.family.forget()
             for number in range(len(spu.family.plan.alternatives)):
                 _job(jobs, spu, spu.family, number).everything = True
-        for entries in others.values():
-            first = entries[0]
-            if len(entries) == 1 and first.trigger.exact and not whole:
-                self._follow(first, hits[first])
+        plans: dict[tuple[Family, int], list[FamilyTrigger]] = {}
+        for entry in hits:
+            plans.setdefault((entry.family, entry.number), []).append(entry)
+        for entries in plans.values():
+            if len(entries) == 1 and entries[0].trigger.exact and not everything:
+                self._follow(entries[0], hits[entries[0]])
             else:
+                together = all(entry.connected and not entry.complete for entry in entries)
                 for entry in entries:
-                    _restrict(jobs, entry, hits[entry])
+                    _restrict(jobs, entry, hits[entry], together=together)
         if jobs:
             self._compare(list(jobs.values()))
-        for spu in self.failures:
-            self.weights.pop(spu, None)
 
     # One trigger alone, whose quads are in each solution that changes
 
@@ -93,31 +99,43 @@ class Boosting:
         together: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]] = {}
         for quad, present in changes:
             together.setdefault(entry.shared(quad), []).append((entry.own(quad), 1 if present else -1))
-        operator, family, number = entry.plan.operator, entry.family, entry.number
-        found: list[tuple[BoostedSpu, Frame, int]] = []
-        left = self._rules.max_solutions
+        changed: list[tuple[BoostedSpu, Frame, int]] = []
+        for values, own in together.items():
+            found = entry.recall((member, values))
+            if found is None:
+                found = self._solve(entry, frame, member, values)
+            if len(changed) + len(found) * len(own) > self._rules.max_solutions:
+                raise too_many(self._rules)
+            for spu, solution in found:
+                for some, weight in own:
+                    row = solution.copy()
+                    for place, term_id in zip(entry.own_places, some, strict=True):
+                        row[place] = term_id
+                    changed.append((spu, row, weight))
+        for spu, row, weight in changed:
+            add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
+
+    def _solve(
+        self, entry: FamilyTrigger, frame: Frame, member: BoostedSpu | None, values: tuple[int, ...]
+    ) -> Solutions:
+        """The solutions of the rest of a plan. Raises `ResultTooLarge`."""
+        family = entry.family
+        start = frame.copy()
+        for place, term_id in zip(entry.shared_places, values, strict=True):
+            start[place] = term_id
+        if entry.direct and member is not None:
+            return [(member, start)]
+        found: Solutions = []
         entry.trigger.scan.given = True
         try:
-            for values, own in together.items():
-                start = frame.copy()
-                for place, term_id in zip(entry.shared_places, values, strict=True):
-                    start[place] = term_id
-                for _ in operator.solutions(start):
-                    spu = family.whose(number, start) if member is None else member
-                    if spu is None:
-                        continue
-                    left -= len(own)
-                    if left < 0:
-                        raise too_many(self._rules)
-                    for some, weight in own:
-                        row = family.row(spu, start)
-                        for place, term_id in zip(entry.own_places, some, strict=True):
-                            row[place] = term_id
-                        found.append((spu, row, weight))
+            for _ in bounded(entry.plan.operator.solutions(start), self._rules):
+                spu = family.whose(entry.number, start) if member is None else member
+                if spu is not None:
+                    found.append((spu, family.row(spu, start)))
         finally:
             entry.trigger.scan.given = False
-        for spu, row, weight in found:
-            add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
+        entry.remember((member, values), found)
+        return found
 
     # Anything else
 
@@ -176,13 +194,23 @@ class _Job:
             return None
 
 
-def _restrict(jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes) -> None:
-    for quad, present in changes:
-        for target in entry.targets(quad):
-            job = _job(jobs, target, entry.family, entry.number)
-            restriction = entry.restriction(job.frame, quad)
+def _restrict(jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes, *, together: bool) -> None:
+    """Note what quads restrict, for the family as a whole or for each member; one of the two for all its triggers."""
+    family = entry.family
+    for change in changes:
+        targets: Iterable[BoostedSpu | Family]
+        if together and len(family.members) > 1:
+            targets = (family,)
+        elif entry.complete:
+            member = family.members.get(entry.deciding(change[0]))
+            targets = () if member is None else (member,)
+        else:
+            targets = family.members.values()
+        for target in targets:
+            job = _job(jobs, target, family, entry.number)
+            restriction = entry.restriction(job.frame, change[0])
             if restriction is not None:
-                job.hits.append((entry.trigger, restriction, present))
+                job.hits.append((entry.trigger, restriction, change[1]))
 
 
 def _job(jobs: dict[tuple[object, int], _Job], target: BoostedSpu | Family, family: Family, number: int) -> _Job:

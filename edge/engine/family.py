@@ -19,6 +19,7 @@ from edge.engine.operators.compiler import Plan, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import same_term
 from edge.engine.operators.stages import Row, Weights, add_weight, release, retain
+from edge.engine.terms import Dictionary
 
 if TYPE_CHECKING:
     from edge.engine.spu import BoostedSpu
@@ -30,11 +31,23 @@ Found = dict[Row, int]
 """Solutions as whole frames, and how often each occurs."""
 
 
+Solutions = list[tuple["BoostedSpu", Frame]]
+"""Solutions, and whose they are."""
+
+MemoKey = tuple["BoostedSpu | None", tuple[int, ...]]
+"""A member (None: the whole family), and what a quad fixed of that which others look at."""
+
+Memo = dict[MemoKey, Solutions]
+
+_REMEMBERED = 1024
+"""Evaluations that each trigger remembers, at the most."""
+
+
 class FamilyTrigger:
     """A trigger of a family's plan: what stands in the LUTT."""
 
     __slots__ = (
-        *("complete", "connected", "deciding", "family", "number", "own", "own_places", "plan"),
+        *("_memo", "complete", "connected", "deciding", "family", "number", "others", "own", "own_places", "plan"),
         *("shared", "shared_places", "simple", "trigger"),
     )
 
@@ -62,14 +75,35 @@ class FamilyTrigger:
         positions = [place for place in trigger.fixes if place is not None]
         self.simple = len(positions) == len(set(positions)) and trigger.fixes[3] is None
         """Whether a quad with the constants of the pattern matches it."""
+        self.others: tuple[FamilyTrigger, ...] = ()
+        """The other triggers of the plan."""
+        self._memo: Memo = {}
 
-    def targets(self, quad: Quad) -> Iterable[BoostedSpu | Family]:
-        """Who is to be evaluated for a quad that matches: members, or the family as a whole."""
-        family = self.family
-        if self.complete:
-            member = family.members.get(self.deciding(quad))
-            return () if member is None else (member,)
-        return (family,) if self.connected and len(family.members) > 1 else list(family.members.values())
+    @property
+    def direct(self) -> bool:
+        """Whether the pattern is the whole plan: a changed quad is a changed solution."""
+        return self.plan.operator is self.trigger.scan
+
+    def recall(self, key: MemoKey) -> Solutions | None:
+        """What the rest of the plan gave when it was last evaluated for this; None: not known."""
+        return self._memo.get(key)
+
+    def remember(self, key: MemoKey, found: Solutions) -> None:
+        """Keep what the rest of the plan gives, until something in it changes. Readings change, what has them stays."""
+        if not self.trigger.steady:
+            return
+        if len(self._memo) >= _REMEMBERED:
+            self.forget()
+        self._memo[key] = found
+        for term_ids in (key[1], *(row for _, row in found)):
+            retain(self.family.dictionary, term_ids)
+
+    def forget(self) -> None:
+        """Let go of all that is remembered."""
+        for (_, values), found in self._memo.items():
+            for term_ids in (values, *(row for _, row in found)):
+                release(self.family.dictionary, term_ids)
+        self._memo.clear()
 
     def restriction(self, frame: Frame, quad: Quad) -> Restriction | None:
         """What a quad fixes if it matches the pattern with the constants of a frame, else None."""
@@ -114,6 +148,18 @@ class Family:
             for number, each in enumerate(plan.alternatives)
             for trigger in each.triggers
         )
+        for entry in self.triggers:
+            entry.others = tuple(each for each in self.triggers if each.number == entry.number and each is not entry)
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """Where the ids have their terms."""
+        return self._graph.dictionary
+
+    def forget(self) -> None:
+        """Let go of all that the triggers remember: the members are others, or the graph is not what it was."""
+        for trigger in self.triggers:
+            trigger.forget()
 
     def release(self) -> None:
         """Let go of the constants. Nobody is a member any more."""

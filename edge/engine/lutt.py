@@ -66,6 +66,9 @@ class Lutt(Generic[T]):
         self._tables: dict[_Positions, tuple[Callable[[Quad], object], dict[object, T | _Entries[T]]]] = {}
         """Bound positions -> what picks them, and: what is bound there -> the entry, or several with counts."""
 
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
     def __len__(self) -> int:
         """How many different patterns are watched."""
         return sum(len(table) for _, table in self._tables.values())

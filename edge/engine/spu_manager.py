@@ -9,11 +9,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from edge.engine.booster import QueryPlan
 from edge.engine.boosting import Boosting, Changes
-from edge.engine.evaluator import Begin, Lines, Outcome, Table, World, attempt, in_turn
+from edge.engine.evaluator import InTurn, Lines, Outcome, Pool, Table, World, begin_all
 from edge.engine.family import Family, FamilyTrigger, open_places
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.operators.stages import Row, Weights
@@ -54,8 +53,8 @@ class SpuManager:
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._by_spuid: dict[str, Spu] = {}
         self._count = 0
-        self.begin: Begin = in_turn
-        """How evaluations begin: one after another, if nobody who has threads sees to them."""
+        self.pool: Pool = InTurn()
+        """Who evaluates queries anew. Whoever has threads puts them here."""
 
     @property
     def subscriptions(self) -> int:
@@ -122,6 +121,7 @@ class SpuManager:
             raise
         self._families[key] = family
         family.members[open_] = spu
+        family.forget()
         for pattern, trigger in family.keys(open_):
             self._triggers.add(pattern, trigger)
         if plan.graph_names:
@@ -134,6 +134,7 @@ class SpuManager:
         for pattern, trigger in family.keys(spu.open):
             self._triggers.remove(pattern, trigger)
         del family.members[spu.open]
+        family.forget()
         if not family.members:
             del self._families[family.plan, family.closed]
             family.release()
@@ -160,8 +161,7 @@ class SpuManager:
         """
         began = clock()
         hits = self._triggers.hits(transaction.quads)
-        whole: dict[ReevaluatedSpu, object] = dict(self._watchers.hits(transaction.quads))
-        found = clock()
+        whole = dict.fromkeys(self._watchers.hits(transaction.quads)) if self._watchers else {}
         everything: list[BoostedSpu] = []
         if transaction.graphs:
             for spu in self._graph_watchers:
@@ -169,15 +169,15 @@ class SpuManager:
                     everything.append(spu)
                 elif isinstance(spu, ReevaluatedSpu):
                     whole[spu] = None
+        found = clock()
         self._performance.note_lutt(found - began, len(hits) + len(whole))
-        if not hits and not whole and not everything:
-            return []
         activations: list[Activation] = []
         try:
-            begun = self._begin_anew(whole, now)  # the delta rules work beside them
+            begun = self._begin_anew(whole, now) if whole else []  # the delta rules work beside them
             if hits or everything:
                 activations += self._boost(hits, everything, transaction)
-            activations += self._evaluate_anew(begun)
+            if begun:
+                activations += self._evaluate_anew(begun)
         except BaseException:
             self.undo(activations)
             raise
@@ -185,7 +185,7 @@ class SpuManager:
         return activations
 
     def _boost(
-        self, hits: Mapping[FamilyTrigger, Changes], everything: Iterable[BoostedSpu], transaction: Transaction
+        self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu], transaction: Transaction
     ) -> Iterator[Activation]:
         """Move the SPUs by the solutions that have changed."""
         boosting = Boosting(transaction, self._world.rules)
@@ -193,7 +193,7 @@ class SpuManager:
         for spu, failure in boosting.failures.items():
             yield Activation(spu, {}, {}, failure=failure)
         for spu, moved in boosting.weights.items():
-            if moved:
+            if moved and spu not in boosting.failures:
                 yield self._moved(spu, moved)
 
     def _moved(self, spu: BoostedSpu, weights: Weights) -> Activation:
@@ -206,11 +206,9 @@ class SpuManager:
         self, spus: Collection[ReevaluatedSpu], now: int
     ) -> list[tuple[ReevaluatedSpu, Callable[[], Outcome]]]:
         """Have queries evaluated, all on the same state."""
-        if not spus:
-            return []
-        store, rules = self._world.mirror.open(), self._world.rules
-        begin = self.begin if len(spus) > 1 else in_turn
-        return [(spu, begin(partial(attempt, spu.evaluator, store, rules, now))) for spu in spus]
+        evaluators = [spu.evaluator for spu in spus]
+        begun = begin_all(evaluators, self.pool, self._world.mirror, self._world.rules, now)
+        return list(zip(spus, begun, strict=True))
 
     def _evaluate_anew(self, begun: Iterable[tuple[ReevaluatedSpu, Callable[[], Outcome]]]) -> Iterator[Activation]:
         """Move the SPUs by what their queries have given."""
@@ -228,6 +226,8 @@ class SpuManager:
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
+        for family in self._families.values():
+            family.forget()
         for activation in activations:
             spu = activation.spu
             if isinstance(spu, BoostedSpu):

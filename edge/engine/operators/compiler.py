@@ -38,7 +38,7 @@ from edge.engine.operators.operators import (
     Without,
     holds,
 )
-from edge.engine.operators.variables import Name, Names, certain, mentioned, possible, references, usage
+from edge.engine.operators.variables import Name, Names, certain, expressions, mentioned, possible, references, usage
 from edge.engine.sparql.algebra import (
     Aggregate,
     Blank,
@@ -81,6 +81,8 @@ class Trigger:
     """Whether each solution that it touches holds the quad: it goes with the quad, and comes with it."""
     own: frozenset[int]
     """The places of these that nothing else in the plan looks at."""
+    steady: bool
+    """Whether no expression looks at the others, which therefore are of few values."""
     scan: Scan
 
 
@@ -126,7 +128,9 @@ class Compiler:
         fixed = tuple((scope.place(variable), scope.place(constant)) for variable, constant in _fixed(node))
         used = usage(node)
         own = frozenset(scope.place(name) for name in possible(node) if used[name] == 1)
-        triggers = tuple(_at_top(trigger, sure | self.matched, own) for trigger in self.triggers)
+        looked = frozenset[Name]().union(*map(references, expressions(node))) & possible(node)
+        places = frozenset(map(scope.place, looked))
+        triggers = tuple(_at_top(trigger, sure | self.matched, own, places) for trigger in self.triggers)
         return Plan(operator, triggers, fixed, self._shown(node), self.graph_names)
 
     def scope(self) -> Scope:
@@ -148,11 +152,17 @@ def _same(place: int) -> int | None:
     return place
 
 
-def _at_top(trigger: Trigger, sure: frozenset[int], own: frozenset[int]) -> Trigger:
+def _at_top(trigger: Trigger, sure: frozenset[int], own: frozenset[int], looked: frozenset[int]) -> Trigger:
     """A place can be fixed in advance only if every solution binds it."""
     s, p, o, g = (place if place in sure else None for place in trigger.fixes)
     fixes = (s, p, o, g)
-    return replace(trigger, fixes=fixes, exact=trigger.exact and fixes == trigger.fixes, own=own.intersection(fixes))
+    return replace(
+        trigger,
+        fixes=fixes,
+        exact=trigger.exact and fixes == trigger.fixes,
+        own=own.intersection(fixes),
+        steady=looked.isdisjoint(fixes),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +245,7 @@ class Scope:
         every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
         scan = Scan(compiler.graph, (s, p, o, g))
         exact = self.linear and every
-        compiler.triggers.append(Trigger(scan.places, fixes, exact, frozenset(), scan))  # type: ignore[arg-type]
+        compiler.triggers.append(Trigger(scan.places, fixes, exact, frozenset(), False, scan))  # type: ignore[arg-type]
         return scan
 
     def _fixes(self, slot: Slot | None) -> int | None:

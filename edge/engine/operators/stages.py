@@ -301,14 +301,14 @@ def add_weight(weights: Weights, row: Row, weight: int) -> None:
         weights.pop(row, None)
 
 
-def retain(dictionary: Dictionary, row: Row) -> None:
+def retain(dictionary: Dictionary, row: Sequence[int | None]) -> None:
     """Hold on to the terms of a row."""
     for cell in row:
         if cell is not None:
             dictionary.retain(cell)
 
 
-def release(dictionary: Dictionary, row: Row) -> None:
+def release(dictionary: Dictionary, row: Sequence[int | None]) -> None:
     """Let go of the terms of a row."""
     for cell in row:
         if cell is not None:
