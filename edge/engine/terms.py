@@ -104,7 +104,9 @@ class Dictionary:
     def intern_values(self, terms: Sequence[Term]) -> list[int]:
         """The ids of terms that are in value form."""
         found = list(map(self.find, terms))
-        return list(map(self.intern_value, terms)) if None in found else found  # type: ignore[arg-type]
+        if None in found:
+            return list(map(self.intern_value, terms))
+        return found  # type: ignore[return-value]
 
     def _take_in(self, term: Term) -> int:
         if self._free:
