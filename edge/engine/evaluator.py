@@ -12,9 +12,10 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import pyoxigraph as ox
 
@@ -243,21 +244,48 @@ class DescribeEvaluator(Evaluator):
 Outcome = Table | Exception
 """What was read, or why it could not be."""
 
-Begin = Callable[[Callable[[], Outcome]], Callable[[], Outcome]]
-"""Has something done, now or later, here or on another thread; what it returns waits for the outcome."""
+
+class Pool(Protocol):
+    """Who evaluates."""
+
+    @property
+    def width(self) -> int:
+        """How many evaluations can run at a time."""
+
+    def begin(self, task: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        """Have something done, now or later, here or on another thread; what is returned waits for the outcome."""
 
 
-def in_turn(task: Callable[[], Outcome]) -> Callable[[], Outcome]:
-    """Do it when the outcome is asked for, on the thread that asks."""
-    return task
+class InTurn:
+    """Evaluates when the outcome is asked for, on the thread that asks."""
+
+    width = 1
+
+    def begin(self, task: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        """See `Pool`."""
+        return task
 
 
-def attempt(evaluator: Evaluator, store: ox.Store, rules: Rules, now: int) -> Outcome:
-    """Read a result. What is raised is returned, fit for another thread."""
+def begin_all(
+    evaluators: Collection[Evaluator], pool: Pool, mirror: Mirror, rules: Rules, now: int
+) -> list[Callable[[], Outcome]]:
+    """Have queries evaluated, all on the state that the mirror is in. Returns what waits for the outcome of each."""
+    kept = pool.width
+    wanted = min(kept, len(evaluators))
+    stores = mirror.open_many(wanted, kept)
+    begin = pool.begin if wanted > 1 else InTurn().begin
+    return [begin(partial(_attempt, evaluator, stores, rules, now)) for evaluator in evaluators]
+
+
+def _attempt(evaluator: Evaluator, stores: list[ox.Store], rules: Rules, now: int) -> Outcome:
+    """Read a result from a store that nobody reads now. What is raised is returned, fit for another thread."""
+    store = stores.pop()
     try:
         return evaluator.read(store, rules, now)
     except Exception as error:  # noqa: BLE001  whoever asks for the outcome decides what it means
         return frameless(error)
+    finally:
+        stores.append(store)
 
 
 def frameless(error: Exception) -> Exception:

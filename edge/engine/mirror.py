@@ -11,7 +11,7 @@ So the mirror counts what it has overwritten and is copied into a new store when
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import pyoxigraph as ox
@@ -42,6 +42,7 @@ class Mirror:
         self._writing = writing
         self._lock = threading.Lock()
         self._store: ox.Store | None = None
+        self._copies: list[ox.Store] = []
         self._quads: dict[ox.Quad, bool] = {}
         self._graphs: dict[GraphName, bool] = {}
         self._size = 0
@@ -77,6 +78,19 @@ class Mirror:
                 self._fill()
             return self._apply(self._store)  # type: ignore[arg-type]
 
+    def open_many(self, wanted: int, kept: int) -> list[ox.Store]:
+        """So many stores in that state; of those there are, `kept` stay. The writer's mirror only.
+
+        Two threads that read one Oxigraph store at once cost each other as much time as they save: it counts in memory
+        who looks at a quad, and their processors pass these counts to and fro. With a store each they do not.
+        """
+        store = self.open()
+        with self._lock:
+            del self._copies[kept - 1 :]
+            while len(self._copies) < wanted - 1:
+                self._copies.append(_copy(store))
+            return [store, *self._copies[: wanted - 1]]
+
     def _fold(self, changes: ChangeSet) -> None:
         _net(self._quads, changes.removed, present=False)
         _net(self._quads, changes.added, present=True)
@@ -99,22 +113,30 @@ class Mirror:
         if self._shared:
             apply_atomically(store, removed, added, self._graphs)
         else:
-            for quad in removed:
-                store.remove(quad)
-            for name, present in self._graphs.items():
-                if present:
-                    store.add_graph(name)
-                else:
-                    store.remove_graph(name)
-            store.extend(added)
+            for each in (store, *self._copies):
+                _apply_in_steps(each, removed, added, self._graphs)
         self._garbage += len(self._quads) - len(added)
         self._size += 2 * len(added) - len(self._quads)
         self._quads.clear()
         self._graphs.clear()
         if self._garbage > max(MIN_GARBAGE, self._size):
             store = self._store = _copy(store)
+            self._copies.clear()
             self._garbage = 0
         return store
+
+
+def _apply_in_steps(
+    store: ox.Store, removed: Iterable[ox.Quad], added: Iterable[ox.Quad], graphs: Mapping[GraphName, bool]
+) -> None:
+    for quad in removed:
+        store.remove(quad)
+    for name, present in graphs.items():
+        if present:
+            store.add_graph(name)
+        else:
+            store.remove_graph(name)
+    store.extend(added)
 
 
 def _net(pending: dict[T, bool], items: Iterable[T], *, present: bool) -> None:

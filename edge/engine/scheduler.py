@@ -24,7 +24,7 @@ from edge.engine.journal import Entry, Journal
 from edge.engine.performance import Figures
 from edge.engine.query import collect
 from edge.engine.requests import Answer, QueryRequest, QueryResult, Sink, Subscription, UpdateOutcome, UpdateRequest
-from edge.engine.settings import EngineSettings, Processing
+from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.workers import Workers
 from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
 
@@ -81,7 +81,7 @@ class Scheduler:
         engine.restore(journal.restore())
         self._receipts = tuple(journal.receipts())
         self._workers = Workers(settings.spu_workers, settings.processing)
-        engine.spus.begin = self._workers.begin
+        engine.spus.pool = self._workers
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
@@ -154,6 +154,11 @@ class Scheduler:
     def processing(self, processing: Processing) -> None:
         """Any time, from any thread: evaluations that begin from now on go that way. No subscriber can tell."""
         self._workers.processing = processing
+
+    @property
+    def booster(self) -> Booster:
+        """Whether subscribed queries are moved by the delta rules."""
+        return self._settings.booster
 
     @property
     def spu_workers(self) -> int:

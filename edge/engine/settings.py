@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Booster = Literal["delta", "re-evaluate"]
+"""What becomes of the subscribed queries that an update concerns: moved by the delta rules, or all evaluated anew."""
+
 Processing = Literal["sequential", "parallel"]
-"""How subscribed queries are evaluated that one update concerns: one after another, or beside each other."""
+"""How those that are evaluated anew are evaluated: one after another, or beside each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,11 @@ class EngineSettings:
     """Waiting updates that share one commit, at the most."""
     query_workers: int = 2
     max_pending_queries: int = 100
-    booster: Literal["delta", "re-evaluate"] = "delta"
-    """"re-evaluate": subscribed queries are evaluated anew whenever a change can touch them, and compared."""
+    booster: Booster = "delta"
     processing: Processing = "parallel"
-    """Whether subscribed queries that are evaluated anew have threads of their own. It can be changed at run time."""
+    """It can be changed while the engine runs."""
     spu_workers: int = 0
-    """Such threads at the most; 0 is as many as there are processors."""
+    """Threads for parallel processing; 0 is as many as there are processors."""
     base_iri: str = "http://localhost/"
     default_graph_as_union: bool = False
     allow_load: bool = False

@@ -11,7 +11,7 @@ from edge.engine.settings import Processing
 
 
 class Workers:
-    """A pool that costs nothing until it is used. `begin` and `close` belong to the writer thread."""
+    """A pool of threads that costs nothing until it is used. `begin` and `close` belong to the writer thread."""
 
     def __init__(self, threads: int, processing: Processing) -> None:
         """`threads`: 0 is as many as the process has processors."""
@@ -20,10 +20,13 @@ class Workers:
         """Any thread may set it."""
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="spu")
 
+    @property
+    def width(self) -> int:
+        """See `Pool`."""
+        return self.threads if self.processing == "parallel" else 1
+
     def begin(self, task: Callable[[], Outcome]) -> Callable[[], Outcome]:
-        """See `Begin`. With one thread there is nobody to work beside: the hand-over would be lost time."""
-        if self.processing == "sequential" or self.threads == 1:
-            return task
+        """See `Pool`."""
         return self._pool.submit(task).result
 
     def close(self) -> None:
