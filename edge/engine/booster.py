@@ -33,6 +33,7 @@ Stages = Callable[[Frame], Sequence[Stage]]
 class QueryPlan:
     """How the queries of one shape are evaluated."""
 
+    query: Query
     variables: tuple[str, ...]
     """The columns of the result."""
     layout: Layout
@@ -80,7 +81,7 @@ class _Planner:
         grouping = None if group is None else self._grouping(group, pattern, after)
         stages = self._stages(grouping, distinct=distinct)
         stateless = grouping is None and not distinct and self._query.form == "SELECT"
-        return QueryPlan(self._variables(), self._layout, plans, stages, stateless)
+        return QueryPlan(self._query, self._variables(), self._layout, plans, stages, stateless)
 
     def _variables(self) -> tuple[str, ...]:
         if self._query.form == "ASK":

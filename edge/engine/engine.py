@@ -15,6 +15,7 @@ import pyoxigraph as ox
 from edge.engine.atomic import GraphName
 from edge.engine.changes import NO_CHANGE, ChangeSet
 from edge.engine.evaluator import World
+from edge.engine.explanation import Explanation
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
 from edge.engine.mirror import Mirror
@@ -130,6 +131,13 @@ class Engine:
         """End a subscription. Raises `NotFound`."""
         self.spus.destroy(spuid)
         self.graph.dictionary.sweep()
+
+    def explain(self, request: QueryRequest) -> Explanation:
+        """How a subscription to a query is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
+        try:
+            return self.spus.explain(request)
+        finally:
+            self.graph.dictionary.sweep()
 
     def _execute(self, update: PreparedUpdate, now: int) -> Executed:
         began = clock() - update.spent

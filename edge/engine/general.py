@@ -149,7 +149,7 @@ def evaluate(
 
     `now` in microseconds since 1970; `graph` takes the place of the default graph.
     """
-    default, named = _graphs(dataset)
+    default, named = graphs(dataset)
     if graph is not None and not dataset.given:
         default = [graph]
     try:
@@ -173,8 +173,11 @@ class EvaluationFailed(EdgeError):
     status_code = 500
 
 
-def _graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedNode | ox.BlankNode] | None]:
-    """The dataset as Oxigraph takes it. SPARQL 1.1 Protocol, 2.1.4: giving one kind of graph leaves the other empty."""
+def graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedNode | ox.BlankNode] | None]:
+    """The dataset as Oxigraph takes it. Raises `ParsingFailed`.
+
+    SPARQL 1.1 Protocol, 2.1.4: giving one kind of graph leaves the other empty.
+    """
     if not dataset.given:
         return None, None
     try:

@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from edge.engine.booster import QueryPlan, compile_query
 from edge.engine.evaluator import Evaluator, compile_evaluator
-from edge.engine.general import Rules, check_query
+from edge.engine.general import Rules, check_query, graphs
 from edge.engine.graph import LiveGraph
 from edge.engine.operators.expression import Unsupported
 from edge.engine.operators.variables import nodes
@@ -69,6 +69,8 @@ class QueryPlans:
     def _compile(self, text: str, dataset: Dataset | None, parameters: Parameters) -> Compiled[_Shape]:
         rules = self._rules
         tokens = check_query(text, rules)
+        if dataset is not None:
+            graphs(dataset)
         names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)
         try:
             if not rules.boost:
@@ -89,7 +91,7 @@ class QueryPlans:
         if dataset is not None and dataset.given:
             default = [ox.NamedNode(iri) for iri in dataset.default_graphs or ()]
         elif query.default_graphs is not None or query.named_graphs is not None:
-            default = list(query.default_graphs or ())  # type: ignore[arg-type]
+            default = list(query.default_graphs or ())
         else:
             return None
         if len(default) != 1 or any(isinstance(node, GraphPattern) for node in nodes(query.pattern)):

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.evaluator import frameless
+from edge.engine.explanation import Explanation
 from edge.engine.journal import Entry, Journal
 from edge.engine.performance import Figures
 from edge.engine.query import collect
@@ -138,6 +139,10 @@ class Scheduler:
     def unsubscribe(self, spuid: str) -> Future[None]:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
         return self._on_writer(lambda: self._engine.unsubscribe(spuid))
+
+    def explain(self, query: QueryRequest) -> Future[Explanation]:
+        """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""
+        return self._on_writer(lambda: self._engine.explain(query))
 
     def receipts(self) -> tuple[bytes, ...]:
         """The receipts of the updates that had been committed last when this process began, the oldest first."""

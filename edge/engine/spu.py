@@ -69,6 +69,11 @@ class Spu(ABC):
     def end(self, world: World) -> None:
         """Let go of everything."""
 
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """How many rows or groups it keeps."""
+
     def delta(self, world: World, told: Weights) -> Delta:
         """Changed rows as terms."""
         terms = world.graph.dictionary.terms
@@ -125,6 +130,11 @@ class BoostedSpu(Spu):
     def take(self, weights: Weights) -> Weights:
         """Take in changed solutions, however many are kept then: also to take back what was taken in."""
         return _flow(self._stages, weights, start=False)
+
+    @property
+    def kept(self) -> int:
+        """See `Spu`."""
+        return sum(stage.size() for stage in self._stages)
 
     def end(self, world: World) -> None:
         """See `Spu`."""
@@ -200,6 +210,11 @@ class ReevaluatedSpu(Spu):
     def keys(self, world: World) -> list[Key]:
         """Under what it stands in the LUTT."""
         return [watch.key(world.graph) for watch in self.depends.watches]
+
+    @property
+    def kept(self) -> int:
+        """See `Spu`."""
+        return len(self._lines)
 
     def end(self, world: World) -> None:
         """See `Spu`."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from edge.engine.booster import QueryPlan
 from edge.engine.boosting import Boosting, Changes
 from edge.engine.evaluator import InTurn, Lines, Outcome, Pool, Table, World, begin_all
+from edge.engine.explain import explain_member, explain_singular
+from edge.engine.explanation import Explanation
 from edge.engine.family import Family, FamilyTrigger, open_places
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.operators.stages import Row, Weights
@@ -95,22 +97,22 @@ class SpuManager:
             spu.end(self._world)
             self._count -= 1
 
-    def _join_family(self, found: Member) -> tuple[Spu, Weights]:
+    def _family(self, found: Member) -> tuple[Family, Row]:
+        """The family of a query, a new one if it is the first, and the open constants that make it a member."""
         plan = found.plan
         intern = self._world.graph.dictionary.intern
         places = open_places(plan)
-        ids = [intern(term) for term in found.constants]
-        open_ = tuple(i for i, (_, place) in zip(ids, plan.layout.parameters, strict=True) if place in places)
-        closed = tuple(
-            None if place in places else i for i, (_, place) in zip(ids, plan.layout.parameters, strict=True)
-        )
-        key = (plan, closed)
-        family = self._families.get(key)
-        member = None if family is None else family.members.get(open_)
+        ids = [(intern(term), place) for term, (_, place) in zip(found.constants, plan.layout.parameters, strict=True)]
+        open_ = tuple(term_id for term_id, place in ids if place in places)
+        closed = tuple(None if place in places else term_id for term_id, place in ids)
+        family = self._families.get((plan, closed))
+        return Family(plan, self._world.graph, closed) if family is None else family, open_
+
+    def _join_family(self, found: Member) -> tuple[Spu, Weights]:
+        family, open_ = self._family(found)
+        member = family.members.get(open_)
         if member is not None:
             return member, member.result(self._world)
-        if family is None:
-            family = Family(plan, self._world.graph, closed)
         spu = BoostedSpu(family, open_, self._world)
         try:
             result = spu.begin(self._world)
@@ -119,12 +121,12 @@ class SpuManager:
             if not family.members:
                 family.release()
             raise
-        self._families[key] = family
+        self._families[family.plan, family.closed] = family
         family.members[open_] = spu
         family.forget()
         for pattern, trigger in family.keys(open_):
             self._triggers.add(pattern, trigger)
-        if plan.graph_names:
+        if family.plan.graph_names:
             self._graph_watchers[spu] = None
         self._count += 1
         return spu, result
@@ -151,6 +153,23 @@ class SpuManager:
         self._watch(spu, evaluator.dependencies(table))
         self._count += 1
         return spu, result
+
+    # Explain
+
+    def explain(self, request: QueryRequest) -> Explanation:
+        """How a query is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
+        found = self._plans.find(request)
+        if isinstance(found, Singular):
+            spu = self._singular.get(found)
+            evaluator = self._plans.evaluator(found)
+            depends = evaluator.dependencies() if spu is None else spu.depends
+            return explain_singular(found, evaluator, depends, self._world, spu)
+        family, open_ = self._family(found)
+        try:
+            return explain_member(request, family, open_, self._world)
+        finally:
+            if not family.members:
+                family.release()
 
     # Activator
 

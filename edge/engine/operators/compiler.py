@@ -84,6 +84,9 @@ class Trigger:
     steady: bool
     """Whether no expression looks at the others, which therefore are of few values."""
     scan: Scan
+    pattern: Triple
+    inside: tuple[str, ...]
+    """See `Scope`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class Compiler:
 
     def scope(self) -> Scope:
         """The scope of a whole pattern, in which every variable has its own place."""
-        return Scope(self, {}, hidden=False, given=frozenset(), sure=frozenset(), lift=_same, linear=True)
+        return Scope(self, {}, hidden=False, given=frozenset(), sure=frozenset(), lift=_same, inside=())
 
     def _shown(self, node: Node) -> dict[int, int]:
         closed = list(self.closed)
@@ -178,8 +181,17 @@ class Scope:
     sure: Names
     """What of that is certain to be bound."""
     lift: Lift
-    linear: bool
-    """Whether each solution of the whole holds one of this pattern, and goes with it."""
+    inside: tuple[str, ...]
+    """The clauses around it that keep a solution of the whole from simply holding one of it, the outermost first."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether each solution of the whole holds one of this pattern, and goes with it."""
+        return not self.inside
+
+    def into(self, clause: str) -> tuple[str, ...]:
+        """What is inside that clause here."""
+        return (*self.inside, clause)
 
     def place(self, slot: Slot | None) -> int:
         """The place of a slot."""
@@ -212,7 +224,7 @@ class Scope:
         if isinstance(node, LeftJoin):
             return self._optional(node)
         if isinstance(node, Union):
-            scope = replace(self, linear=False)
+            scope = replace(self, inside=self.into("UNION"))
             return Either([scope.operator(branch) for branch in node.branches])
         if isinstance(node, Minus):
             return self._minus(node)
@@ -227,7 +239,7 @@ class Scope:
         if isinstance(node, Project):
             return self._project(node)
         if isinstance(node, Distinct):
-            inner = replace(self, linear=False).operator(node.pattern)
+            inner = replace(self, inside=self.into("DISTINCT")).operator(node.pattern)
             return Once(inner, [self.place(name) for name in possible(node)])
         if isinstance(node, Group):
             return self._group(node)
@@ -245,7 +257,8 @@ class Scope:
         every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
         scan = Scan(compiler.graph, (s, p, o, g))
         exact = self.linear and every
-        compiler.triggers.append(Trigger(scan.places, fixes, exact, frozenset(), False, scan))  # type: ignore[arg-type]
+        trigger = Trigger(scan.places, fixes, exact, frozenset(), False, scan, node, self.inside)  # type: ignore[arg-type]
+        compiler.triggers.append(trigger)
         return scan
 
     def _fixes(self, slot: Slot | None) -> int | None:
@@ -278,7 +291,7 @@ class Scope:
             return parts[0][0]
         return Together(self.compiler.graph, parts, tests)
 
-    def _merged(self, node: Node, others: Names, lift: Lift = _same, *, linear: bool = True) -> Operator:
+    def _merged(self, node: Node, others: Names, lift: Lift = _same, clause: str = "") -> Operator:
         """A part beside others: what it may leave unbound and they may bind it has a copy of."""
         uncertain = (possible(node) - certain(node)) & (others | self.given) - self.sure
         doubtful = self.given - self.sure
@@ -292,7 +305,7 @@ class Scope:
             self,
             names=names,
             lift=lambda place: _then(lift(back.get(place, place)), self.lift),
-            linear=self.linear and linear,
+            inside=self.into(clause) if clause else self.inside,
         )
         operator = scope.operator(node)
         return Merge(operator, copies) if copies else operator
@@ -301,7 +314,7 @@ class Scope:
         left = self.operator(node.left)
         kept = set(self.places(certain(node.left)).values())
         right = self._merged(
-            node.right, possible(node.left), lambda place: place if place in kept else None, linear=False
+            node.right, possible(node.left), lambda place: place if place in kept else None, "OPTIONAL"
         )
         if node.condition is None:
             return Optional(left, right, None)
@@ -327,7 +340,11 @@ class Scope:
                 overlap.append((place, names[name]))
         back = {names[name]: self.place(name) for name in shared & certain(node.left)}
         scope = replace(
-            self, names=names, hidden=True, lift=lambda place: _then(back.get(place), self.lift), linear=False
+            self,
+            names=names,
+            hidden=True,
+            lift=lambda place: _then(back.get(place), self.lift),
+            inside=self.into("MINUS"),
         )
         right = scope.operator(node.right)
         always = bool(shared & certain(node.left) & certain(node.right))
@@ -388,7 +405,7 @@ class Scope:
             given=given,
             sure=self.sure | sure,
             lift=lambda place: _then(place if place in kept else None, self.lift),
-            linear=False,
+            inside=self.into("EXISTS"),
         )
         return holds(scope.operator(normal(pattern)))
 
@@ -437,7 +454,7 @@ class Scope:
             names=names,
             hidden=True,
             lift=lambda place: _then(place if place in kept else None, self.lift),
-            linear=False,
+            inside=self.into("SELECT"),
         )
 
     def _refuse_given(self, variables: Iterable[Name]) -> None:
