@@ -62,7 +62,8 @@ class Lutt(Generic[T]):
     """Entries under the patterns that they watch."""
 
     def __init__(self, graph: LiveGraph) -> None:
-        self._graph = graph
+        self.graph = graph
+        """Whose ids the patterns are made of."""
         self._tables: dict[_Positions, tuple[Callable[[Quad], object], dict[object, T | _Entries[T]]]] = {}
         """Bound positions -> what picks them, and: what is bound there -> the entry, or several with counts."""
 
@@ -77,7 +78,7 @@ class Lutt(Generic[T]):
         """Register an entry under a pattern; twice if it is there already."""
         positions = _bound(key)
         for position in positions:
-            self._graph.dictionary.retain(key[position])  # type: ignore[arg-type]
+            self.graph.dictionary.retain(key[position])  # type: ignore[arg-type]
         pick, table = self._tables.setdefault(positions, (_picker(positions), {}))
         bound = pick(key)  # type: ignore[arg-type]
         there = table.get(bound)
@@ -103,7 +104,7 @@ class Lutt(Generic[T]):
             if not table:
                 del self._tables[positions]
         for position in positions:
-            self._graph.dictionary.release(key[position])  # type: ignore[arg-type]
+            self.graph.dictionary.release(key[position])  # type: ignore[arg-type]
 
     def hits(self, quads: Mapping[Quad, bool]) -> dict[T, list[tuple[Quad, bool]]]:
         """The entries under the patterns that quads match, each with what it matched, in a stable order."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from typing import TypeVar
 
 import pyoxigraph as ox
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
-from edge.engine.lutt import EVERYTHING, Lutt, Watch
+from edge.engine.lutt import EVERYTHING, Key, Lutt, Watch
+
+T = TypeVar("T")
 
 A, B, C, G, H = (ox.NamedNode(f"http://example.org/{name}") for name in "abcgh")
 ONE = ox.Literal(1)
@@ -21,6 +25,22 @@ watches = st.one_of(
     st.builds(Watch, maybe, maybe, maybe, st.none(), st.just(True)),
 )
 quads = st.builds(ox.Quad, terms, terms, terms, st.sampled_from([G, H, ox.DefaultGraph()]))
+
+
+def add(lutt: Lutt[T], some: Iterable[Watch], entry: T) -> list[Key]:
+    keys = [watch.key(lutt.graph) for watch in some]
+    for key in keys:
+        lutt.add(key, entry)
+    return keys
+
+
+def remove(lutt: Lutt[T], keys: Iterable[Key], entry: T) -> None:
+    for key in keys:
+        lutt.remove(key, entry)
+
+
+def hits(lutt: Lutt[T], *changed: ox.Quad) -> set[T]:
+    return set(lutt.hits(dict.fromkeys(map(lutt.graph.intern_quad, changed), True)))
 
 
 def matches(watch: Watch, quad: ox.Quad) -> bool:
@@ -38,38 +58,37 @@ def matches(watch: Watch, quad: ox.Quad) -> bool:
 def test_hits_are_what_matches(patterns, changed, leaving):
     graph = LiveGraph()
     lutt: Lutt[int] = Lutt(graph)
-    keys = [lutt.add(some, number) for number, some in enumerate(patterns)]
+    keys = [add(lutt, some, number) for number, some in enumerate(patterns)]
     for number in leaving:
         if number < len(keys):
-            lutt.remove(keys[number], number)
-    ids = [graph.intern_quad(quad) for quad in changed]
+            remove(lutt, keys[number], number)
     expected = {
         number
         for number, some in enumerate(patterns)
         if number not in leaving and any(matches(watch, quad) for watch in some for quad in changed)
     }
-    assert set(lutt.hits(ids)) == expected
+    assert hits(lutt, *changed) == expected
 
 
 def test_every_combination_of_bound_positions():
     graph = LiveGraph()
     lutt: Lutt[Watch] = Lutt(graph)
     for s, p, o, g in itertools.product((None, A), (None, B), (None, ONE), (None, G)):
-        lutt.add([Watch(s, p, o, g)], Watch(s, p, o, g))
+        add(lutt, [Watch(s, p, o, g)], Watch(s, p, o, g))
     assert len(lutt) == 16
-    assert len(lutt.hits([graph.intern_quad(ox.Quad(A, B, ONE, G))])) == 16
-    assert len(lutt.hits([graph.intern_quad(ox.Quad(A, B, ONE, H))])) == 8
-    assert len(lutt.hits([graph.intern_quad(ox.Quad(C, C, C, H))])) == 1
+    assert len(hits(lutt, ox.Quad(A, B, ONE, G))) == 16
+    assert len(hits(lutt, ox.Quad(A, B, ONE, H))) == 8
+    assert len(hits(lutt, ox.Quad(C, C, C, H))) == 1
 
 
 def test_default_graph_is_told_from_named_graphs():
     graph = LiveGraph()
     lutt: Lutt[str] = Lutt(graph)
-    lutt.add([Watch(default_graph=True)], "default")
-    lutt.add([Watch()], "any")
-    lutt.add([Watch(graph=G)], "g")
-    assert set(lutt.hits([graph.intern_quad(ox.Quad(A, B, C))])) == {"default", "any"}
-    assert set(lutt.hits([graph.intern_quad(ox.Quad(A, B, C, G))])) == {"g", "any"}
+    add(lutt, [Watch(default_graph=True)], "default")
+    add(lutt, [Watch()], "any")
+    add(lutt, [Watch(graph=G)], "g")
+    assert hits(lutt, ox.Quad(A, B, C)) == {"default", "any"}
+    assert hits(lutt, ox.Quad(A, B, C, G)) == {"g", "any"}
     assert graph.intern_graph(ox.DefaultGraph()) == DEFAULT_GRAPH
 
 
@@ -77,18 +96,18 @@ def test_literals_are_watched_in_the_one_form_they_have():
     graph = LiveGraph()
     lutt: Lutt[str] = Lutt(graph)
     integer = ox.NamedNode("http://www.w3.org/2001/XMLSchema#integer")
-    lutt.add([Watch(object=ox.Literal("01", datatype=integer))], "one")
-    assert set(lutt.hits([graph.intern_quad(ox.Quad(A, B, ONE))])) == {"one"}
+    add(lutt, [Watch(object=ox.Literal("01", datatype=integer))], "one")
+    assert hits(lutt, ox.Quad(A, B, ONE)) == {"one"}
 
 
 def test_an_entry_is_hit_once_and_leaves_whole():
     graph = LiveGraph()
     lutt: Lutt[str] = Lutt(graph)
-    keys = lutt.add([Watch(subject=A), Watch(subject=A), Watch(object=C)], "x")
-    quad = graph.intern_quad(ox.Quad(A, B, C))
-    assert lutt.hits([quad, quad]) == {"x": None}
-    lutt.remove(keys, "x")
-    assert lutt.hits([quad]) == {}
+    keys = add(lutt, [Watch(subject=A), Watch(subject=A), Watch(object=C)], "x")
+    quad = ox.Quad(A, B, C)
+    assert hits(lutt, quad) == {"x"}
+    remove(lutt, keys, "x")
+    assert hits(lutt, quad) == set()
     assert len(lutt) == 0
     graph.dictionary.sweep()
     assert len(graph.dictionary) == 1
@@ -97,16 +116,16 @@ def test_an_entry_is_hit_once_and_leaves_whole():
 def test_a_pattern_of_another_subscription_stays():
     graph = LiveGraph()
     lutt: Lutt[str] = Lutt(graph)
-    keys = lutt.add([Watch(subject=A)], "x")
-    lutt.add([Watch(subject=A)], "y")
-    lutt.remove(keys, "x")
+    keys = add(lutt, [Watch(subject=A)], "x")
+    add(lutt, [Watch(subject=A)], "y")
+    remove(lutt, keys, "x")
     graph.dictionary.sweep()
-    assert set(lutt.hits([graph.intern_quad(ox.Quad(A, B, C))])) == {"y"}
+    assert hits(lutt, ox.Quad(A, B, C)) == {"y"}
 
 
 def test_everything_is_hit_by_anything():
     graph = LiveGraph()
     lutt: Lutt[str] = Lutt(graph)
-    lutt.add(EVERYTHING.watches, "x")
+    add(lutt, EVERYTHING.watches, "x")
     for quad in (ox.Quad(A, B, C), ox.Quad(A, B, C, G)):
-        assert set(lutt.hits([graph.intern_quad(quad)])) == {"x"}
+        assert hits(lutt, quad) == {"x"}
