@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from edge.engine.explanation import Explanation
 from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 
 T = TypeVar("T")
@@ -29,6 +30,9 @@ class SparqlEngine(Protocol):
 
         `read` takes the answer in on a thread of the engine; what it returns or raises is the future's.
         """
+
+    def explain(self, query: QueryRequest, /) -> Future[Explanation]:
+        """Say how a subscription to a query is, or would be, kept up to date."""
 
     def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
         """Run updates; done when they are durable."""

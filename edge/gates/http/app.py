@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from starlette.applications import Starlette
@@ -64,6 +64,7 @@ class Routes:
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
             _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
+            _route("/explain", "explain", self._explain, ["GET", "POST"]),
             _route("/health", "health", self._health, ["GET"]),
             _route("/metrics", "metrics", self._show_metrics, ["GET"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
@@ -117,6 +118,20 @@ class Routes:
         }
         return _json(answer)
 
+    async def _explain(self, request: Request) -> Response:
+        if not self._views.ready():
+            raise _not_ready()
+        operation = await read_operation(request, ["query"], self._settings)
+        timeout = self._settings.query_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                told = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset)))
+        except TimeoutError:
+            raise RequestTimeout(
+                f"The engine was busy for longer than {timeout:g} s, the limit engine.query_timeout; try again later"
+            ) from None
+        return _json(asdict(told))
+
     async def _health(self, request: Request) -> Response:
         if not self._views.ready():
             raise _not_ready()
@@ -160,9 +175,8 @@ async def _framework_error(request: Request, exception: Exception) -> Response:
         allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
         error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
         return error_response(error, {"Allow": allow})
-    return error_response(
-        NotFound(f'There is nothing at "{request.url.path}"; the paths are /query, /update, /sparql, /health, /metrics')
-    )
+    paths = "/query, /update, /sparql, /explain, /health, /metrics"
+    return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
 
 async def _result(future: Future[_T]) -> _T:

@@ -1,0 +1,101 @@
+"""`/explain`: what a subscription costs, asked for as a query is."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlencode
+
+import pytest
+from gate_client import eventually
+from gate_server import running
+
+from edge.engine.requests import QueryRequest
+from edge.gates.settings import HttpGateSettings
+
+QUERY = "SELECT ?in { ?s <urn:in> ?in FILTER(?s = <urn:a>) }"
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture
+async def http(gateway):
+    await gateway.update("INSERT DATA { <urn:a> <urn:in> 1 GRAPH <urn:g> { <urn:a> <urn:in> 1, 2, 3 } }")
+    async with gateway.http() as client:
+        yield client
+
+
+async def every_way(http, query: str, *parameters: tuple[str, str]):
+    """The query by each of the three operations of the SPARQL 1.1 Protocol."""
+    yield await http.get("/explain?" + urlencode([("query", query), *parameters]))
+    text = urlencode([("query", query), *parameters])
+    yield await http.post("/explain", content=text, headers={"Content-Type": FORM})
+    url = "/explain?" + urlencode(parameters)
+    yield await http.post(url, content=query, headers={"Content-Type": "application/sparql-query"})
+
+
+async def test_it_is_asked_for_as_a_query_is(http):
+    async for answer in every_way(http, QUERY):
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        told = answer.json()
+        assert (told["form"], told["kept"], told["reason"]) == ("SELECT", "incremental", "")
+        (((pattern,),), sharing) = told["parts"], told["sharing"]
+        assert (pattern["pattern"], pattern["watched"]) == ("?s <urn:in> ?in", "<urn:a> <urn:in> ?in")
+        assert (pattern["matches"], pattern["effect"], pattern["known"]) == (1, "direct", ["?s", "?in"])
+        assert (sharing["open"], sharing["queries"], sharing["subscribers"]) == (["<urn:a>"], 0, 0)
+
+
+async def test_the_dataset_counts(http):
+    async for answer in every_way(http, QUERY, ("default-graph-uri", "urn:g")):
+        (((pattern,),)) = answer.json()["parts"]
+        assert pattern["matches"] == 3
+    async for answer in every_way(http, QUERY, ("default-graph-uri", "urn:g"), ("default-graph-uri", "urn:h")):
+        assert answer.json()["kept"] == "re-evaluated"
+
+
+async def test_it_knows_who_is_subscribed(gateway, http):
+    for _ in range(2):
+        await (await gateway.client()).subscribe(QUERY)
+    await (await gateway.client()).subscribe(QUERY.replace("urn:a", "urn:b"))
+    sharing = (await http.get("/explain", params={"query": QUERY})).json()["sharing"]
+    assert (sharing["subscribers"], sharing["queries"]) == (2, 2)
+    assert gateway.engine.subscriptions == 3, "nothing was subscribed"
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "status", "error"),
+    [
+        ("SELEKT *", [], 400, "parsing_failed"),
+        ("INSERT DATA { <urn:a> <urn:b> 1 }", [], 400, "parsing_failed"),
+        (QUERY, [("default-graph-uri", "not absolute")], 400, "parsing_failed"),
+        (QUERY, [("using-graph-uri", "urn:g")], 400, "invalid_request"),
+        ("SELECT * { SERVICE <http://x/> { ?s ?p ?o } }", [], 403, "forbidden"),
+    ],
+)
+async def test_refusals_are_those_of_a_query(http, query, more, status, error):
+    answer = await http.get("/explain?" + urlencode([("query", query), *more]))
+    assert (answer.status_code, answer.json()["status_code"], answer.json()["error"]) == (status, status, error)
+    assert answer.json()["error_description"]
+
+
+async def test_what_is_no_query_at_all(http):
+    assert (await http.get("/explain")).json()["error"] == "invalid_request"
+    assert (await http.post("/explain", content=b"x")).json()["error"] == "unsupported_media_type"
+    update = {"Content-Type": "application/sparql-update"}
+    assert (await http.post("/explain", content=b"CLEAR ALL", headers=update)).json()[
+        "error"
+    ] == "unsupported_media_type"
+    answer = await http.delete("/explain")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+
+
+async def test_a_busy_engine_is_waited_for_no_longer_than_for_a_query(engine):
+    held = engine._engine.writing
+    async with running(engine, http=HttpGateSettings(port=0, query_timeout=0.2)) as gateway, gateway.http() as http:
+        with held:
+            update = asyncio.create_task(gateway.update("INSERT DATA { <urn:a> <urn:b> 1 }"))
+            await eventually(lambda: engine.pending_updates, "the update is taken")
+            answer = await http.get("/explain", params={"query": QUERY})
+        assert (answer.status_code, answer.json()["error"]) == (408, "timeout")
+        await update
+        assert (await http.get("/explain", params={"query": QUERY})).status_code == 200
+    assert engine.explain(QueryRequest(QUERY)).result(20).form == "SELECT"
