@@ -1,6 +1,8 @@
 """The live graph: a dictionary index of quads, the authoritative state (the paper's Context Triple Store).
 
-Three nested indexes a graph, over interned terms. Nothing here knows SPARQL, files or time.
+Two nested indexes a graph, over interned terms: by subject and predicate, by predicate and object. Where only an object
+is known each predicate is asked for it, for there are few predicates; a third index would cost every update its time,
+and half as much memory again. Nothing here knows SPARQL, files or time.
 """
 
 from __future__ import annotations
@@ -74,12 +76,11 @@ def _leaf(leaf: Leaf | None) -> Iterable[int]:
 class TripleIndex:
     """The triples of one graph."""
 
-    __slots__ = ("_osp", "_pos", "_predicates", "_spo", "size")
+    __slots__ = ("_pos", "_predicates", "_spo", "size")
 
     def __init__(self) -> None:
         self._spo: Index = {}
         self._pos: Index = {}
-        self._osp: Index = {}
         self._predicates: dict[int, int] = {}
         self.size = 0
 
@@ -96,7 +97,6 @@ class TripleIndex:
         if not _insert(self._spo, s, p, o):
             return False
         _insert(self._pos, p, o, s)
-        _insert(self._osp, o, s, p)
         self._predicates[p] = self._predicates.get(p, 0) + 1
         self.size += 1
         return True
@@ -106,7 +106,6 @@ class TripleIndex:
         if not _delete(self._spo, s, p, o):
             return False
         _delete(self._pos, p, o, s)
-        _delete(self._osp, o, s, p)
         left = self._predicates[p] - 1
         if left:
             self._predicates[p] = left
@@ -139,8 +138,9 @@ class TripleIndex:
                 elif leaf == o or (isinstance(leaf, set) and o in leaf):
                     yield s, p, o
             elif o is not None:
-                for predicate in _leaf(self._osp.get(o, {}).get(s)):
-                    yield s, predicate, o
+                for predicate, leaf in branch.items():
+                    if leaf == o or (isinstance(leaf, set) and o in leaf):
+                        yield s, predicate, o
             else:
                 for predicate, leaf in branch.items():
                     for third in _leaf(leaf):
@@ -157,8 +157,8 @@ class TripleIndex:
                     for subject in _leaf(leaf):
                         yield subject, p, third
         elif o is not None:
-            for subject, leaf in self._osp.get(o, {}).items():
-                for predicate in _leaf(leaf):
+            for predicate, branch in self._pos.items():
+                for subject in _leaf(branch.get(o)):
                     yield subject, predicate, o
         else:
             for subject, branch in self._spo.items():
@@ -181,7 +181,10 @@ class TripleIndex:
                 return self._predicates.get(p, 0)
             leaf = self._pos.get(p, {}).get(o)
             return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
-        return len(self._osp.get(o, ())) if o is not None else self.size
+        if o is None:
+            return self.size
+        leaves = [branch[o] for branch in self._pos.values() if o in branch]
+        return sum([1 if isinstance(leaf, int) else len(leaf) for leaf in leaves])
 
 
 class LiveGraph:

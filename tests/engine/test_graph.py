@@ -1,0 +1,36 @@
+"""The live graph's index against a plain set of triples."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.engine.graph import TripleIndex
+
+IDS = st.integers(1, 4)
+TRIPLES = st.tuples(IDS, IDS, IDS)
+
+
+@given(st.lists(st.tuples(st.booleans(), TRIPLES), max_size=60))
+def test_an_index_is_a_set_of_triples(changes):
+    index = TripleIndex()
+    triples: set[tuple[int, int, int]] = set()
+    for adding, triple in changes:
+        assert (index.add if adding else index.remove)(*triple) == (adding != (triple in triples))
+        (triples.add if adding else triples.discard)(triple)
+    assert index.size == len(triples)
+    for pattern in product((None, 1, 2, 3, 4), repeat=3):
+        expected = {t for t in triples if all(given in (None, term) for given, term in zip(pattern, t, strict=True))}
+        found = list(index.match(*pattern))
+        assert set(found) == expected
+        assert len(found) == len(expected)
+        assert bool(index.estimate(*pattern)) >= bool(expected)
+        if None not in pattern:
+            assert index.contains(*pattern) == bool(expected)
+    for one, other in product(range(1, 5), repeat=2):
+        for leaf, place in ((index.objects(one, other), 2), (index.subjects(one, other), 0)):
+            at = (0, 1) if place == 2 else (1, 2)
+            expected_leaf = {t[place] for t in triples if (t[at[0]], t[at[1]]) == (one, other)}
+            assert ({leaf} if isinstance(leaf, int) else leaf or set()) == expected_leaf
