@@ -26,6 +26,7 @@ from edge.config import Settings, read_password
 from edge.config.keys import default_data_dir
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.performance import Figures
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
@@ -34,7 +35,7 @@ from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
-from edge.metrics import Metrics
+from edge.metrics import Costs, Metrics
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class Gateway:
             journal_sequence=lambda: engine.sequence,
             spus=lambda: engine.spus,
         )
+        self.metrics.watch_costs(lambda: _costs(engine.figures))
         return engine
 
     async def _close_engine(self, engine: Scheduler) -> None:
@@ -276,6 +278,18 @@ class Gateway:
         watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: intake.unmapped.total)
         watch("mqtt_bad_values", "Values that could not be read.", lambda: intake.bad_values.total)
         watch("mqtt_mapping_faults", "Mapping files that cannot be used as they are.", lambda: len(files.faults()))
+
+
+def _costs(figures: Figures) -> Costs:
+    """The performance model as the metrics show it, in seconds."""
+    phases = {
+        "update": figures.update,
+        "lutt": figures.lutt,
+        "booster": figures.booster,
+        "notify": figures.notify,
+        "total": figures.total,
+    }
+    return Costs({name: (phase.count, phase.total / 1e9) for name, phase in phases.items()}, figures.hits)
 
 
 async def _in_thread(stop: Callable[..., object], *arguments: object) -> None:

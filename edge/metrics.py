@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
 
 # A `_created` time beside every counter doubles what a scraper of a small box fetches, and nobody asks for it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Bounds of the latency buckets in seconds: from one commit on a fast disk to what a person gives up on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What updates have cost since the gateway began."""
+
+    phases: Mapping[str, tuple[int, float]]
+    """By phase: how many updates, and their seconds together."""
+    hits: int
+    """Subscriptions that the LUTT let through."""
 
 
 class Metrics:
@@ -71,6 +84,24 @@ class Metrics:
         self.watch("journal_sequence", "Sequence number of the last change set in the journal.", journal_sequence)
         self.watch("spus", "Subscription processing units: distinct subscribed queries.", spus)
 
+    def watch_costs(self, costs: Callable[[], Costs]) -> None:
+        """Show the engine's performance model, asked for whenever the metrics are read."""
+        self.registry.register(_PerformanceModel(costs))
+
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+class _PerformanceModel(Collector):
+    def __init__(self, costs: Callable[[], Costs]) -> None:
+        self._costs = costs
+
+    def collect(self) -> Iterable[Metric]:
+        """What Prometheus is told."""
+        costs = self._costs()
+        phases = SummaryMetricFamily("edge_update_phase_seconds", "Time of updates by phase.", labels=["phase"])
+        for phase, (count, seconds) in costs.phases.items():
+            phases.add_metric([phase], count, seconds)
+        yield phases
+        yield CounterMetricFamily("edge_hits", "SPUs that updates hit.", value=costs.hits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from edge.metrics import Metrics
+from edge.metrics import Costs, Metrics
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "metrics.md"
 EDGE = Path(__file__).parent.parent / "edge"
@@ -14,6 +14,7 @@ EDGE = Path(__file__).parent.parent / "edge"
 def complete() -> Metrics:
     metrics = Metrics()
     metrics.watch_engine(triples=lambda: 5, pending_updates=lambda: 1, journal_sequence=lambda: 9, spus=lambda: 2)
+    metrics.watch_costs(lambda: Costs({"update": (4, 0.5), "total": (4, 0.75)}, hits=7))
     return metrics
 
 
@@ -34,6 +35,17 @@ def test_gauges_ask_when_they_are_read():
     assert b"edge_things 1.0" in metrics.text()
     value[0] = 7.0
     assert b"edge_things 7.0" in metrics.text()
+
+
+def test_the_performance_model_is_sums_and_counts():
+    text = complete().text().decode()
+    for line in (
+        'edge_update_phase_seconds_count{phase="update"} 4.0',
+        'edge_update_phase_seconds_sum{phase="update"} 0.5',
+        'edge_update_phase_seconds_sum{phase="total"} 0.75',
+        "edge_hits_total 7.0",
+    ):
+        assert line in text.splitlines()
 
 
 def test_two_gateways_do_not_share_metrics():

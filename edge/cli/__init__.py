@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "update": ("edge.cli.sparql", "Change the graph of the running gateway with a SPARQL update."),
     "subscribe": ("edge.cli.subscribe", "Print what changes in the results of a SPARQL query, as it changes."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
+    "engine": ("edge.cli.engine", "Show what updates cost, and how they are processed."),
     "config": ("edge.cli.config", "Check, show and describe the settings."),
     "mapping": ("edge.cli.mapping", "Check, try and describe mapping files."),
     "bench": ("edge.cli.bench", "Measure the engine on this machine."),

@@ -1,4 +1,4 @@
-"""One SPARQL 1.1 Protocol request over HTTP, and the gateway's refusals in words."""
+"""One request to the gateway over HTTP, and its refusals in words."""
 
 from __future__ import annotations
 
@@ -36,19 +36,31 @@ class Answer:
     body: bytes
     media_type: str
 
+    def json(self) -> dict[str, Any]:
+        """The body as an object. Raises `Failure` where it is none."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise refused("the answer is not that of a gateway; is --url right?")
+        return found
+
 
 def post(url: str, form: list[tuple[str, str]], *, accept: str, timeout: float) -> Answer:
-    """Send a form, return the answer. `timeout` in seconds.
+    """Send a form (SPARQL 1.1 Protocol), return the answer. As `send`."""
+    headers = {"Accept": accept, "Content-Type": "application/x-www-form-urlencoded"}
+    return send("POST", url, urlencode(form).encode("ascii"), headers, timeout)
+
+
+def send(method: str, url: str, body: bytes | None, headers: dict[str, str], timeout: float) -> Answer:
+    """Send a request, return the answer. `timeout` in seconds.
 
     Raises `Failure`: refused (exit code 1) with the gateway's own words, or unreachable (3).
     """
     if not url.startswith(("http://", "https://")):
         raise misused(f"{url} is not an address of HTTP; it looks like http://127.0.0.1:8000")
-    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-        url,
-        data=urlencode(form).encode("ascii"),
-        headers={"Accept": accept, "Content-Type": "application/x-www-form-urlencoded"},
-    )
+    request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the scheme is checked above
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a gateway is near, proxies are not
     try:
         with opener.open(request, timeout=timeout) as response:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from edge import endpoints
-from edge.cli.failures import UNREACHABLE, Failure
+from edge.cli.failures import UNREACHABLE, Failure, misused
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -23,6 +23,27 @@ def data_dir_option(command: _Command) -> _Command:
         envvar="EDGE__DATA_DIR",
         metavar="DIR",
         help="Data directory of a gateway on this machine.  [env: EDGE__DATA_DIR]",
+    )(command)
+
+
+def url_option(command: _Command) -> _Command:
+    """The option that names the HTTP gate of a gateway anywhere."""
+    return click.option(
+        "--url",
+        envvar="EDGE_URL",
+        metavar="URL",
+        help="Address of the gateway, e.g. http://127.0.0.1:8000.  [env: EDGE_URL]",
+    )(command)
+
+
+def timeout_option(command: _Command) -> _Command:
+    """The option that says how long to wait."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=60.0,
+        show_default=True,
+        help="Seconds to wait for the answer.",
     )(command)
 
 
@@ -58,6 +79,14 @@ def locate(data_dir: Path | None) -> Endpoints:
             f"start it with `edge run --data-dir {data_dir}`",
             UNREACHABLE,
         ) from None
+
+
+def http_endpoint(url: str | None, data_dir: Path | None, path: str) -> str:
+    """The URL of a path of the HTTP gate. Raises `Failure`."""
+    base = url if url is not None else locate(data_dir).get("http")
+    if "://" not in base:
+        raise misused(f'"{base}" is not an address; it looks like http://127.0.0.1:8000')
+    return f"{base.rstrip('/')}/{path}"
 
 
 def _reason(error: OSError | ValueError) -> str:

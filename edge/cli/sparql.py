@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from edge.cli import table
-from edge.cli.failures import EXIT_CODES, misused, refused
+from edge.cli.failures import EXIT_CODES, refused
 from edge.cli.http import Answer, dataset_options, post
-from edge.cli.locate import data_dir_option, locate
+from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
 
 _FORMATS: Final = {
@@ -25,16 +24,6 @@ _FORMATS: Final = {
     "ntriples": "application/n-triples",
     "jsonld": "application/ld+json",
 }
-
-_url_option = click.option(
-    "--url",
-    envvar="EDGE_URL",
-    metavar="URL",
-    help="Address of the gateway, e.g. http://127.0.0.1:8000.  [env: EDGE_URL]",
-)
-_timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds to wait for the answer."
-)
 
 
 @click.command(
@@ -58,9 +47,9 @@ _timeout_option = click.option(
     "(table shows them as Turtle).",
 )
 @dataset_options("default-graph-uri", "named-graph-uri")
-@_url_option
+@url_option
 @data_dir_option
-@_timeout_option
+@timeout_option
 def query(
     text: str,
     form: str,
@@ -74,7 +63,7 @@ def query(
     parameters = [("query", read_source(text))]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
-    answer = post(_endpoint(url, data_dir, "query"), parameters, accept=_FORMATS[form], timeout=timeout)
+    answer = post(http_endpoint(url, data_dir, "query"), parameters, accept=_FORMATS[form], timeout=timeout)
     if form == "table" and answer.media_type.endswith("json"):
         click.echo("\n".join(_as_table(answer)))
         return
@@ -93,9 +82,9 @@ def query(
 )
 @click.argument("text")
 @dataset_options("using-graph-uri", "using-named-graph-uri")
-@_url_option
+@url_option
 @data_dir_option
-@_timeout_option
+@timeout_option
 def update(
     text: str,
     default_graphs: tuple[str, ...],
@@ -108,30 +97,13 @@ def update(
     parameters = [("update", read_source(text))]
     parameters += [("using-graph-uri", graph) for graph in default_graphs]
     parameters += [("using-named-graph-uri", graph) for graph in named_graphs]
-    answer = post(_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
-    outcome = _json(answer)
+    answer = post(http_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
+    outcome = answer.json()
     click.echo(f"{outcome.get('added', '?')} added, {outcome.get('removed', '?')} removed")
 
 
-def _endpoint(url: str | None, data_dir: Path | None, path: str) -> str:
-    base = url if url is not None else locate(data_dir).get("http")
-    if "://" not in base:
-        raise misused(f'"{base}" is not an address; it looks like http://127.0.0.1:8000')
-    return f"{base.rstrip('/')}/{path}"
-
-
-def _json(answer: Answer) -> dict[str, Any]:
-    try:
-        found = json.loads(answer.body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise refused("the answer is not that of a gateway; is --url right?")
-    return found
-
-
 def _as_table(answer: Answer) -> list[str]:
-    found = _json(answer)
+    found = answer.json()
     if "boolean" in found:
         return ["true" if found["boolean"] else "false"]
     try:

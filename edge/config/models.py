@@ -182,11 +182,11 @@ class EngineSettings(Section):
     )
     processing: Literal["sequential", "parallel"] = key(
         "parallel",
-        "Whether the subscribed queries that an update has evaluated anew are evaluated one after another or beside "
-        "each other. `edge engine --processing` changes it while the gateway runs.",
+        "Whether subscribed queries that are evaluated anew take turns, or are evaluated beside each other, each "
+        "thread on a copy of the graph. `edge engine --processing` changes it while the gateway runs.",
     )
     spu_workers: int = key(
-        0, "Threads that do so beside each other. 0: as many as there are processors.", minimum=0, maximum=64
+        0, "Threads for parallel processing. 0: as many as there are processors.", minimum=0, maximum=64
     )
     query_workers: int = key(2, "Threads that answer queries.", minimum=1, maximum=64)
     max_pending_queries: int = key(100, "Queries that may wait for a thread; more are answered 429.", minimum=1)

@@ -7,7 +7,9 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from edge.engine.explanation import Explanation
+from edge.engine.performance import Figures
 from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.settings import Booster, Processing
 
 T = TypeVar("T")
 
@@ -36,3 +38,34 @@ class SparqlEngine(Protocol):
 
     def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
         """Run updates; done when they are durable."""
+
+
+class OperatedEngine(SparqlEngine, Protocol):
+    """What operators see of the engine, and the one thing that they decide while it runs."""
+
+    processing: Processing
+    """It may be set at any time."""
+
+    @property
+    def booster(self) -> Booster:
+        """Whether subscribed queries are moved by the delta rules."""
+
+    @property
+    def spu_workers(self) -> int:
+        """Threads that evaluate subscribed queries when processing is parallel."""
+
+    @property
+    def subscriptions(self) -> int:
+        """Active subscriptions."""
+
+    @property
+    def spus(self) -> int:
+        """SPUs that serve them."""
+
+    @property
+    def pending_updates(self) -> int:
+        """Updates that wait or are being carried out."""
+
+    @property
+    def figures(self) -> Figures:
+        """What the updates so far have cost, phase by phase."""

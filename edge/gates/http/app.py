@@ -18,8 +18,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
-from edge.gates.engine import SparqlEngine
+from edge.gates.engine import OperatedEngine
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
+from edge.gates.http.engine import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.sparql import Operation, Primitive, read_operation
@@ -52,7 +53,7 @@ class Views:
 class Routes:
     """The endpoints, over one engine."""
 
-    def __init__(self, engine: SparqlEngine, settings: HttpGateSettings, metrics: Metrics, views: Views) -> None:
+    def __init__(self, engine: OperatedEngine, settings: HttpGateSettings, metrics: Metrics, views: Views) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
@@ -67,6 +68,7 @@ class Routes:
             _route("/explain", "explain", self._explain, ["GET", "POST"]),
             _route("/health", "health", self._health, ["GET"]),
             _route("/metrics", "metrics", self._show_metrics, ["GET"]),
+            _route("/api/engine", "api", self._operate, ["GET", "PUT"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/unmapped", "api", self._shown(self._views.unmapped), ["GET"]),
             _route("/api/bad-values", "api", self._shown(self._views.bad_values), ["GET"]),
@@ -141,6 +143,13 @@ class Routes:
 
     async def _show_metrics(self, request: Request) -> Response:
         return Response(self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _operate(self, request: Request) -> Response:
+        if not self._views.ready():
+            raise _not_ready()
+        if request.method == "PUT":
+            self._engine.processing = await read_processing(request, self._settings)
+        return _json(shown(self._engine))
 
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from edge.gates.engine import SparqlEngine
+from edge.gates.engine import OperatedEngine
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.settings import HttpGateSettings
@@ -21,7 +21,7 @@ class HttpGate:
     """The gate for queries, updates, the page, health and metrics. `start` and `stop` belong to one event loop."""
 
     def __init__(
-        self, engine: SparqlEngine, settings: HttpGateSettings, metrics: Metrics, views: Views | None = None
+        self, engine: OperatedEngine, settings: HttpGateSettings, metrics: Metrics, views: Views | None = None
     ) -> None:
         self._settings = settings
         self._app = Routes(engine, settings, metrics, views or Views()).app()

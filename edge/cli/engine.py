@@ -1,0 +1,82 @@
+"""`edge engine`: what updates cost, phase by phase, and how they are processed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.http import send
+from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
+
+_PHASES: Final = {
+    "t_update": "the update compiled, the graph changed",
+    "t_lutt": "the subscriptions found that the change hits",
+    "t_booster": "their results moved",
+    "t_notify": "the notifications handed over",
+    "t_total": "all of that",
+}
+"""Members of the answer's `phases`, and what they mean."""
+
+_EPILOG: Final = "\n".join(
+    [
+        "\b",
+        "Phases of an update:",
+        *(f"  {name.upper():<10} {meaning}" for name, meaning in _PHASES.items()),
+        "",
+        EXIT_CODES,
+    ]
+)
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--processing",
+    type=click.Choice(["sequential", "parallel"]),
+    help="From now on, evaluate subscribed queries that have no delta rule one after another, or beside each other. "
+    "engine.processing in the settings says how the gateway begins.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@url_option
+@data_dir_option
+@timeout_option
+def engine(processing: str | None, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
+    """Show what updates cost since the gateway began, phase by phase, and how they are processed.
+
+    \b
+    edge engine
+    edge engine --processing sequential
+    """
+    endpoint = http_endpoint(url, data_dir, "api/engine")
+    if processing is None:
+        answer = send("GET", endpoint, None, {"Accept": "application/json"}, timeout)
+    else:
+        body = json.dumps({"processing": processing}).encode()
+        answer = send("PUT", endpoint, body, {"Content-Type": "application/json"}, timeout)
+    found = answer.json()
+    try:
+        lines = [json.dumps(found)] if as_json else _as_table(found)
+    except (KeyError, TypeError, ValueError):
+        raise refused("the answer is not that of a gateway; is --url right?") from None
+    click.echo("\n".join(lines))
+
+
+def _as_table(found: dict[str, Any]) -> list[str]:
+    workers = f", {found['spu_workers']} threads" if found["processing"] == "parallel" else ""
+    lines = [
+        f"processing     {found['processing']}{workers}",
+        f"booster        {found['booster']}",
+        f"subscriptions  {found['subscriptions']:,} in {found['spus']:,} SPUs",
+        f"updates        {found['updates']:,}, and {found['pending_updates']:,} that wait",
+        f"hits           {found['hits']:,} of SPUs by updates",
+        f"notifications  {found['notifications']:,}",
+        "",
+        f"{'phase, in ms':<12} {'mean':>10} {'sigma':>10} {'min':>10} {'max':>10}",
+    ]
+    for name in _PHASES:
+        values = (found["phases"][name][f"{column}_ms"] for column in ("mean", "sigma", "min", "max"))
+        lines.append(f"{name.upper():<12} " + " ".join(f"{value:>10.3f}" for value in values))
+    return lines
