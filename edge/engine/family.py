@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from edge.engine.booster import QueryPlan
-from edge.engine.general import Rules, bounded
+from edge.engine.general import Rules, bounded, too_many
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.lutt import Key
 from edge.engine.operators.compiler import Plan, Trigger
@@ -219,7 +219,10 @@ def _connected(plan: Plan, start: Trigger) -> bool:
 
 
 def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rules: Rules) -> Found:
-    """The solutions of a pattern that agree with any of the restrictions, each with its multiplicity."""
+    """The solutions of a pattern that agree with any of the restrictions, each with its multiplicity.
+
+    Raises `ResultTooLarge`.
+    """
     found: Found = {}
     for restriction in restrictions:
         start = _with(frame, restriction)
@@ -228,6 +231,8 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
             row = tuple(start)
             part[row] = part.get(row, 0) + 1
         found.update(part)
+        if len(found) > rules.max_solutions:
+            raise too_many(rules)
     return found
 
 

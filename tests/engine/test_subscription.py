@@ -100,7 +100,8 @@ def test_a_fault_while_subscriptions_move_undoes_the_update():
         Client(engine, f"SELECT ?o {{ {where} }}")
         for where in ("?s ex:p ?o", "{ ?s ex:p ?o }", "?s ex:p ?o . ?s ex:p ?x")
     ]
-    spu = next(iter(engine.spus._spus.values()))
+    spus = list(engine.spus._by_spuid.values())
+    spu = spus[0]
 
     class Fault(Exception):
         pass
@@ -109,7 +110,7 @@ def test_a_fault_while_subscriptions_move_undoes_the_update():
 
     def failing(self: object, *args: object) -> object:
         moved = move(self, *args)
-        if self is list(engine.spus._spus.values())[-1]:
+        if self is spus[-1]:
             raise Fault
         return moved
 
