@@ -110,7 +110,8 @@ class Watched:
 
 
 def _makes_blank_nodes(query: Query) -> bool:
-    return re.search(r"construct.*made", query.text, re.IGNORECASE | re.DOTALL) is not None
+    template = re.search(r"\bconstruct\b([^}]*)}", query.text, re.IGNORECASE)
+    return template is not None and re.search(r"_:|[\[(]", template[1]) is not None
 
 
 class World:

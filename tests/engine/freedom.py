@@ -59,22 +59,21 @@ class Groups:
     """What the aggregates of a query are made of, by group."""
 
     keys: list[int]
-    """The columns that tell the groups apart, in the query."""
+    """The columns of the query that tell the groups apart."""
+    inputs: dict[int, int]
+    """Where the members have what the columns of the query are made of."""
     members: dict[tuple[object, ...], Bag]
 
     @classmethod
     def of(cls, naive: NaiveEngine, query: Query, variables: Sequence[str]) -> Groups:
         """The groups in the state that the naive engine is in."""
         names, bag = naive.evaluate(Query(query.inputs, query.default_graphs, query.named_graphs))
-        made = [name for name in names if name.startswith(("any", "cat", "end", "num"))]
-        keys = [index for index, name in enumerate(variables) if name in names and name not in made]
-        order = [names.index(variables[index]) for index in keys]
+        inputs = {index: names.index(name) for index, name in enumerate(variables) if name in names}
+        keys = [index for index in inputs if not variables[index].startswith(("any", "cat", "end", "num"))]
         members: dict[tuple[object, ...], Bag] = {}
         for row, count in bag.items():
-            members.setdefault(tuple(row[index] for index in order), Counter())[
-                tuple(row[names.index(name)] if name in names else None for name in variables)
-            ] += count
-        return cls(keys, members)
+            members.setdefault(tuple(row[inputs[index]] for index in keys), Counter())[row] += count
+        return cls(keys, inputs, members)
 
     def key(self, row: Sequence[object]) -> tuple[object, ...]:
         """The group that a row of the query is of."""
@@ -82,5 +81,5 @@ class Groups:
 
     def admits(self, row: Sequence[object], column: int) -> bool:
         """Whether the value of SAMPLE is one that its group has. Unbound: only if there is none."""
-        values = {member[column] for member in self.members.get(self.key(row), ())} - {None}
+        values = {member[self.inputs[column]] for member in self.members.get(self.key(row), ())} - {None}
         return row[column] in values if values else row[column] is None

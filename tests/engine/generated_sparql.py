@@ -27,7 +27,9 @@ class Queries(Patterns):
         return self.one((f"FROM {a}", f"FROM NAMED {a}", f"FROM {a} FROM {b} FROM NAMED {c}"))
 
     def where(self) -> str:
-        return f"{self.dataset()} WHERE {{ {self.any_group()} }}"
+        """A sub-query alone hides variables that the rest of the query may name."""
+        group = self.sub_query(self.random.randint(1, 2)) if self.chance(8) else self.any_group()
+        return f"{self.dataset()} WHERE {{ {group} }}"
 
     def distinct(self) -> str:
         return "DISTINCT " if self.chance(3) else ""
@@ -83,7 +85,7 @@ class Queries(Patterns):
             (
                 (6, self.plain_select),
                 (14, self.general_select),
-                (1, self.sliced_select),
+                (2, self.sliced_select),
                 (3, lambda: f"ASK {self.where()}"),
                 (4, self.construct),
                 (1, self.describe),

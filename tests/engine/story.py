@@ -75,7 +75,7 @@ def draw(seed: int) -> Story:
     author = random.Random(seed)
     stage = _Stage(author, Updates(seed), Queries(~seed))
     updates = stage.updates(author.randint(4, 9))
-    queries = stage.queries(author.randint(4, 8))
+    queries = stage.queries(author.randint(6, 10))
     steps: list[tuple[float, Step]] = [(number, Update(operations)) for number, operations in enumerate(updates)]
     for number, query in enumerate(queries):
         begin = 0.5 if author.randrange(4) else author.randrange(len(updates)) + 0.5
@@ -122,7 +122,7 @@ class _Stage:
             if chosen and not self._author.randrange(8):
                 chosen.append(self._author.choice(chosen))
             query = self._queries.query()
-            if chosen and not self._author.randrange(4):
+            if chosen and not self._author.randrange(3):
                 model = self._author.choice(chosen)
                 texts = varied(self._author, (model.text.removeprefix(PREFIX), model.inputs.removeprefix(PREFIX)))
                 query = replace(model, text=PREFIX + texts[0], inputs=texts[1] and PREFIX + texts[1])
