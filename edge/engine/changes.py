@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyoxigraph as ox
 
@@ -37,14 +37,17 @@ class ChangeSet:
     @property
     def added(self) -> tuple[ox.Quad, ...]:
         """The quads that are new."""
-        self._added = quads = tuple(map(_quad, self._added))
-        return quads
+        return tuple(map(as_quad, self._added))
 
     @property
     def removed(self) -> tuple[ox.Quad, ...]:
         """The quads that are gone."""
-        self._removed = quads = tuple(map(_quad, self._removed))
-        return quads
+        return tuple(map(as_quad, self._removed))
+
+    @property
+    def statements(self) -> tuple[Iterable[Statement], Iterable[Statement]]:
+        """What was added and what was removed, without a quad being made of it."""
+        return map(_statement, self._added), map(_statement, self._removed)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -84,8 +87,16 @@ class ChangeSet:
         return self.added, self.removed, self.created, self.dropped
 
 
-def _quad(quad: ox.Quad | Statement) -> ox.Quad:
+def as_quad(quad: ox.Quad | Statement) -> ox.Quad:
+    """A statement as a quad."""
     return ox.Quad(*quad) if isinstance(quad, tuple) else quad  # type: ignore[arg-type]
+
+
+def _statement(quad: ox.Quad | Statement) -> Statement:
+    if isinstance(quad, tuple):
+        return quad
+    name = quad.graph_name
+    return quad.subject, quad.predicate, quad.object, None if isinstance(name, ox.DefaultGraph) else name
 
 
 NO_CHANGE = ChangeSet()

@@ -17,7 +17,7 @@ from typing import TypeVar
 import pyoxigraph as ox
 
 from edge.engine.atomic import GraphName, apply_atomically
-from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.changes import NO_CHANGE, ChangeSet, Statement, as_quad
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Mirror:
         self._lock = threading.Lock()
         self._store: ox.Store | None = None
         self._copies: list[ox.Store] = []
-        self._quads: dict[ox.Quad, bool] = {}
+        self._quads: dict[Statement, bool] = {}
         self._graphs: dict[GraphName, bool] = {}
         self._size = 0
         self._garbage = 0
@@ -92,8 +92,9 @@ class Mirror:
             return [store, *self._copies[: wanted - 1]]
 
     def _fold(self, changes: ChangeSet) -> None:
-        _net(self._quads, changes.removed, present=False)
-        _net(self._quads, changes.added, present=True)
+        added, removed = changes.statements
+        _net(self._quads, removed, present=False)
+        _net(self._quads, added, present=True)
         _net(self._graphs, changes.dropped, present=False)
         _net(self._graphs, changes.created, present=True)
 
@@ -108,8 +109,8 @@ class Mirror:
     def _apply(self, store: ox.Store) -> ox.Store:
         if not self._quads and not self._graphs:
             return store
-        added = [quad for quad, present in self._quads.items() if present]
-        removed = [quad for quad, present in self._quads.items() if not present]
+        added = [as_quad(statement) for statement, present in self._quads.items() if present]
+        removed = [as_quad(statement) for statement, present in self._quads.items() if not present]
         if self._shared:
             apply_atomically(store, removed, added, self._graphs)
         else:
