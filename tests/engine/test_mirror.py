@@ -139,6 +139,36 @@ def test_staged_changes_are_replaced_and_taken_back():
     assert set(parts.mirror.open()) == {quad(1)}
 
 
+def test_there_are_as_many_equal_stores_as_are_wanted(monkeypatch):
+    """Whatever happens between: changes, changes taken back, the renewal of what has too much garbage."""
+    monkeypatch.setattr(mirror_module, "MIN_GARBAGE", 30)
+    parts = Parts(shared=False)
+    parts.change({quad(number) for number in range(10)}, set())
+    for value, wanted in enumerate([1, 3, 2, 3, 1, 4, 4, 2, 4], start=1):
+        parts.change({quad(n, value) for n in range(10)}, {quad(n, value - 1) for n in range(10)})
+        stores = parts.mirror.open_many(wanted, 4)
+        assert len({id(store) for store in stores}) == len(stores) == wanted
+        parts.mirror.stage(ChangeSet(added=(quad(99),), dropped=(ex("empty"),)))
+        parts.mirror.open()
+        parts.mirror.note(ChangeSet())
+        for store in (parts.mirror.open(), *parts.mirror.open_many(wanted, 4)):
+            assert set(store) == parts.quads
+            assert list(store.named_graphs()) == [ex("empty")]
+
+
+def test_stores_that_are_not_kept_are_made_anew():
+    parts = Parts(shared=False)
+    parts.change({quad(1)}, set())
+    first, second, third = parts.mirror.open_many(3, 3)
+    assert parts.mirror.open_many(1, 2) == [first]
+    assert parts.mirror.open_many(2, 3) == [first, second]
+    assert third not in parts.mirror.open_many(3, 3)
+    assert parts.mirror.open_many(1, 1) == [first]
+    parts.change({quad(2)}, set())
+    assert set(second) == {quad(1)}, "nobody sees to it any more"
+    assert [set(store) for store in parts.mirror.open_many(2, 2)] == [{quad(1), quad(2)}] * 2
+
+
 def test_readers_see_no_half_of_an_update():
     """One lamp, one value: a query that saw none or two would have seen the middle of an update."""
     engine = new_engine()
