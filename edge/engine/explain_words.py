@@ -209,7 +209,7 @@ _REASONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     'engine.booster = "re-evaluate"': (
         'The setting engine.booster = "re-evaluate".',
-        ('Set engine.booster to "auto", its default.',),
+        ('Set it to "delta", the default.',),
     ),
     "a triple term": ("A triple term, << >>.", ()),
 }

@@ -1,0 +1,143 @@
+"""`edge explain`: what a subscription to a query costs, and why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.http import dataset_options, post
+from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
+from edge.cli.source import SOURCE_HELP, read_source
+from edge.cli.table import printable
+
+_WIDEST: Final = 100
+"""Columns, at the most: longer lines are hard to read."""
+
+Explanation = dict[str, Any]
+
+
+@click.command(
+    epilog=EXIT_CODES,
+    help=f"""Say what a subscription to a query costs, and why. {SOURCE_HELP}
+
+    Nothing is subscribed and nothing evaluated. For each triple pattern it says what is looked at when a matching
+    triple comes or goes, and how many match now.
+
+    \b
+    edge explain 'SELECT ?lamp ?state {{ ?lamp <urn:is> ?state }}'
+    edge explain --json @lamps.rq | jq .kept
+    """,
+)
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="The JSON object, for programs.")
+@dataset_options("default-graph-uri", "named-graph-uri")
+@url_option
+@data_dir_option
+@timeout_option
+def explain(
+    text: str,
+    as_json: bool,
+    default_graphs: tuple[str, ...],
+    named_graphs: tuple[str, ...],
+    url: str | None,
+    data_dir: Path | None,
+    timeout: float,
+) -> None:
+    """Ask for an explanation, print it."""
+    parameters = [("query", read_source(text))]
+    parameters += [("default-graph-uri", graph) for graph in default_graphs]
+    parameters += [("named-graph-uri", graph) for graph in named_graphs]
+    answer = post(http_endpoint(url, data_dir, "explain"), parameters, accept="application/json", timeout=timeout)
+    found = answer.json()
+    try:
+        lines = list(_lines(found))
+    except (KeyError, TypeError):
+        raise refused("the answer is not that of a gateway; is --url right?") from None
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for line, style in lines:
+        click.secho(printable(line), **style)
+
+
+Line = tuple[str, dict[str, Any]]
+"""A line and its style."""
+
+
+def _lines(told: Explanation) -> Iterator[Line]:
+    yield from _paragraph(f"{told['form']}. {told['summary']}")
+    if told["reason"]:
+        yield from _paragraph(f"Why: {told['reason']}", color="yellow")
+    parts = told["parts"]
+    for number, part in enumerate(parts, 1):
+        yield from _heading("Patterns" if len(parts) == 1 else f"Patterns, part {number} of {len(parts)}")
+        for pattern in part:
+            yield from _pattern(pattern)
+    if len(parts) > 1:
+        yield from _paragraph("A change that matches a pattern of one part leaves the other parts alone.", 2)
+    if told["steps"]:
+        yield from _heading("From the patterns to the result")
+        for step in told["steps"]:
+            yield from _paragraph(f"{step['name']}: {step['text']}.", 2)
+    yield from _heading("In memory")
+    now = f" (now {_count(told['kept_rows'], 'row or group', 'rows or groups')})" if told["kept_rows"] else ""
+    yield from _paragraph(told["memory"] + now, 2)
+    yield from _heading("Shared with other subscriptions")
+    yield from _sharing(told["sharing"])
+    if told["advice"]:
+        yield from _heading("Good to know")
+        for advice in told["advice"]:
+            yield from _paragraph(f"- {advice}", 2, hanging=2)
+
+
+def _pattern(pattern: Explanation) -> Iterator[Line]:
+    inside = f"   in {pattern['inside']}" if pattern["inside"] else ""
+    yield f"  {pattern['pattern']}{inside}", {"bold": True}
+    if pattern["watched"] != pattern["pattern"]:
+        yield from _paragraph(f"watches only {pattern['watched']}", 6)
+    count = pattern["matches"]
+    yield from _paragraph(f"now about {_count(count, 'triple')} {'matches' if count == 1 else 'match'}", 6)
+    yield from _paragraph(pattern["text"], 6)
+    if pattern["warning"]:
+        yield from _paragraph(f"! {pattern['warning']}", 6, hanging=2, color="yellow")
+
+
+def _sharing(sharing: Explanation) -> Iterator[Line]:
+    yield from _paragraph(sharing["text"], 2)
+    if sharing["open"]:
+        yield from _paragraph(f"open constants: {', '.join(sharing['open'])}", 2, hanging=2)
+    if sharing["open"] and sharing["closed"]:
+        yield from _paragraph(f"constants that must be the same: {', '.join(sharing['closed'])}", 2, hanging=2)
+    now = f"now: {_count(sharing['subscribers'], 'subscription')} to this query"
+    if sharing["open"]:
+        now += f"; {_count(sharing['queries'], 'subscribed query', 'subscribed queries')} evaluated together"
+    yield from _paragraph(now, 2)
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _heading(text: str) -> Iterator[Line]:
+    yield "", {}
+    yield text, {"underline": True}
+
+
+def _paragraph(text: str, indent: int = 0, *, hanging: int = 0, color: str | None = None) -> Iterator[Line]:
+    width = min(shutil.get_terminal_size((_WIDEST, 0)).columns, _WIDEST)
+    for line in textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + hanging),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        yield line, {"fg": color}
