@@ -9,35 +9,29 @@ others. What changed is found by comparing lines, and only lines that changed ar
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
 
 import pyoxigraph as ox
 
 from edge.engine.analysis import dependencies
 from edge.engine.booster import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
-from edge.engine.general import EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query, too_many
+from edge.engine.general import ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Watch
 from edge.engine.mirror import Mirror
 from edge.engine.operators.layout import Layout
-from edge.engine.operators.stages import Distinct, Row, Stage, Template, Weights, add_weight
+from edge.engine.operators.stages import Distinct, Row, Stage, Template, Weights
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.algebra import Triple, Variable
 from edge.engine.sparql.parser import parse_quads, parse_query
 from edge.engine.sparql.syntax import Token, closing, read_prologue, tokenize
 from edge.engine.sparql.terms_text import Names
-from edge.engine.terms import Dictionary
+from edge.engine.tables import Table, Text, as_row, decoded, header_of, written
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +41,6 @@ class World:
     graph: LiveGraph
     mirror: Mirror
     rules: Rules
-
-
-Lines = dict[bytes, int]
-"""Lines of a table, and how often each occurs; in a difference a line that goes has a negative number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A result in Oxigraph's TSV (SPARQL 1.1 Query Results CSV and TSV Formats, section 4): equal rows, equal lines."""
-
-    header: bytes
-    """The columns, `?a<TAB>?b`."""
-    lines: Lines
-    described: Table | None = None
-    """The resources that the WHERE of a DESCRIBE found."""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The columns."""
-        return tuple(name[1:] for name in self.header.decode().split("\t")) if self.header else ()
-
-
-def decoded(header: bytes, lines: Iterable[bytes]) -> Iterator[tuple[Term | None, ...]]:
-    """Lines of a table as terms."""
-    text = b"\n".join((header, *lines, b""))
-    return map(tuple, ox.parse_query_results(text, format=ox.QueryResultsFormat.TSV))  # type: ignore[arg-type]
-
-
-def rows(dictionary: Dictionary, header: bytes, lines: Mapping[bytes, int]) -> Weights:
-    """Lines of a table as term ids."""
-    weights: Weights = {}
-    if lines:
-        intern = dictionary.intern
-        for cells, count in zip(decoded(header, lines), lines.values(), strict=True):
-            add_weight(weights, tuple([None if cell is None else intern(cell) for cell in cells]), count)
-    return weights
 
 
 class Evaluator(ABC):
@@ -139,7 +97,7 @@ class AskEvaluator(Evaluator):
         """See `Evaluator`."""
         query = self._query
         answer = evaluate(store, query.text, query.tokens, dataset=self._dataset, rules=rules, now=now)
-        return Table(_header(BOOLEAN_VARIABLES), {b"true" if answer else b"false": 1})
+        return Table(header_of(BOOLEAN_VARIABLES), {b"true" if answer else b"false": 1})
 
 
 class ConstructEvaluator(Evaluator):
@@ -223,8 +181,8 @@ class DescribeEvaluator(Evaluator):
             found = _select(store, self._where, tokenize(self._where), dataset, rules, now)
         answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=rules, now=now)
         assert isinstance(answer, ox.QueryTriples)  # noqa: S101
-        lines = _written(answer, ox.RdfFormat.N_TRIPLES, _Text(rules, rules.max_solutions))
-        return Table(_header(TRIPLE_VARIABLES), dict.fromkeys(map(_as_row, lines), 1), found)
+        lines = written(answer, ox.RdfFormat.N_TRIPLES, Text(rules, rules.max_solutions))
+        return Table(header_of(TRIPLE_VARIABLES), dict.fromkeys(map(as_row, lines), 1), found)
 
     def dependencies(self, table: Table | None = None) -> Dependencies:
         """See `Evaluator`. They follow the resources that it describes."""
@@ -239,62 +197,6 @@ class DescribeEvaluator(Evaluator):
                     subjects[object_] = None
         described = tuple(Watch(subject=term) for term in subjects if isinstance(term, ox.NamedNode | ox.BlankNode))
         return Dependencies(self._depends.watches + described, self._depends.graph_names)
-
-
-Outcome = Table | Exception
-"""What was read, or why it could not be."""
-
-
-class Pool(Protocol):
-    """Who evaluates."""
-
-    @property
-    def width(self) -> int:
-        """How many evaluations can run at a time."""
-
-    def begin(self, task: Callable[[], Outcome]) -> Callable[[], Outcome]:
-        """Have something done, now or later, here or on another thread; what is returned waits for the outcome."""
-
-
-class InTurn:
-    """Evaluates when the outcome is asked for, on the thread that asks."""
-
-    width = 1
-
-    def begin(self, task: Callable[[], Outcome]) -> Callable[[], Outcome]:
-        """See `Pool`."""
-        return task
-
-
-def begin_all(
-    evaluators: Collection[Evaluator], pool: Pool, mirror: Mirror, rules: Rules, now: int
-) -> list[Callable[[], Outcome]]:
-    """Have queries evaluated, all on the state that the mirror is in. Returns what waits for the outcome of each."""
-    kept = pool.width
-    wanted = min(kept, len(evaluators))
-    stores = mirror.open_many(wanted, kept)
-    begin = pool.begin if wanted > 1 else InTurn().begin
-    return [begin(partial(_attempt, evaluator, stores, rules, now)) for evaluator in evaluators]
-
-
-def _attempt(evaluator: Evaluator, stores: list[ox.Store], rules: Rules, now: int) -> Outcome:
-    """Read a result from a store that nobody reads now. What is raised is returned, fit for another thread."""
-    store = stores.pop()
-    try:
-        return evaluator.read(store, rules, now)
-    except Exception as error:  # noqa: BLE001  whoever asks for the outcome decides what it means
-        return frameless(error)
-    finally:
-        stores.append(store)
-
-
-def frameless(error: Exception) -> Exception:
-    """The error without the frames that it came through.
-
-    They can hold an answer of Oxigraph, which must end on the thread it began on.
-    """
-    error.__traceback__ = error.__context__ = error.__cause__ = None
-    return error
 
 
 def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
@@ -360,41 +262,5 @@ def _select(store: ox.Store, text: str, tokens: Sequence[Token], dataset: Datase
     """The result of a SELECT."""
     answer = evaluate(store, text, tokens, dataset=dataset, rules=rules, now=now)
     assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
-    header, *lines = _written(answer, ox.QueryResultsFormat.TSV, _Text(rules, rules.max_solutions + 1))
+    header, *lines = written(answer, ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
     return Table(header, Counter(lines))
-
-
-def _header(variables: Iterable[str]) -> bytes:
-    return "\t".join(f"?{name}" for name in variables).encode()
-
-
-def _as_row(line: bytes) -> bytes:
-    """A line of N-Triples as one of a table: subject and predicate hold no space, and literals no tab."""
-    return line.removesuffix(b" .").replace(b" ", b"\t", 2)
-
-
-def _written(
-    answer: ox.QuerySolutions | ox.QueryTriples, form: ox.QueryResultsFormat | ox.RdfFormat, text: _Text
-) -> list[bytes]:
-    """The lines that Oxigraph writes of an answer. Raises `EvaluationFailed`, `ResultTooLarge`."""
-    try:
-        answer.serialize(text, format=form)  # type: ignore[arg-type]
-    except (RuntimeError, OSError) as error:
-        raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
-    return text.getvalue().splitlines()
-
-
-class _Text(io.BytesIO):
-    """Takes in so many lines, and no more."""
-
-    def __init__(self, rules: Rules, most: int) -> None:
-        super().__init__()
-        self._rules = rules
-        self._left = most
-
-    def write(self, data: Buffer, /) -> int:
-        """Take in more. Raises `ResultTooLarge`."""
-        self._left -= bytes(data).count(b"\n")
-        if self._left < 0:
-            raise too_many(self._rules)
-        return super().write(data)

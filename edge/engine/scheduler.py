@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
-from edge.engine.evaluator import frameless
+from edge.engine.evaluation import frameless
 from edge.engine.explanation import Explanation
 from edge.engine.journal import Entry, Journal
 from edge.engine.performance import Figures

@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edge.engine.evaluator import Evaluator, Lines, Table, World, rows
+from edge.engine.evaluator import Evaluator, World
 from edge.engine.family import Family, every_solution
 from edge.engine.general import too_many
 from edge.engine.lutt import Dependencies, Key
 from edge.engine.operators.stages import Row, Stage, Weights, add_weight, release, retain
 from edge.engine.query_plans import Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
+from edge.engine.tables import Lines, Table, rows_of
 from edge.protocol import results
 
 _log = logging.getLogger(__name__)
@@ -176,13 +177,13 @@ class ReevaluatedSpu(Spu):
 
     def begin(self, world: World) -> Weights:
         """The whole result, to be asked for once."""
-        return _flow(self._stages, rows(world.graph.dictionary, self._header, self._lines), start=True)
+        return _flow(self._stages, rows_of(world.graph.dictionary, self._header, self._lines), start=True)
 
     def result(self, world: World) -> Weights:
         """See `Spu`."""
         stages = self.evaluator.stages(world.graph, Table(self._header, self._lines))
         try:
-            return _flow(stages, rows(world.graph.dictionary, self._header, self._lines), start=True)
+            return _flow(stages, rows_of(world.graph.dictionary, self._header, self._lines), start=True)
         finally:
             for stage in stages:
                 stage.release()
@@ -205,7 +206,7 @@ class ReevaluatedSpu(Spu):
                 lines[line] = count
             else:
                 del lines[line]
-        return _flow(self._stages, rows(world.graph.dictionary, self._header, changed), start=False)
+        return _flow(self._stages, rows_of(world.graph.dictionary, self._header, changed), start=False)
 
     def keys(self, world: World) -> list[Key]:
         """Under what it stands in the LUTT."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from edge.engine.booster import QueryPlan
 from edge.engine.boosting import Boosting, Changes
-from edge.engine.evaluator import InTurn, Lines, Outcome, Pool, Table, World, begin_all
+from edge.engine.evaluation import InTurn, Outcome, Pool, begin_all
+from edge.engine.evaluator import World
 from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
 from edge.engine.family import Family, FamilyTrigger, open_places
@@ -22,6 +23,7 @@ from edge.engine.performance import PerformanceModel, clock
 from edge.engine.query_plans import Member, QueryPlans, Singular
 from edge.engine.requests import QueryRequest, Sink, Subscription
 from edge.engine.spu import BoostedSpu, ReevaluatedSpu, Spu, Subscriber
+from edge.engine.tables import Lines, Table
 from edge.engine.update import Transaction
 from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
 

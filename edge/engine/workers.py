@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from edge.engine.evaluator import Outcome
+from edge.engine.evaluation import Outcome
 from edge.engine.settings import Processing
 
 

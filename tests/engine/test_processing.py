@@ -14,13 +14,14 @@ from engine_world import World
 from scheduler_house import WAIT, Client, insert
 
 from edge.engine.engine import Engine
-from edge.engine.evaluator import SelectEvaluator, Table
+from edge.engine.evaluator import SelectEvaluator
 from edge.engine.general import Rules
 from edge.engine.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateOutcome, UpdateRequest
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings, Processing
 from edge.engine.start import make_engine
+from edge.engine.tables import Table
 from edge.engine.workers import Workers
 
 QUERIES = (
