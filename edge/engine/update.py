@@ -16,12 +16,13 @@ from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.general import Rules, evaluate, too_many
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.mirror import Mirror
+from edge.engine.modify_compiler import Given
 from edge.engine.operators.layout import Frame
 from edge.engine.plan import GeneralWhere, Load, Manage, Modify, NativeWhere, Target, Template, Transfer, UpdatePlan
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
 from edge.engine.sparql.syntax import tokenize
-from edge.engine.update_compiler import Given, UpdateCompiler
+from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.errors import EdgeError, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 
@@ -221,7 +222,9 @@ class UpdateProcessor:
                 now=now,
                 graph=where.graph,
             )
-        except ParsingFailed as error:  # it was legal before variables became constants
+        except ParsingFailed as error:
+            if not bindings:
+                raise
             raise UpdateFailed(
                 "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor "
                 f"assigned, and a literal names no graph): {error.description}"

@@ -8,67 +8,39 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine import forced
 from edge.engine.general import Rules, allowed
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
-from edge.engine.operators.compiler import Compiler
-from edge.engine.operators.expression import Moment, Unsupported, volatile
-from edge.engine.operators.layout import Frame, Layout
-from edge.engine.operators.normal import normal
-from edge.engine.operators.variables import expressions, nodes
-from edge.engine.plan import (
-    GeneralWhere,
-    Load,
-    Manage,
-    Modify,
-    NativeWhere,
-    Operation,
-    Target,
-    Template,
-    Transfer,
-    UpdatePlan,
-)
+from edge.engine.graph import LiveGraph
+from edge.engine.modify_compiler import Clauses, Given, ModifyCompiler
+from edge.engine.plan import Load, Manage, Modify, Operation, Target, Transfer, UpdatePlan
 from edge.engine.requests import STORE_DATASET, Dataset
-from edge.engine.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
+from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.parser import parse_group, parse_quads
 from edge.engine.sparql.plans import Compiled
 from edge.engine.sparql.syntax import Token, check_size, closing, read_prologue
 from edge.engine.sparql.terms_text import Names
-from edge.engine.terms import canonical
 from edge.protocol.errors import Forbidden, ParsingFailed
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a request gives besides its text, as far as a plan depends on it."""
-
-    dataset: Dataset
-    kinds: forced.Kinds = ()
-    """Of its forced bindings."""
-
-
 class UpdateCompiler:
     """Compiles updates for one live graph."""
 
     def __init__(self, graph: LiveGraph, rules: Rules) -> None:
-        self.graph = graph
-        self.rules = rules
+        self._graph = graph
+        self._rules = rules
 
     def compile(self, text: str, given: Given | None, parameters: Parameters) -> Compiled[UpdatePlan]:
         """Check an update and compile it, with some of these constants left open.
 
         Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if its forced bindings do not fit.
         """
-        rules = self.rules
+        rules = self._rules
         tokens = allowed(text, rules)
         parts = _parts(text, tokens)
         for part in parts:
@@ -88,9 +60,14 @@ class UpdateCompiler:
             for part in parts:
                 _judge(part.prologue, part.text, rules)
         given = given or _NOTHING_GIVEN
-        readers = [_Reader(text, part, given, parameters, self) for part in parts]
-        plan = UpdatePlan(tuple(reader.operation() for reader in readers))
-        open_ = [parameter for reader in readers for parameter in reader.open]
+        open_: list[Parameter] = []
+        operations: list[Operation] = []
+        for part in parts:
+            names = Names(part.prologue, rules.base_iri)
+            modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
+            operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
+            open_ += modify.open
+        plan = UpdatePlan(tuple(operations))
         return Compiled(plan, open_, Names(parts[0].prologue if parts else "", rules.base_iri))
 
 
@@ -154,34 +131,15 @@ def _judge(prologue: str, operations: str, rules: Rules) -> None:
         raise ParsingFailed(f"Not a SPARQL 1.1 update: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Clauses:
-    """What a DELETE / INSERT operation consists of: the tokens between the braces of its clauses."""
-
-    delete: Sequence[Token] = ()
-    insert: Sequence[Token] = ()
-    where: Sequence[Token] | None = None
-    graph: Token | None = None
-    """The IRI of WITH."""
-    using: Dataset = STORE_DATASET
-
-
-_TERMS: Final = (ox.NamedNode, ox.BlankNode, ox.Literal, ox.Triple)
-
-
 class _Reader:
     """Reads one operation, token by token."""
 
-    def __init__(self, text: str, part: _Part, given: Given, parameters: Parameters, compiler: UpdateCompiler) -> None:
-        self.open: list[Parameter] = []
-        """The constants that the operation leaves open."""
-        self._text = text
-        self._tokens = part.tokens
-        self._names = Names(part.prologue, compiler.rules.base_iri)
-        self._given = given
-        self._forced = forced.parameters(given.kinds)
-        self._parameters = parameters
-        self._compiler = compiler
+    def __init__(self, tokens: Sequence[Token], names: Names, dataset: Dataset, modify: ModifyCompiler) -> None:
+        """`dataset` of the request."""
+        self._tokens = tokens
+        self._names = names
+        self._dataset = dataset
+        self._modify_compiler = modify
         self._index = 0
 
     def operation(self) -> Operation:
@@ -205,112 +163,22 @@ class _Reader:
         if words in (["INSERT", "DATA"], ["DELETE", "DATA"]):
             self._index = 2
             data = self._group()
-            return self._compiled(_Clauses(delete=data) if words[0] == "DELETE" else _Clauses(insert=data))
+            return self._modify_compiler.compile(Clauses(delete=data) if words[0] == "DELETE" else Clauses(insert=data))
         if words == ["DELETE", "WHERE"]:
             self._index = 2
             group = self._group()
-            return self._compiled(_Clauses(delete=group, where=group))
+            return self._modify_compiler.compile(Clauses(delete=group, where=group))
         graph = self._iri_token() if self._accept("WITH") else None
         delete = self._group() if self._accept("DELETE") else ()
         insert = self._group() if self._accept("INSERT") else ()
         using = self._using()
-        if self._given.dataset.given and (graph is not None or using.given):
+        if self._dataset.given and (graph is not None or using.given):
             raise ParsingFailed(
                 "The request gives a dataset (using-graph-uri, using-named-graph-uri) and so does the update "
                 "(WITH or USING); SPARQL 1.1 Protocol, 2.2.3, allows one of the two"
             )
         self._expect("WHERE")
-        return self._compiled(_Clauses(delete, insert, self._group(), graph, using))
-
-    def _compiled(self, clauses: _Clauses) -> Modify:
-        if clauses.where is None:
-            return self._built(clauses, Layout(), self._parameters, None)
-        layout = Layout()
-        try:
-            where = self._native(clauses, clauses.where, layout)
-        except (Unsupported, ParsingFailed):
-            return self._general(clauses, clauses.where)
-        return self._built(clauses, layout, self._parameters, where)
-
-    def _native(self, clauses: _Clauses, group: Sequence[Token], layout: Layout) -> NativeWhere:
-        """The WHERE clause as operators. Raises `Unsupported` or `ParsingFailed` if it cannot be done."""
-        compiler = self._compiler
-        default = self._default_graph(clauses)
-        node = forced.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
-        if self._dataset(clauses).given and any(isinstance(n, GraphPattern) for n in nodes(node)):
-            raise Unsupported("GRAPH in a dataset")
-        if _unsteady(node):
-            raise Unsupported("a function that gives another value each time")
-        moment = Moment()
-        base = self._names.declared().base or compiler.rules.base_iri
-        plan = Compiler(compiler.graph, layout, moment, base).compile(normal(node))
-        return NativeWhere(plan.operator, moment)
-
-    def _dataset(self, clauses: _Clauses) -> Dataset:
-        return clauses.using if clauses.using.given else self._given.dataset
-
-    def _default_graph(self, clauses: _Clauses) -> Slot | None:
-        """What the WHERE clause takes for the default graph; None: the store's own. Raises `Unsupported`."""
-        dataset = self._dataset(clauses)
-        if dataset.given:
-            graphs = dataset.default_graphs or ()
-            if len(graphs) != 1:
-                raise Unsupported("a dataset of several graphs")
-            return ox.NamedNode(graphs[0])
-        if clauses.graph is not None:
-            return self._slot(clauses.graph, self._parameters)
-        if self._compiler.rules.union_default_graph:
-            raise Unsupported("the union of all graphs as the default graph")
-        return None
-
-    def _general(self, clauses: _Clauses, group: Sequence[Token]) -> Modify:
-        """With a WHERE clause that is evaluated as it is written: its constants are no parameters."""
-        dataset = self._dataset(clauses)
-        graph = None if clauses.graph is None else self._names.declared().iri(clauses.graph.text)
-        start, end = (group[0].start, group[-1].end) if group else (0, 0)
-        where = GeneralWhere(self._names.prologue, f"{{ {self._text[start:end]} }}", dataset, graph)
-        fixed = {clauses.graph.start} if clauses.graph is not None else set()
-        fixed.update(token.start for token in group)
-        parameters = {start: end for start, end in self._parameters.items() if start not in fixed}
-        return self._built(clauses, Layout(), parameters, where)
-
-    def _slot(self, token: Token, parameters: Parameters) -> Slot:
-        """An IRI, as a parameter if it is open."""
-        iri = self._names.declared().iri(token.text)
-        place = parameters.get(token.start)
-        return iri if place is None or place[0] != token.end else Parameter(place[1], False, iri)
-
-    def _built(
-        self,
-        clauses: _Clauses,
-        layout: Layout,
-        parameters: Parameters,
-        where: NativeWhere | GeneralWhere | None,
-    ) -> Modify:
-        """The operation: its templates, and what its frames begin with."""
-        graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
-        deletes = self._templates(clauses.delete, layout, parameters, graph)
-        inserts = self._templates(clauses.insert, layout, parameters, graph)
-        blank: Frame = [None] * len(layout.places)
-        if None in layout.places:
-            blank[layout.places[None]] = DEFAULT_GRAPH
-        self.open += [parameter for parameter, _ in layout.parameters if parameter.index >= 0]
-        return Modify(
-            blank,
-            tuple((place, canonical(key)) for key, place in layout.places.items() if isinstance(key, _TERMS)),
-            tuple((place, parameter.index) for parameter, place in layout.parameters),
-            {key.name: place for key, place in layout.places.items() if isinstance(key, Variable)},
-            tuple(layout.fresh),
-            deletes,
-            inserts,
-            where,
-        )
-
-    def _templates(
-        self, group: Sequence[Token], layout: Layout, parameters: Parameters, graph: Slot | None
-    ) -> tuple[Template, ...]:
-        triples = forced.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
-        return tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in triples)
+        return self._modify_compiler.compile(Clauses(delete, insert, self._group(), graph, using))
 
     def _load(self) -> Load:
         self._index = 1
@@ -362,22 +230,3 @@ class _Reader:
     def _expect(self, word: str) -> None:
         if not self._accept(word):
             raise ParsingFailed(f"Not a SPARQL 1.1 update: {word} expected")
-
-
-def _unsteady(node: Node) -> bool:
-    """Whether it may matter how often an expression is evaluated. A BIND at the top is, once for each solution."""
-    while isinstance(node, Extend) or (isinstance(node, Filter) and not any(map(volatile, node.conditions))):
-        node = node.pattern
-    return any(map(volatile, expressions(node)))
-
-
-def _legal(triple: Triple) -> bool:
-    """Whether a quad of a template is legal whatever its variables are (RDF 1.1 Concepts, section 3.1)."""
-    subject, predicate, graph = (
-        slot.term if isinstance(slot, Parameter) else slot for slot in (triple.subject, triple.predicate, triple.graph)
-    )
-    return (
-        isinstance(subject, ox.NamedNode | ox.BlankNode | Fresh)
-        and isinstance(predicate, ox.NamedNode)
-        and isinstance(graph, ox.NamedNode | None)
-    )

@@ -169,6 +169,11 @@ def test_using_graph_uri_is_the_dataset_of_where():
     assert changes == ChangeSet(), "what is found in the graph is deleted from the default graph, which has it not"
 
 
+def test_a_graph_of_the_dataset_that_is_no_absolute_iri_is_refused():
+    update = PREFIX + "INSERT { ex:hit ex:is ?o } WHERE { ?s ex:p ?o }"
+    assert "absolute IRI" in refused(engine_with("ex:a ex:p 1"), update, ParsingFailed, dataset=Dataset(("g1",), ()))
+
+
 def test_using_graph_uri_beside_using_or_with_is_refused():
     dataset = Dataset((EX + "g1",), ())
     for text in ("INSERT {} USING <a:g> WHERE {}", "WITH <a:g> INSERT {} WHERE {}"):

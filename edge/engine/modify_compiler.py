@@ -1,0 +1,182 @@
+"""DELETE / INSERT operations compiled: what evaluates their WHERE, what stands in their frames, their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine import forced
+from edge.engine.general import Rules
+from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.operators.compiler import Compiler
+from edge.engine.operators.expression import Moment, Unsupported, volatile
+from edge.engine.operators.layout import Frame, Layout
+from edge.engine.operators.normal import normal
+from edge.engine.operators.variables import expressions, nodes
+from edge.engine.plan import GeneralWhere, Modify, NativeWhere, Template
+from edge.engine.requests import STORE_DATASET, Dataset
+from edge.engine.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
+from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.parser import parse_group, parse_quads
+from edge.engine.sparql.syntax import Token
+from edge.engine.sparql.terms_text import Names
+from edge.engine.terms import canonical
+from edge.protocol.errors import ParsingFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a request gives besides its text, as far as a plan depends on it."""
+
+    dataset: Dataset
+    kinds: forced.Kinds = ()
+    """Of its forced bindings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """What a DELETE / INSERT operation consists of: the tokens between the braces of its clauses."""
+
+    delete: Sequence[Token] = ()
+    insert: Sequence[Token] = ()
+    where: Sequence[Token] | None = None
+    graph: Token | None = None
+    """The IRI of WITH."""
+    using: Dataset = STORE_DATASET
+
+
+_TERMS: Final = (ox.NamedNode, ox.BlankNode, ox.Literal, ox.Triple)
+
+
+class ModifyCompiler:
+    """Compiles the DELETE / INSERT operations of a request that share a prologue."""
+
+    def __init__(
+        self, graph: LiveGraph, rules: Rules, text: str, names: Names, given: Given, parameters: Parameters
+    ) -> None:
+        """`parameters`: the constants of the text that may be left open."""
+        self.open: list[Parameter] = []
+        """Those that are."""
+        self._graph = graph
+        self._rules = rules
+        self._text = text
+        self._names = names
+        self._dataset = given.dataset
+        self._forced = forced.parameters(given.kinds)
+        self._parameters = parameters
+
+    def compile(self, clauses: Clauses) -> Modify:
+        """The operation that these clauses make."""
+        if clauses.where is None:
+            return self._built(clauses, Layout(), self._parameters, None)
+        layout = Layout()
+        try:
+            where = self._native(clauses, clauses.where, layout)
+        except (Unsupported, ParsingFailed):
+            return self._general(clauses, clauses.where)
+        return self._built(clauses, layout, self._parameters, where)
+
+    def _native(self, clauses: Clauses, group: Sequence[Token], layout: Layout) -> NativeWhere:
+        """The WHERE clause as operators. Raises `Unsupported` or `ParsingFailed` if it cannot be done."""
+        default = self._default_graph(clauses)
+        node = forced.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
+        if self._dataset_of(clauses).given and any(isinstance(n, GraphPattern) for n in nodes(node)):
+            raise Unsupported("GRAPH in a dataset")
+        if _unsteady(node):
+            raise Unsupported("a function that gives another value each time")
+        moment = Moment()
+        base = self._names.declared().base or self._rules.base_iri
+        plan = Compiler(self._graph, layout, moment, base).compile(normal(node))
+        return NativeWhere(plan.operator, moment)
+
+    def _dataset_of(self, clauses: Clauses) -> Dataset:
+        return clauses.using if clauses.using.given else self._dataset
+
+    def _default_graph(self, clauses: Clauses) -> Slot | None:
+        """What the WHERE clause takes for the default graph; None: the store's own. Raises `Unsupported`."""
+        dataset = self._dataset_of(clauses)
+        if dataset.given:
+            graphs = dataset.default_graphs or ()
+            if len(graphs) != 1:
+                raise Unsupported("a dataset of several graphs")
+            try:
+                return ox.NamedNode(graphs[0])
+            except ValueError:
+                raise Unsupported("a graph that is no absolute IRI") from None
+        if clauses.graph is not None:
+            return self._slot(clauses.graph, self._parameters)
+        if self._rules.union_default_graph:
+            raise Unsupported("the union of all graphs as the default graph")
+        return None
+
+    def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:
+        """With a WHERE clause that is evaluated as it is written: its constants are no parameters."""
+        dataset = self._dataset_of(clauses)
+        graph = None if clauses.graph is None else self._names.declared().iri(clauses.graph.text)
+        start, end = (group[0].start, group[-1].end) if group else (0, 0)
+        where = GeneralWhere(self._names.prologue, f"{{ {self._text[start:end]} }}", dataset, graph)
+        fixed = {clauses.graph.start} if clauses.graph is not None else set()
+        fixed.update(token.start for token in group)
+        parameters = {start: end for start, end in self._parameters.items() if start not in fixed}
+        return self._built(clauses, Layout(), parameters, where)
+
+    def _slot(self, token: Token, parameters: Parameters) -> Slot:
+        """An IRI, as a parameter if it is open."""
+        iri = self._names.declared().iri(token.text)
+        place = parameters.get(token.start)
+        return iri if place is None or place[0] != token.end else Parameter(place[1], False, iri)
+
+    def _built(
+        self,
+        clauses: Clauses,
+        layout: Layout,
+        parameters: Parameters,
+        where: NativeWhere | GeneralWhere | None,
+    ) -> Modify:
+        """The operation: its templates, and what its frames begin with."""
+        graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
+        deletes = self._templates(clauses.delete, layout, parameters, graph)
+        inserts = self._templates(clauses.insert, layout, parameters, graph)
+        blank: Frame = [None] * len(layout.places)
+        if None in layout.places:
+            blank[layout.places[None]] = DEFAULT_GRAPH
+        self.open += [parameter for parameter, _ in layout.parameters if parameter.index >= 0]
+        return Modify(
+            blank,
+            tuple((place, canonical(key)) for key, place in layout.places.items() if isinstance(key, _TERMS)),
+            tuple((place, parameter.index) for parameter, place in layout.parameters),
+            {key.name: place for key, place in layout.places.items() if isinstance(key, Variable)},
+            tuple(layout.fresh),
+            deletes,
+            inserts,
+            where,
+        )
+
+    def _templates(
+        self, group: Sequence[Token], layout: Layout, parameters: Parameters, graph: Slot | None
+    ) -> tuple[Template, ...]:
+        triples = forced.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
+        return tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in triples)
+
+
+def _unsteady(node: Node) -> bool:
+    """Whether it may matter how often an expression is evaluated. A BIND at the top is, once for each solution."""
+    while isinstance(node, Extend) or (isinstance(node, Filter) and not any(map(volatile, node.conditions))):
+        node = node.pattern
+    return any(map(volatile, expressions(node)))
+
+
+def _legal(triple: Triple) -> bool:
+    """Whether a quad of a template is legal whatever its variables are (RDF 1.1 Concepts, section 3.1)."""
+    subject, predicate, graph = (
+        slot.term if isinstance(slot, Parameter) else slot for slot in (triple.subject, triple.predicate, triple.graph)
+    )
+    return (
+        isinstance(subject, ox.NamedNode | ox.BlankNode | Fresh)
+        and isinstance(predicate, ox.NamedNode)
+        and isinstance(graph, ox.NamedNode | None)
+    )
