@@ -147,9 +147,8 @@ def _references(expression: Expression) -> Iterator[Name]:
 
 def _mentioned(node: Node) -> Iterator[Name]:
     yield from possible(node)
-    if isinstance(node, Filter):
-        for condition in node.conditions:
-            yield from _references(condition)
+    for expression in own_expressions(node):
+        yield from _references(expression)
     for child in children(node):
         yield from _mentioned(child)
 
