@@ -191,6 +191,26 @@ def test_what_is_evaluated_anew_and_why(text):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT (MIN(?o) AS ?first) { ?s ex:p ?o }",
+        "SELECT * { { ?a ex:p ?b } UNION { ?a ex:p/ex:p ?b } }",
+        "SELECT * { ?s ?p ?o FILTER(?p NOT IN (ex:p)) }",
+        "CONSTRUCT { ex:a ?p ?o } WHERE { ex:a ?p ?o }",
+        "SELECT * { GRAPH ex:g { ?s ex:p ?o } }",
+        "SELECT * FROM ex:g { ?s ex:p ?o }",
+        "SELECT * { ?s ex:p ?o FILTER EXISTS { { ?s ex:q ?x } UNION { ?s ex:r ?x } } }",
+        "SELECT * { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x FILTER NOT EXISTS { ?x ex:r ?y } } }",
+        "SELECT * { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x BIND(1 AS ?one) FILTER(?one = ?o) } }",
+        "SELECT ?s (COUNT(*) AS ?n) { ?s ex:p ?o FILTER EXISTS { ?s ex:q ?x } } GROUP BY ?s",
+        "SELECT * { { SELECT ?s (COUNT(*) AS ?n) { ?s ex:p ?o } GROUP BY ?s } FILTER EXISTS { ?s ex:q ?x } }",
+    ],
+)
+def test_what_could_be_written_instead_is_incremental(text):
+    assert explain(new_engine(), text).kept == "incremental"
+
+
+@pytest.mark.parametrize(
     ("rules", "reason"),
     [
         (Rules(union_default_graph=True), "engine.default_graph_as_union"),
