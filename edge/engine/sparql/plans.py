@@ -7,17 +7,19 @@ compiled for itself, so that it is judged and refused exactly as if there were n
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.constants import Constants
 from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.mould import mould
 from edge.engine.sparql.shape import Place, places, prologue, shape
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
@@ -28,6 +30,11 @@ C = TypeVar("C", bound=Hashable)
 
 LONGEST_TEXT: Final = 16_384
 """Longer texts are data, not templates: what was made of them is not kept, in characters."""
+
+_MOULDS: Final = 4
+"""Moulds that a text is tried with."""
+_OFTEN: Final = 32
+"""Texts after which a plan gets a mould: it takes a millisecond to make."""
 
 _PROLOGUES: Final = 8
 """Prologues that a text is compared with."""
@@ -55,6 +62,8 @@ class _Family:
     shape: Hashable
     likeness: tuple[object, ...]
     """Which constants, with which signs, of which kinds: two families of a shape are never alike."""
+    places: Collection[int]
+    """Which constants are open."""
     open: _Select
     """Of a text's constants those that are open, numbers with their signs."""
     fixed: _Select
@@ -62,6 +71,27 @@ class _Family:
     kinds: Sequence[type[Term]]
     size: int = 0
     """How many plans."""
+
+
+@dataclass(eq=False, slots=True)
+class _Known(Generic[T]):
+    """A plan that is kept."""
+
+    plan: T
+    readable: Constants
+    """How its open constants are read."""
+    uses: int = 0
+
+
+class _Cast(NamedTuple, Generic[T]):
+    """A plan with a mould for its texts."""
+
+    match: Callable[[str], re.Match[str] | None]
+    signs: Sequence[str] | None
+    """What stands before each open constant and belongs to it; None: nothing."""
+    context: Hashable
+    family: _Family
+    known: _Known[T]
 
 
 class PlanCache(Generic[C, T]):
@@ -72,9 +102,10 @@ class PlanCache(Generic[C, T]):
         self._compile = compile_
         self._kept = kept
         self._families: dict[Hashable, tuple[_Family, ...]] = {}
-        self._plans: OrderedDict[tuple[_Family, Sequence[str]], tuple[T, Constants]] = OrderedDict()
+        self._plans: OrderedDict[tuple[_Family, Sequence[str]], _Known[T]] = OrderedDict()
         self._constants: WeakValueDictionary[Names, Constants] = WeakValueDictionary()
         self._prologues: tuple[str, ...] = ()
+        self._casts: tuple[_Cast[T], ...] = ()
         self._changing = threading.Lock()
 
     def __len__(self) -> int:
@@ -88,6 +119,18 @@ class PlanCache(Generic[C, T]):
         """
         if len(text) > LONGEST_TEXT:
             return self._alone(text, context)
+        for cast in self._casts:
+            found = cast.match(text)
+            if found is not None and cast.context == context:
+                constants: Sequence[str] = found.groups()
+                if cast.signs is not None:
+                    constants = [sign + constant for sign, constant in zip(cast.signs, constants, strict=True)]
+                try:
+                    terms = list(map(cast.known.readable.__getitem__, constants))
+                except ParsingFailed:
+                    return self._alone(text, context)
+                if list(map(type, terms)) == cast.family.kinds:
+                    return cast.known.plan, terms
         for declared in self._prologues:
             if text.startswith(declared) and not text.startswith("PREFIX", len(declared)):
                 break
@@ -101,7 +144,7 @@ class PlanCache(Generic[C, T]):
             if known is None:
                 continue
             try:
-                terms = list(map(known[1].__getitem__, family.open(constants)))
+                terms = list(map(known.readable.__getitem__, family.open(constants)))
             except ParsingFailed:
                 return self._alone(text, context)
             if list(map(type, terms)) == family.kinds:
@@ -109,8 +152,20 @@ class PlanCache(Generic[C, T]):
                     self._plans.move_to_end(entry)
                 except KeyError:  # another thread has just thrown it out
                     pass
-                return known[0], terms
+                known.uses += 1
+                if known.uses % _OFTEN == 0:
+                    self._cast(text, context, family, known, len(declared))
+                return known.plan, terms
         return self._anew(text, context, shape_, constants, len(declared))
+
+    def _cast(self, text: str, context: C | None, family: _Family, known: _Known[T], start: int) -> None:
+        """Make a mould for the texts of a plan that is asked for often."""
+        offered = [place for place in places(text[start:]) if place.constant in family.places]
+        pattern = mould(text, start, offered)
+        if pattern is not None:
+            signs = ["-" if place.signed else "" for place in offered]
+            cast = _Cast(pattern.fullmatch, signs if any(signs) else None, context, family, known)
+            self._casts = (cast, *(other for other in self._casts[: _MOULDS - 1] if other.known is not known))
 
     def _alone(self, text: str, context: C | None) -> tuple[T, Sequence[Term]]:
         return self._compile(text, context, {}).plan, ()
@@ -138,10 +193,10 @@ class PlanCache(Generic[C, T]):
             terms = [readable[constant] for constant in family.open(constants)]
         except (ParsingFailed, KeyError):
             return self._alone(text, context)
-        self._keep(family, constants, (compiled.plan, readable))
+        self._keep(family, constants, _Known(compiled.plan, readable))
         return compiled.plan, terms
 
-    def _keep(self, family: _Family, constants: Sequence[str], plan: tuple[T, Constants]) -> None:
+    def _keep(self, family: _Family, constants: Sequence[str], plan: _Known[T]) -> None:
         with self._changing:
             families = self._families.get(family.shape, ())
             alike = [other for other in families if other.likeness == family.likeness]
@@ -174,7 +229,7 @@ def _family(shape_: Hashable, offered: Sequence[Place], parameters: Sequence[Par
     signs = ["-" if place.signed else "" for place in offered]
     kinds = [type(parameter.term) for parameter in parameters]
     fixed = [constant for constant in range(count) if constant not in open_]
-    return _Family(shape_, (open_, signs, kinds), _selecting(open_, signs), _selecting(fixed, []), kinds)
+    return _Family(shape_, (open_, signs, kinds), open_, _selecting(open_, signs), _selecting(fixed, []), kinds)
 
 
 def _selecting(indexes: Sequence[int], signs: Sequence[str]) -> _Select:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_IRI: Final = r"<[^<>\x00-\x20]*>"
-_NAME: Final = r":(?:[\w:][\w:\-]*+(?:\.++[\w:\-]++)*+)?+"
-_PREFIXED: Final = r"[A-Za-z][\w.\-]*+" + _NAME
-_SUFFIX: Final = rf"(?:\^\^(?:{_IRI}|{_NAME}|{_PREFIXED})|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+)?+"
-_NUMBER: Final = r"[0-9]++(?:\.[0-9]++)?+(?:[eE][+\-]?[0-9]++)?+"
+IRI: Final = r"<[^<>\x00-\x20]*>"
+NAME: Final = r":(?:[\w:][\w:\-]*+(?:\.++[\w:\-]++)*+)?+"
+PREFIXED: Final = r"[A-Za-z][\w.\-]*+" + NAME
+_SUFFIX: Final = rf"(?:\^\^(?:{IRI}|{NAME}|{PREFIXED})|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+)?+"
+NUMBER: Final = r"[0-9]++(?:\.[0-9]++)?+(?:[eE][+\-]?[0-9]++)?+"
 
 
 def _string(q: str) -> str:
@@ -26,9 +26,11 @@ def _string(q: str) -> str:
     )
 
 
+STRINGS: Final = {quote: _string(quote) for quote in "\"'"}
+
 # The character NUL, which no text may have, counts as a constant: it can then separate what is left.
 _CONSTANT: Final = re.compile(
-    rf"""({_IRI}|{_string('"')}|{_string("'")}|{_NAME}|[#\x00][^\r\n]*|\b(?:{_PREFIXED}|{_NUMBER}))""",
+    rf"""({IRI}|{STRINGS['"']}|{STRINGS["'"]}|{NAME}|[#\x00][^\r\n]*|\b(?:{PREFIXED}|{NUMBER}))""",
     re.ASCII | re.DOTALL,
 )
 _split: Final = _CONSTANT.split
@@ -38,6 +40,11 @@ def shape(text: str) -> tuple[str, list[str]]:
     """The skeleton of a text, and its constants as written, comments among them, in order."""
     pieces = _split(text)
     return "\0".join(pieces[::2]), pieces[1::2]
+
+
+def pieces(text: str) -> list[str]:
+    """What stands before, between and after the constants of a text."""
+    return _split(text)[::2]
 
 
 _DECLARATIONS: Final = re.compile(
