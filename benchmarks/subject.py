@@ -22,6 +22,7 @@ from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, system_clock
 from edge.gates.outgoing import to_text
+from edge.process import collect_seldom
 
 _CHUNK = 10_000
 """Quads that are restored at once."""
@@ -74,6 +75,7 @@ class Subject:
         self.journal = Journal.open(directory, durability="commit")
         self.received = Received()
         self._scheduler: Scheduler | None = None
+        collect_seldom()
 
     def subscribe(self, texts: Iterable[str]) -> list[str]:
         """Subscribe to each text. Returns the identifiers of the subscriptions."""

@@ -68,10 +68,13 @@ class Boosting:
     def _follow(self, entry: FamilyTrigger, changes: Changes) -> None:
         family = entry.family
         if entry.complete:
+            theirs: dict[BoostedSpu, list[tuple[Quad, bool]]] = {}
             for change in changes:
                 member = family.members.get(entry.deciding(change[0]))
                 if member is not None:
-                    self._follow_member(entry, member, (change,))
+                    theirs.setdefault(member, []).append(change)
+            for member, some in theirs.items():
+                self._follow_member(entry, member, some)
         elif entry.connected and len(family.members) > 1 and entry.simple:
             try:
                 self._extend(entry, family.open_frame(), None, changes)

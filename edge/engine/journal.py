@@ -150,7 +150,7 @@ class Journal:
         Raises `StorageFailed` (no room, I/O error): nothing of it is stored, and a later commit can succeed. What
         `also` raises, other than errors of SQLite, is passed on with the same effect.
         """
-        body = journal_codec.encode(entries) if entries and self._path is not None else b""
+        body = journal_codec.encode(entries) if self._path is not None and entries else b""
         try:
             if body or also is not None:
                 self._store(body, also)

@@ -32,7 +32,7 @@ STORE_DATASET = Dataset()
 """No dataset in the request: the store's own default graph and named graphs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # there is one for each reading: frozen, it would take three times as long to make
 class UpdateRequest:
     """One SPARQL 1.1 Update request, run atomically.
 

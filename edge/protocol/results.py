@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 
 import pyoxigraph as ox
@@ -41,11 +42,17 @@ def results_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
     Unbound variables are left out of a binding. The text is joined from parts: this is written once for each
     notification, and a general JSON encoder over dictionaries takes about three times as long.
     """
-    names = [_quoted(name) for name in variables]
+    names, head = _head(tuple(variables))
     bindings = ",".join(
         "{"
         + ",".join([f"{name}:{term_to_json(term)}" for name, term in zip(names, row, strict=True) if term is not None])
         + "}"
         for row in rows
     )
-    return f'{{"head":{{"vars":{json.dumps(list(variables))}}},"results":{{"bindings":[{bindings}]}}}}'
+    return f'{head}"results":{{"bindings":[{bindings}]}}}}'
+
+
+@lru_cache(maxsize=1024)
+def _head(variables: tuple[str, ...]) -> tuple[list[str], str]:
+    """Variables as JSON strings, and the beginning of a result that has them."""
+    return [_quoted(name) for name in variables], f'{{"head":{{"vars":{json.dumps(variables)}}},'

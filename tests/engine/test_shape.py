@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.general import Rules, check_query
+from edge.engine.sparql import plans
 from edge.engine.sparql.algebra import Parameter, Query
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_query
@@ -26,6 +27,14 @@ from edge.engine.terms import canonical
 from edge.protocol.errors import EdgeError, ParsingFailed
 
 RULES = Rules()
+
+
+@pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])
+def often(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Texts are matched with moulds from the second on, or never."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "_OFTEN", request.param)
+        yield
 
 
 class Compiler:

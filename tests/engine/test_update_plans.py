@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 
 import pyoxigraph as ox
 import pytest
@@ -16,9 +17,19 @@ from hypothesis import strategies as st
 
 from edge.engine.engine import Engine
 from edge.engine.requests import Dataset, UpdateRequest
+from edge.engine.sparql import plans
 from edge.engine.sparql.syntax import tokenize
 from edge.engine.update import UpdateProcessor
 from edge.protocol.errors import EdgeError, ParsingFailed
+
+
+@pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])
+def often(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Texts are matched with moulds from the second on, or never."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "_OFTEN", request.param)
+        yield
+
 
 seeds = st.integers(min_value=0, max_value=2**63)
 CONSTANT = re.compile(r"""(?<!PREFIX )ex:\w+|<rel>|(?<![\w?])-?\d[\w.]*|"[^"]*"(?:@[\w-]+|\^\^\w+:\w+)?""")

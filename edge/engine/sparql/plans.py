@@ -90,7 +90,6 @@ class _Cast(NamedTuple, Generic[T]):
     signs: Sequence[str] | None
     """What stands before each open constant and belongs to it; None: nothing."""
     context: Hashable
-    family: _Family
     known: _Known[T]
 
 
@@ -125,12 +124,10 @@ class PlanCache(Generic[C, T]):
                 constants: Sequence[str] = found.groups()
                 if cast.signs is not None:
                     constants = [sign + constant for sign, constant in zip(cast.signs, constants, strict=True)]
-                try:
-                    terms = list(map(cast.known.readable.__getitem__, constants))
+                try:  # the mould sees to it that they are of the right kinds
+                    return cast.known.plan, list(map(cast.known.readable.__getitem__, constants))
                 except ParsingFailed:
                     return self._alone(text, context)
-                if list(map(type, terms)) == cast.family.kinds:
-                    return cast.known.plan, terms
         for declared in self._prologues:
             if text.startswith(declared) and not text.startswith("PREFIX", len(declared)):
                 break
@@ -164,7 +161,7 @@ class PlanCache(Generic[C, T]):
         pattern = mould(text, start, offered)
         if pattern is not None:
             signs = ["-" if place.signed else "" for place in offered]
-            cast = _Cast(pattern.fullmatch, signs if any(signs) else None, context, family, known)
+            cast = _Cast(pattern.fullmatch, signs if any(signs) else None, context, known)
             self._casts = (cast, *(other for other in self._casts[: _MOULDS - 1] if other.known is not known))
 
     def _alone(self, text: str, context: C | None) -> tuple[T, Sequence[Term]]:
