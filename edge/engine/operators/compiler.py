@@ -38,7 +38,17 @@ from edge.engine.operators.operators import (
     Without,
     holds,
 )
-from edge.engine.operators.variables import Name, Names, certain, expressions, mentioned, possible, references, usage
+from edge.engine.operators.variables import (
+    Name,
+    Names,
+    binds,
+    certain,
+    expressions,
+    mentioned,
+    possible,
+    references,
+    usage,
+)
 from edge.engine.sparql.algebra import (
     Aggregate,
     Blank,
@@ -119,12 +129,15 @@ class Compiler:
         self.graph_names = False
         self.matched: set[int] = set()
         """Places of parameters that stand in a triple pattern which every solution matches."""
+        self.bound: Names = frozenset()
+        """Every variable of the pattern that is compiled, those inside EXISTS apart."""
         self.closed: list[int] = []
         """Places of parameters that something needs to be bound, once for each that does."""
 
     def compile(self, node: Node) -> Plan:
         """Compile a pattern in normal form. Raises `Unsupported`."""
         self.triggers, self.graph_names, self.matched, self.closed = [], False, set(), []
+        self.bound = binds(node)
         scope = self.scope()
         sure = frozenset(scope.place(name) for name in certain(node))
         operator = scope.operator(node)
@@ -396,6 +409,9 @@ class Scope:
     def exists(self, pattern: Node, around: Names, sure: Names, lifted: Names) -> Condition:
         """The condition that a pattern has solutions; variables `around` it stand for their values in it."""
         given = self.given | around
+        if not (mentioned(pattern) - given).isdisjoint(self.compiler.bound):
+            # Its own group does not bind it, so it is free here; Oxigraph lets some of them in.
+            raise Unsupported("EXISTS over a variable of another group")
         names = self.places(given)
         kept = {names[name] for name in lifted | self.sure}
         scope = replace(

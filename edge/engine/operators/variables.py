@@ -95,6 +95,11 @@ def certain(node: Node) -> Names:
     return certain(node.pattern)
 
 
+def binds(node: Node) -> Names:
+    """What anything in a pattern may bind, also where it is hidden, but not inside EXISTS."""
+    return possible(node).union(*map(binds, children(node)))
+
+
 def references(expression: Expression) -> Names:
     """The variables that an expression looks at; those inside EXISTS are all that its pattern may bind or look at."""
     return frozenset(_references(expression))
