@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import pyoxigraph as ox
 
 from edge.engine.requests import Dataset
-from edge.engine.sparql.syntax import Token, check_size, has_word, replace_now, tokenize, variables
+from edge.engine.sparql.syntax import Token, check_size, has_word, read_prologue, replace_now, tokenize, variables
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.results import Term
 
@@ -78,10 +78,21 @@ def check_query(text: str, rules: Rules) -> list[Token]:
     try:
         ox.Store().query(text, base_iri=rules.base_iri, substitutions=_ABSENT)
     except (SyntaxError, ValueError) as error:
+        if first_word(text, tokens) in _VERBS:
+            raise ParsingFailed("This is an update, not a query: send it as an update") from None
         raise ParsingFailed(f"Not a SPARQL 1.1 query: {error}") from None
     except (RuntimeError, OSError):
         pass
     return tokens
+
+
+_VERBS: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"})
+
+
+def first_word(text: str, tokens: Sequence[Token]) -> str:
+    """The keyword that a request begins with after its declarations, in upper case; empty: none."""
+    _, index = read_prologue(text, tokens, 0)
+    return tokens[index].word() if index < len(tokens) else ""
 
 
 def allowed(text: str, rules: Rules) -> list[Token]:
@@ -107,7 +118,7 @@ class ListedQuery:
 def prepare_query(text: str, rules: Rules) -> ListedQuery:
     """Check a query, find its form, and write out `SELECT *` in order of first appearance."""
     tokens = check_query(text, rules)
-    at = next(i for i, token in enumerate(tokens) if token.word() in _FORMS)
+    at = next(i for i, token in enumerate(tokens) if token.word() in FORMS)
     form = tokens[at].word()
     if form == "SELECT":
         star = at + 1
@@ -122,7 +133,7 @@ def prepare_query(text: str, rules: Rules) -> ListedQuery:
     return ListedQuery(text, tokens, form)
 
 
-_FORMS = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
+FORMS: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 
 
 def _visible(text: str, tokens: Sequence[Token], rules: Rules) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.general import Rules, allowed
+from edge.engine.general import FORMS, Rules, allowed, first_word
 from edge.engine.graph import LiveGraph
 from edge.engine.modify_compiler import Clauses, Given, ModifyCompiler
 from edge.engine.plan import Load, Manage, Modify, Operation, Target, Transfer, UpdatePlan
@@ -42,6 +42,8 @@ class UpdateCompiler:
         """
         rules = self._rules
         tokens = allowed(text, rules)
+        if first_word(text, tokens) in FORMS:
+            raise ParsingFailed("This is a query, not an update: send it as a query")
         parts = _parts(text, tokens)
         for part in parts:
             _check_where(part.tokens)

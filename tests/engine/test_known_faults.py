@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pyoxigraph as ox
 import pytest
 from engine_client import EX, Client, update
-from engine_world import new_engine
+from engine_world import current, new_engine, run
+from oracle import Query
 
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
@@ -182,7 +183,7 @@ def test_errors_say_what_is_wrong():
     engine = new_engine()
     for text, error, words in (
         ("SELECT ?s { ?s ?p", ParsingFailed, "Not a SPARQL 1.1 query"),
-        ("INSERT DATA { ex:a ex:p 1 }", ParsingFailed, "Not a SPARQL 1.1 query"),
+        ("INSERT DATA { ex:a ex:p 1 }", ParsingFailed, "This is an update, not a query"),
         ("SELECT ?s { SERVICE ex:x { ?s ?p ?o } }", Forbidden, "engine.allow_service"),
     ):
         with pytest.raises(error, match=words):
@@ -193,3 +194,11 @@ def test_errors_say_what_is_wrong():
         engine.unsubscribe("sepa://subscription/none")
     assert engine.spus.spus == 0
     assert len(engine.graph.dictionary) == 1
+
+
+def test_a_query_is_told_from_an_update():
+    engine = new_engine()
+    with pytest.raises(EdgeError, match="is an update, not a query"):
+        current(engine, Query("PREFIX ex: <http://example.org/> INSERT DATA { ex:a ex:p 1 }"))
+    with pytest.raises(EdgeError, match="is a query, not an update"):
+        run(engine, "select * { ?s ?p ?o }")
