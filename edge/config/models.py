@@ -207,6 +207,12 @@ class EngineSettings(Section):
         "wait for them.",
         minimum=1,
     )
+    max_remembered: int = key(
+        50_000,
+        "Evaluations of joins, and their solutions, that all subscriptions together remember until something in them "
+        "changes, at the most; each takes about 300 bytes. 0: none, which costs time.",
+        minimum=0,
+    )
     snapshot_min_bytes: int = key(
         4 * MIB, "Size of the journal below which no snapshot is made.", unit="bytes", minimum=64 * KIB
     )

@@ -39,8 +39,15 @@ MemoKey = tuple["BoostedSpu | None", tuple[int, ...]]
 
 Memo = dict[MemoKey, Solutions]
 
-_REMEMBERED = 1024
-"""Evaluations that each trigger remembers, at the most."""
+
+class Room:
+    """How much all triggers of an engine remember together: evaluations, and the solutions that these gave."""
+
+    __slots__ = ("most", "taken")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
 
 
 class FamilyTrigger:
@@ -90,10 +97,15 @@ class FamilyTrigger:
 
     def remember(self, key: MemoKey, found: Solutions) -> None:
         """Keep what the rest of the plan gives, until something in it changes. Readings change, what has them stays."""
-        if not self.trigger.steady:
+        room = self.family.room
+        size = 1 + len(found)
+        if not self.trigger.steady or size > room.most:
             return
-        if len(self._memo) >= _REMEMBERED:
+        if room.taken + size > room.most:
             self.forget()
+            if room.taken + size > room.most:
+                return
+        room.taken += size
         self._memo[key] = found
         for term_ids in (key[1], *(row for _, row in found)):
             retain(self.family.dictionary, term_ids)
@@ -101,6 +113,7 @@ class FamilyTrigger:
     def forget(self) -> None:
         """Let go of all that is remembered."""
         for (_, values), found in self._memo.items():
+            self.family.room.taken -= 1 + len(found)
             for term_ids in (values, *(row for _, row in found)):
                 release(self.family.dictionary, term_ids)
         self._memo.clear()
@@ -131,9 +144,10 @@ class FamilyTrigger:
 class Family:
     """The subscriptions of one plan, and of equal constants where they cannot be left open."""
 
-    def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row) -> None:
+    def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row, room: Room) -> None:
         """`closed`: the term ids of the parameters in the layout's order, None for those that are open."""
         self.plan = plan
+        self.room = room
         self.closed = closed
         self.open = open_places(plan)
         self.members: dict[Row, BoostedSpu] = {}

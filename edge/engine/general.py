@@ -39,6 +39,8 @@ class Rules:
     allow_load: bool = False
     max_solutions: int = 500_000
     """Solutions of an update's WHERE, and of a subscribed query, at the most: all others wait for them."""
+    max_remembered: int = 50_000
+    """Evaluations of joins, and solutions of these, that the delta rules remember at the most."""
     boost: bool = True
     """Whether subscribed queries are moved by the delta rules, as far as they have some."""
 

@@ -36,6 +36,8 @@ class EngineSettings:
     allow_service: bool = False
     max_solutions: int = 500_000
     """Solutions of an update's WHERE, and of a subscribed query, at the most."""
+    max_remembered: int = 50_000
+    """Evaluations of joins, and solutions of these, that subscriptions remember at the most, all together."""
     snapshot_min_bytes: int = 4 * 1024 * 1024
     """Bytes of the journal below which no snapshot is made."""
     snapshot_ratio: float = 2.0

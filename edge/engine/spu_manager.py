@@ -16,7 +16,7 @@ from edge.engine.evaluation import InTurn, Outcome, Pool, begin_all
 from edge.engine.evaluator import World
 from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
-from edge.engine.family import Family, FamilyTrigger, open_places
+from edge.engine.family import Family, FamilyTrigger, Room, open_places
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.performance import PerformanceModel, clock
@@ -53,6 +53,7 @@ class SpuManager:
         self._triggers: Lutt[FamilyTrigger] = Lutt(world.graph)
         self._watchers: Lutt[ReevaluatedSpu] = Lutt(world.graph)
         self._graph_watchers: dict[Spu, None] = {}
+        self._room = Room(world.rules.max_remembered)
         self._families: dict[tuple[QueryPlan, Row], Family] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._by_spuid: dict[str, Spu] = {}
@@ -108,7 +109,7 @@ class SpuManager:
         open_ = tuple(term_id for term_id, place in ids if place in places)
         closed = tuple(None if place in places else term_id for term_id, place in ids)
         family = self._families.get((plan, closed))
-        return Family(plan, self._world.graph, closed) if family is None else family, open_
+        return Family(plan, self._world.graph, closed, self._room) if family is None else family, open_
 
     def _join_family(self, found: Member) -> tuple[Spu, Weights]:
         family, open_ = self._family(found)

@@ -34,6 +34,7 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
         allow_service=settings.allow_service,
         allow_load=settings.allow_load,
         max_solutions=settings.max_solutions,
+        max_remembered=settings.max_remembered,
         boost=settings.booster == "delta",
     )
     return Engine(rules, load)
