@@ -5,12 +5,13 @@ All slots of an operation live in one frame (see `layout`): its constants, those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyoxigraph as ox
 
+from edge.engine.graph import DEFAULT_GRAPH, Quad
 from edge.engine.operators.expression import Moment
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import Operator
@@ -51,7 +52,7 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Modify:
-    """DELETE / INSERT / WHERE in all its forms, and INSERT DATA and DELETE DATA, whose WHERE is None."""
+    """DELETE / INSERT / WHERE in all its forms, and short INSERT DATA and DELETE DATA, whose WHERE is None."""
 
     blank: Frame
     """A frame with nothing in it but the default graph."""
@@ -75,6 +76,28 @@ class Modify:
         for place, index in self.parameters:
             frame[place] = constants[index]
         return frame
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """INSERT DATA or DELETE DATA of any length, as compact as can be."""
+
+    inserts: bool
+    terms: Sequence[Term | ox.DefaultGraph]
+    """In value form, each of them once."""
+    places: Sequence[int]
+    """Which of these are the subject, predicate, object and graph of the first quad, of the second, and so on."""
+
+    def quads(self, dictionary: Dictionary) -> Iterator[Quad]:
+        """The quads. Blank nodes are new ones each time."""
+        ids = [
+            DEFAULT_GRAPH
+            if isinstance(term, ox.DefaultGraph)
+            else dictionary.intern_value(ox.BlankNode() if isinstance(term, ox.BlankNode) else term)
+            for term in self.terms
+        ]
+        each = map(ids.__getitem__, self.places)
+        return zip(each, each, each, each, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +136,7 @@ class Load:
     silent: bool
 
 
-Operation = Modify | Manage | Transfer | Load
+Operation = Modify | Data | Manage | Transfer | Load
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,18 @@ from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.mirror import Mirror
 from edge.engine.modify_compiler import Given
 from edge.engine.operators.layout import Frame
-from edge.engine.plan import GeneralWhere, Load, Manage, Modify, NativeWhere, Target, Template, Transfer, UpdatePlan
+from edge.engine.plan import (
+    Data,
+    GeneralWhere,
+    Load,
+    Manage,
+    Modify,
+    NativeWhere,
+    Target,
+    Template,
+    Transfer,
+    UpdatePlan,
+)
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
 from edge.engine.sparql.syntax import tokenize
@@ -145,6 +156,9 @@ class UpdateProcessor:
             for operation in plan.operations:
                 if isinstance(operation, Modify):
                     self._modify(operation, ids, bindings, transaction, now)
+                elif isinstance(operation, Data):
+                    quads = operation.quads(self._graph.dictionary)
+                    transaction.apply(*((), quads) if operation.inserts else (quads, ()))
                 elif isinstance(operation, Manage):
                     self._manage(operation, transaction)
                 elif isinstance(operation, Transfer):
