@@ -12,6 +12,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.data_compiler import data_plan
 from edge.engine.general import FORMS, Rules, allowed, first_word
 from edge.engine.graph import LiveGraph
 from edge.engine.modify_compiler import Clauses, Given, ModifyCompiler
@@ -19,7 +20,7 @@ from edge.engine.plan import Load, Manage, Modify, Operation, Target, Transfer, 
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.plans import Compiled
+from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
 from edge.engine.sparql.syntax import Token, check_size, closing, read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import Forbidden, ParsingFailed
@@ -41,6 +42,9 @@ class UpdateCompiler:
         Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if its forced bindings do not fit.
         """
         rules = self._rules
+        data = data_plan(text, rules) if len(text) > LONGEST_TEXT else None
+        if data is not None:
+            return Compiled(data, (), Names("", rules.base_iri))
         tokens = allowed(text, rules)
         if first_word(text, tokens) in FORMS:
             raise ParsingFailed("This is a query, not an update: send it as a query")

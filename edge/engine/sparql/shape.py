@@ -18,15 +18,16 @@ _SUFFIX: Final = rf"(?:\^\^(?:{IRI}|{NAME}|{PREFIXED})|@[A-Za-z]++(?:-[A-Za-z0-9
 NUMBER: Final = r"[0-9]++(?:\.[0-9]++)?+(?:[eE][+\-]?[0-9]++)?+"
 
 
-def _string(q: str) -> str:
+def _quoted(q: str) -> str:
     """A string in three or one of the quotes `q`."""
     return (
         rf"{q}(?:{q}{q}[^{q}\\]*+(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*+{q}{q}{q}"
-        rf"|[^{q}\\\n\r]*+(?:\\.[^{q}\\\n\r]*+)*+{q}){_SUFFIX}"
+        rf"|[^{q}\\\n\r]*+(?:\\.[^{q}\\\n\r]*+)*+{q})"
     )
 
 
-STRINGS: Final = {quote: _string(quote) for quote in "\"'"}
+QUOTED: Final = {quote: _quoted(quote) for quote in "\"'"}
+STRINGS: Final = {quote: quoted + _SUFFIX for quote, quoted in QUOTED.items()}
 
 # The character NUL, which no text may have, counts as a constant: it can then separate what is left.
 _CONSTANT: Final = re.compile(

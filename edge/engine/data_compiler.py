@@ -1,0 +1,127 @@
+"""Long requests that are nothing but INSERT DATA and DELETE DATA, made into plans by way of Oxigraph's parser.
+
+Nothing here is read token by token. A regular expression finds where the operations end; an empty store that is given
+their text then holds their quads, in value form. The expression skips strings, IRIs and comments, so that it takes none
+of their characters for a bracket, and gives up at the first character that it is not sure of: such a request is taken
+apart, judged and refused as any other.
+
+As far as a text is legal, Oxigraph sees the same strings, IRIs, comments and brackets in it. In legal data brackets
+come in pairs, so an operation ends where counting them says, or Oxigraph refuses what was counted.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain, count, groupby, islice
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import pyoxigraph as ox
+
+from edge.engine.general import Rules
+from edge.engine.plan import Data, UpdatePlan
+from edge.engine.sparql.shape import IRI, QUOTED
+from edge.engine.sparql.syntax import MAX_DEPTH
+from edge.protocol.results import Term
+
+_COMMENT: Final = r"\#[^\r\n]*+"
+_GAP: Final = rf"(?:[\x20\t\r\n]++|{_COMMENT})*+"
+_SPACE: Final = rf"(?=[\x20\t\r\n\#]){_GAP}"
+
+_START: Final = re.compile(
+    rf"{_GAP}((?:(?:PREFIX{_SPACE}[^\s:<\#]*+:|BASE){_GAP}{IRI}{_GAP})*+)(INSERT|DELETE)({_SPACE}DATA{_GAP}\{{)",
+    re.ASCII | re.IGNORECASE,
+)
+"""How an operation begins: declarations, a verb, and what is between that and its data."""
+
+# What has no place here: variables, triple terms, reifiers, annotations, languages with a direction.
+_STRETCH: Final = re.compile(
+    rf"""(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`]++|{IRI}|{QUOTED['"']}|{QUOTED["'"]}|\^\^|{_COMMENT}"""
+    r"""|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?!-)|\\[_~.\-!$&'()*+,;=/?\#@%]){0,1000}+([\[({})\]]?+)""",
+    re.DOTALL,
+)
+"""Some data, and the bracket after it if there is one. A match is short, since it keeps Python's lock."""
+
+_SEPARATOR: Final = re.compile(rf"{_GAP}(;?+){_GAP}")
+
+_MOST_RUNS: Final = 16
+"""Runs of a request at the most: for each all declarations are parsed again."""
+
+_BATCH: Final = 4096
+"""Terms that are numbered in one go, which keeps Python's lock."""
+
+
+class _Unsure(Exception):
+    """This is something else than data, or wrong, or written in an unusual way."""
+
+
+class _Operation(NamedTuple):
+    inserts: bool
+    declared: str
+    """All declarations before it."""
+    body: str
+    """What follows the verb."""
+
+
+def data_plan(text: str, rules: Rules) -> UpdatePlan | None:
+    """The plan of a request that consists of data. None: it must be compiled in the usual way."""
+    try:
+        operations = list(_operations(text))
+        runs = [(kind, list(run)) for kind, run in groupby(operations, itemgetter(0, 1))]
+        if not 0 < len(runs) <= _MOST_RUNS:
+            return None
+        data = [_data(inserts, declared, run, rules) for (inserts, declared), run in runs]
+    except (_Unsure, SyntaxError, ValueError):
+        return None
+    # DELETE DATA takes no blank nodes, and operations share none: what is parsed in parts is not known to keep to that.
+    with_blanks = [part for part in data if any(type(term) is ox.BlankNode for term in part.terms)]
+    if len(with_blanks) > 1 or not all(part.inserts for part in with_blanks):
+        return None
+    return UpdatePlan(tuple(data))
+
+
+def _operations(text: str) -> Iterator[_Operation]:
+    declared = ""
+    position = 0
+    while position < len(text):
+        start = _START.match(text, position)
+        if start is None:
+            raise _Unsure
+        declared += start[1]
+        position = _end(text, start.end())
+        yield _Operation(start[2].upper() == "INSERT", declared, text[start.start(3) : position])
+        separator = _SEPARATOR.match(text, position)
+        assert separator is not None  # noqa: S101  it may be empty
+        position = separator.end()
+        if not separator[1] and position < len(text):
+            raise _Unsure
+
+
+def _end(text: str, position: int) -> int:
+    """Where the data that begins here ends, with its brackets."""
+    depth = 1
+    while depth:
+        stretch = _STRETCH.match(text, position)
+        if stretch is None or stretch.end() == position:
+            raise _Unsure
+        position = stretch.end()
+        if stretch[1]:
+            depth += 1 if stretch[1] in "[({" else -1
+        if depth > MAX_DEPTH:
+            raise _Unsure
+    return position
+
+
+def _data(inserts: bool, declared: str, operations: Iterable[_Operation], rules: Rules) -> Data:
+    """Operations of one kind as one. Raises what Oxigraph says against them."""
+    store = ox.Store()
+    store.update(declared + ";".join([f"INSERT{body}" for _, _, body in operations]), base_iri=rules.base_iri)
+    seen: defaultdict[Term | ox.DefaultGraph, int] = defaultdict(count().__next__)
+    places = map(seen.__getitem__, chain.from_iterable(store))
+    quads = array("I")
+    while batch := list(islice(places, _BATCH)):
+        quads.extend(batch)
+    return Data(inserts, tuple(seen), quads)
