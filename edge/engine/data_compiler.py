@@ -69,11 +69,7 @@ class _Operation(NamedTuple):
 def data_plan(text: str, rules: Rules) -> UpdatePlan | None:
     """The plan of a request that consists of data. None: it must be compiled in the usual way."""
     try:
-        operations = list(_operations(text))
-        runs = [(kind, list(run)) for kind, run in groupby(operations, itemgetter(0, 1))]
-        if not 0 < len(runs) <= _MOST_RUNS:
-            return None
-        data = [_data(inserts, declared, run, rules) for (inserts, declared), run in runs]
+        data = [_data(*kind, run, rules) for kind, run in _runs(text)]
     except (_Unsure, SyntaxError, ValueError):
         return None
     # DELETE DATA takes no blank nodes, and operations share none: what is parsed in parts is not known to keep to that.
@@ -81,6 +77,18 @@ def data_plan(text: str, rules: Rules) -> UpdatePlan | None:
     if len(with_blanks) > 1 or not all(part.inserts for part in with_blanks):
         return None
     return UpdatePlan(tuple(data))
+
+
+def _runs(text: str) -> list[tuple[tuple[bool, str], list[_Operation]]]:
+    """Operations that can be one, with the verb and the declarations that they have in common."""
+    runs: list[tuple[tuple[bool, str], list[_Operation]]] = []
+    for kind, run in groupby(_operations(text), itemgetter(0, 1)):
+        if len(runs) == _MOST_RUNS:
+            raise _Unsure
+        runs.append((kind, list(run)))
+    if not runs:
+        raise _Unsure
+    return runs
 
 
 def _operations(text: str) -> Iterator[_Operation]:

@@ -1,0 +1,194 @@
+"""Long INSERT DATA and DELETE DATA, which Oxigraph reads, do what they do when they are compiled token by token."""
+
+from __future__ import annotations
+
+import pytest
+from engine_client import EX, PREFIX, XSD, ex, refused, triples
+from engine_world import NOW, new_engine, run
+from generated_data import requests, spoiled
+from hypothesis import given
+from oracle import blank_nodes, canonical
+
+from edge.engine import update_compiler
+from edge.engine.data_compiler import data_plan
+from edge.engine.general import Rules
+from edge.engine.plan import Data
+from edge.engine.requests import UpdateRequest
+from edge.engine.sparql.plans import LONGEST_TEXT
+from edge.engine.sparql.syntax import MAX_DEPTH
+from edge.protocol.errors import EdgeError, ParsingFailed
+
+PADDING = "\n#" + "x" * LONGEST_TEXT
+
+
+def plan(text: str) -> list[Data] | None:
+    """The operations of a request that is read as data."""
+    found = data_plan(PREFIX + text, Rules())
+    return None if found is None else list(found.operations)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT DATA {}",
+        "INSERT DATA { ex:a ex:p 1 , -1.5e0 , true , 'x'@en-us , 'x'^^xsd:byte ; a ex:T . } ;",
+        "insert#}\ndata\r\n{ GRAPH ex:g { ex:a ex:p ex:b } . ex:a ex:p ex:b GRAPH ex:h {} }#{",
+        """INSERT DATA { ex:a ex:p '}' , "{ # '" , '''"it's" }\n''' , ""\"} ; DROP ALL "quoted\\""\"" , '' . }""",
+        r"INSERT DATA { ex:a ex:p '\'}' , 'a\\' , '\u007B' , ex:x\'\#y , <http://example.org/#\u00e9> }",
+        "INSERT DATA { _:a ex:p ( 1 [ ex:q ( _:a ) ] ) } ; INSERT DATA { _:b ex:p [] }",
+        "INSERT DATA { ex:a ex:p 1 # } '\r } ; PREFIX : <x#> BASE <y/> DELETE DATA { :a ex:p <> } ; DELETE DATA {}",
+        "INSERT DATA { " + "ex:a ex:p 1.5 , 'a-b' . # c\n" * 1000 + " }",
+    ],
+)
+def test_data_in_any_form_is_recognised(text):
+    assert plan(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "CLEAR ALL",
+        "DELETE WHERE { ex:a ex:p ex:o }",
+        "INSERT { ex:a ex:p ex:o } WHERE {}",
+        "INSERT DATA { ex:a ex:p 1 } ; DROP ALL",
+        "INSERT DATA { ex:a ex:p 1 } # ;\n INSERT DATA { ex:a ex:p 2 }",
+        "INSERT DATA { ex:a ex:p 1 } ; PREFIX a: <a:>",
+        "INSERT DATA { ex:a ex:p 1 } ; ; INSERT DATA { ex:a ex:p 2 }",
+        "INSERT DATA { ex:a ex:p 1",
+        "INSERT DATA { ex:a ex:p 'x }",
+        "INSERT DATA { ex:a ex:p <<( ex:a ex:p 1 )>> }",
+        "INSERT DATA { ex:a ex:p 1 ~ ex:r }",
+        "INSERT DATA { ex:a ex:p 1 {| ex:q 2 |} }",
+        "INSERT DATA { ex:a ex:p 'x'@en--ltr }",
+        "INSERT DATA { ex:a ex:p ?o }",
+        "INSERT DATA { ex:a ex:p 'x' 'y' }",
+        "INSERT DATA { ex:a ex:p unknown:o }",
+        "DELETE DATA { ex:a ex:p _:b }",
+        "DELETE DATA { ex:a ex:p [] }",
+        "DELETE DATA { ex:a ex:p ( 1 ) }",
+        "INSERT DATA { _:a ex:p 1 } ; INSERT DATA { _:a ex:p 2 }",
+        "INSERT DATA { _:a ex:p 1 } ; DELETE DATA { ex:a ex:p 1 } ; INSERT DATA { _:a ex:p 2 }",
+        "INSERT DATA { ex:a ex:p " + "[ ex:p " * MAX_DEPTH + "1" + "]" * MAX_DEPTH + "}",
+        "INSERT DATA {} ; DELETE DATA {} ;" * 10,
+    ],
+)
+def test_what_is_anything_else_or_wrong_is_left_to_the_usual_way(text):
+    assert plan(text) is None
+
+
+def test_operations_of_one_kind_are_one_as_far_as_the_declarations_are_the_same():
+    insert, delete = "INSERT DATA { ex:a ex:p 1 } ;", "DELETE DATA { ex:a ex:p 2 } ;"
+    assert [part.inserts for part in plan(insert + insert + delete + delete + insert) or []] == [True, False, True]
+    assert [part.inserts for part in plan(insert + PREFIX + insert) or []] == [True, True]
+
+
+def test_only_long_texts_are_read_so(monkeypatch):
+    read: list[str] = []
+    monkeypatch.setattr(update_compiler, "data_plan", lambda text, rules: read.append(text))
+    run(new_engine(), "INSERT DATA { <a> <b> 1 }")
+    assert not read
+    run(new_engine(), "INSERT DATA { <a> <b> 1 }" + PADDING)
+    assert len(read) == 1
+
+
+def test_many_triples_in_all_graphs():
+    engine = new_engine()
+    block = " ".join(f"ex:s{n} ex:p {n} , 'n{n % 7}' ." for n in range(5000))
+    text = f"INSERT DATA {{ {block} GRAPH ex:g {{ {block} }} }}"
+    assert plan(text) is not None
+    assert run(engine, PREFIX + text).sizes == (20_000, 0, 1, 0)
+    quads = {str(quad).replace(EX, "") for quad in engine.graph.quads()}
+    both_graphs = {(f"<s{n}> <p> {term}", g) for n in range(5000) for term in terms(n) for g in ("", " <g>")}
+    assert quads == {text + graph for text, graph in both_graphs}
+    assert run(engine, PREFIX + text).sizes == (0, 0, 0, 0)
+    assert run(engine, PREFIX + text.replace("INSERT", "DELETE")).sizes == (0, 20_000, 0, 0)
+    assert ex("g") in engine.graph.named_graphs()
+
+
+def terms(number: int) -> tuple[str, str]:
+    return f'"{number}"^^<{XSD}integer>', f'"n{number % 7}"'
+
+
+def test_operations_see_what_those_before_them_did():
+    engine = new_engine()
+    one, other = "DATA { ex:a ex:p 1 , 01 , 2 }", "DATA { ex:a ex:p 2 , 3 }"
+    changes = run(engine, f"{PREFIX} INSERT {one} ; DELETE {other} ; INSERT DATA {{ ex:a ex:p 4 }} {PADDING}")
+    assert changes.sizes == (2, 0, 0, 0)
+    assert triples(engine) == {f'a p "{n}"^^integer' for n in (1, 4)}
+
+
+def test_blank_nodes_are_new_ones_each_time_and_one_label_is_one_node():
+    engine = new_engine()
+    text = PREFIX + "INSERT DATA { _:a ex:p _:a , [] . GRAPH ex:g { _:a ex:q _:b } }"
+    prepared = engine.prepare(UpdateRequest(text + PADDING))
+    for _ in range(2):
+        engine.publish(engine.execute([prepared], NOW))
+    quads = list(engine.graph.quads())
+    assert len(quads) == 6
+    assert len(blank_nodes(quads)) == 6
+    assert len({quad.subject for quad in quads}) == 2
+
+
+@pytest.mark.parametrize("brackets", ["[ ex:p ", "("])
+@pytest.mark.parametrize("depth", [MAX_DEPTH, 5000])
+@pytest.mark.parametrize("verb", ["INSERT", "DELETE"])
+def test_deep_nesting_is_refused_and_does_not_end_the_process(verb, depth, brackets):
+    closing = {"[": "]", "(": ")"}[brackets[0]]
+    text = f"{verb} DATA {{ ex:a ex:p {brackets * depth}1{closing * depth} }}"
+    assert "nested deeper" in refused(new_engine(), PREFIX + text + PADDING, ParsingFailed)
+    assert "nested deeper" in refused(new_engine(), PREFIX + text.replace(closing, "") + PADDING, ParsingFailed)
+
+
+def test_nesting_as_deep_as_it_may_be():
+    engine = new_engine()
+    depth = MAX_DEPTH - 1
+    text = f"INSERT DATA {{ ex:a ex:p {'[ ex:p ' * depth}1{']' * depth} }}"
+    assert plan(text) is not None
+    assert run(engine, PREFIX + text + PADDING).sizes == (depth + 1, 0, 0, 0)
+
+
+def test_a_wrong_text_is_refused_with_the_position():
+    text = "INSERT DATA {\n" + "<urn:a> <urn:b> 1 .\n" * 3000 + "<urn:a> <urn:b> oops }"
+    assert "3002:" in refused(new_engine(), text, ParsingFailed)
+
+
+# Any data
+
+SEED = PREFIX + (
+    "INSERT DATA { ex:a ex:a ex:a , 1 , 1.5 , true , '' ; a ex:b , ex:a . ex:b ex:b ex:b , '' . "
+    "GRAPH ex:a { ex:a ex:b ex:a } GRAPH ex:b { ex:a a 1 } }"
+)
+
+
+def outcome(text: str) -> object:
+    """What an update does to a graph, or how it is refused."""
+    engine = new_engine()
+    run(engine, SEED)
+    try:
+        changes = run(engine, text)
+    except EdgeError as error:
+        return type(error), error.description
+    names = set(changes.created), set(changes.dropped), set(engine.graph.named_graphs())
+    return changes.sizes, canonical(changes.added), set(changes.removed), canonical(engine.graph.quads()), names
+
+
+def both(text: str) -> tuple[object, object]:
+    """The outcome of a long text, and what it is when the text is compiled token by token."""
+    text += PADDING
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(update_compiler, "data_plan", lambda text, rules: None)
+        slow = outcome(text)
+    return outcome(text), slow
+
+
+@given(requests())
+def test_data_does_the_same_however_it_is_read(text):
+    fast, slow = both(text)
+    assert fast == slow
+
+
+@given(spoiled())
+def test_a_spoiled_text_is_refused_or_means_the_same(text):
+    fast, slow = both(text)
+    assert fast == slow
