@@ -6,7 +6,7 @@ import pytest
 from engine_client import EX, PREFIX, XSD, ex, refused, triples
 from engine_world import NOW, new_engine, run
 from generated_data import requests, spoiled
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from oracle import blank_nodes, canonical
 
 from edge.engine import update_compiler
@@ -173,6 +173,9 @@ def outcome(text: str) -> object:
     return changes.sizes, canonical(changes.added), set(changes.removed), canonical(engine.graph.quads()), names
 
 
+often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 def both(text: str) -> tuple[object, object]:
     """The outcome of a long text, and what it is when the text is compiled token by token."""
     text += PADDING
@@ -182,12 +185,14 @@ def both(text: str) -> tuple[object, object]:
     return outcome(text), slow
 
 
+@often
 @given(requests())
 def test_data_does_the_same_however_it_is_read(text):
     fast, slow = both(text)
     assert fast == slow
 
 
+@often
 @given(spoiled())
 def test_a_spoiled_text_is_refused_or_means_the_same(text):
     fast, slow = both(text)
