@@ -158,6 +158,30 @@ def test_other_kinds_of_constants_have_plans_of_their_own():
     assert len(compiler.compiled) == 2
 
 
+def test_what_is_one_constant_in_all_texts_is_one_constant_to_the_plan():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 10)
+    for number in range(5):
+        _, constants = cache.get(f"SELECT * {{ <a:{number}> <a:p> ?v . <a:{number}> <a:q> -1 , -1 , 1 }}")
+        assert list(map(str, constants)) == [f"<a:{number}>", "<a:p>", "<a:q>", *map(str, map(ox.Literal, (-1, 1)))]
+    assert len(cache) == 1
+    for other in ("<a:s> <a:p> ?v . <a:t> <a:q> -1 , -1 , 1", "<a:s> <a:p> ?v . <a:s> <a:p> -1 , -1 , -1"):
+        for _ in range(2):
+            text = f"SELECT * {{ {other} }}"
+            assert meaning(cache, text) == alone(text)
+
+
+def test_what_is_equal_by_chance_does_not_make_plans_for_ever():
+    compiler = Compiler()
+    cache = PlanCache(compiler, 100_000)
+    drawn = random.Random(1)
+    for _ in range(500):
+        values = " , ".join(str(drawn.randint(0, 1)) for _ in range(10))
+        text = f"SELECT * {{ <a:s> <a:p> {values} }}"
+        assert meaning(cache, text) == alone(text)
+    assert len(cache) < 12
+
+
 def test_a_context_has_plans_of_its_own():
     compiler = Compiler()
     cache = PlanCache(compiler, 10)

@@ -21,10 +21,11 @@ _GOES_ON: Final = re.compile(r"[\w.\-]\Z", re.ASCII)
 _KINDS: Final = {"<": IRI, '"': STRINGS['"'], "'": STRINGS["'"], ":": NAME}
 
 
-def mould(text: str, start: int, open_: Sequence[Place]) -> re.Pattern[str] | None:
+def mould(text: str, start: int, open_: Sequence[Place], groups: Sequence[int]) -> re.Pattern[str] | None:
     """What matches the texts that differ from this one at the open places only. None: it has no mould.
 
-    The places are those of what follows `start`.
+    The places are those of what follows `start`. Those of one group, numbered from 0 in order, hold the same constant,
+    so each has one group in the match: nothing that follows an open place could be the rest of a longer constant.
     """
     if len(text) > LONGEST:
         return None
@@ -33,11 +34,16 @@ def mould(text: str, start: int, open_: Sequence[Place]) -> re.Pattern[str] | No
     if any(map(_BEGINS.search, between)) or any(map(_GOES_ON.search, before)) or "" in before[1:]:
         return None
     parts: list[str] = []
-    end = 0
-    for place in open_:
-        first = text[start + place.start]
-        kind = _KINDS.get(first) or (NUMBER if first.isdigit() else PREFIXED)
-        parts += (re.escape(text[end : start + place.start]), f"((?>{kind}))")
+    end = taken = 0
+    for place, group in zip(open_, groups, strict=True):
+        parts.append(re.escape(text[end : start + place.start]))
+        if group < taken:
+            parts.append(rf"(?:\{group + 1})")
+        else:
+            first = text[start + place.start]
+            kind = _KINDS.get(first) or (NUMBER if first.isdigit() else PREFIXED)
+            parts.append(f"((?>{kind}))")
+            taken += 1
         end = start + place.end
     parts.append(re.escape(text[end:]))
     return re.compile("".join(parts), re.ASCII | re.DOTALL)

@@ -1,7 +1,8 @@
 """Plans by the shape of their text: a text that differs from one seen before in nothing but constants is not parsed.
 
 A plan leaves some constants open. It serves every text of its shape that has the same constants everywhere else, and
-at the open places constants of the same kinds. A text that no plan serves, or whose constants cannot be read, is
+at the open places constants of the same kinds. What has been the same constant in all texts so far, the subject of a
+DELETE and of its WHERE, is one constant to the plan. A text that no plan serves, or whose constants cannot be read, is
 compiled for itself, so that it is judged and refused exactly as if there were no plans.
 """
 
@@ -54,6 +55,9 @@ Compile = Callable[[str, C | None, Parameters], Compiled[T]]
 
 _Select = Callable[[Sequence[str]], Sequence[str]]
 
+_Groups = Sequence[int]
+"""For each open place which constant stands there, numbered from 0 in order: equal ones are one."""
+
 
 @dataclass(eq=False, slots=True)
 class _Family:
@@ -62,10 +66,13 @@ class _Family:
     shape: Hashable
     likeness: tuple[object, ...]
     """Which constants, with which signs, of which kinds: two families of a shape are never alike."""
-    places: Collection[int]
+    places: Sequence[int]
     """Which constants are open."""
+    groups: _Groups
+    equal: Sequence[tuple[int, int]]
+    """Of a text's constants those that must be equal."""
     open: _Select
-    """Of a text's constants those that are open, numbers with their signs."""
+    """Of a text's constants those that are open, each once, numbers with their signs."""
     fixed: _Select
     """All others."""
     kinds: Sequence[type[Term]]
@@ -138,7 +145,7 @@ class PlanCache(Generic[C, T]):
         for family in self._families.get(shape_, ()):
             entry = family, family.fixed(constants)
             known = self._plans.get(entry)
-            if known is None:
+            if known is None or any(constants[one] != constants[other] for one, other in family.equal):
                 continue
             try:
                 terms = list(map(known.readable.__getitem__, family.open(constants)))
@@ -158,14 +165,20 @@ class PlanCache(Generic[C, T]):
     def _cast(self, text: str, context: C | None, family: _Family, known: _Known[T], start: int) -> None:
         """Make a mould for the texts of a plan that is asked for often."""
         offered = [place for place in places(text[start:]) if place.constant in family.places]
-        pattern = mould(text, start, offered)
+        pattern = mould(text, start, offered, family.groups)
         if pattern is not None:
-            signs = ["-" if place.signed else "" for place in offered]
+            signs = ["-" if place.signed else "" for place in _firsts(offered, family.groups)]
             cast = _Cast(pattern.fullmatch, signs if any(signs) else None, context, known)
             self._casts = (cast, *(other for other in self._casts[: _MOULDS - 1] if other.known is not known))
 
     def _alone(self, text: str, context: C | None) -> tuple[T, Sequence[Term]]:
-        return self._compile(text, context, {}).plan, ()
+        return self._compiled(text, context, {}).plan, ()
+
+    def _compiled(self, text: str, context: C | None, parameters: Parameters) -> Compiled[T]:
+        try:
+            return self._compile(text, context, parameters)
+        except RecursionError:
+            raise ParsingFailed("The text is nested too deep; write it with fewer levels") from None
 
     def _learn(self, declared: str) -> str:
         """Remember a prologue: most texts begin with one of a few."""
@@ -177,21 +190,33 @@ class PlanCache(Generic[C, T]):
         self, text: str, context: C | None, shape_: Hashable, constants: Sequence[str], start: int
     ) -> tuple[T, Sequence[Term]]:
         offered = places(text[start:])
-        compiled = self._compile(text, context, _parameters(offered, start))
+        compiled = self._compiled(text, context, _parameters(offered, range(len(offered)), start))
         # A sign belongs to a negative number; it is no operator that could as well stand before a string.
         taken = {p.index for p in compiled.parameters if p.negative == offered[p.index].signed}
-        if len(taken) < len(offered):  # again with those alone, so that they are numbered from 0
-            offered = [offered[index] for index in sorted(taken)]
-            compiled = self._compile(text, context, _parameters(offered, start))
+        remaining = [place for index, place in enumerate(offered) if index in taken]
+        groups = self._groups(shape_, remaining, constants)
+        if groups != list(range(len(offered))):  # again with those alone, numbered from 0
+            offered = remaining
+            compiled = self._compiled(text, context, _parameters(offered, groups, start))
         parameters = {parameter.index: parameter for parameter in compiled.parameters}
         try:
+            kinds = [type(parameters[index].term) for index in range(len(set(groups)))]
             readable = self._constants.setdefault(compiled.names, Constants(compiled.names))
-            family = _family(shape_, offered, [parameters[index] for index in range(len(offered))], len(constants))
+            family = _family(shape_, offered, groups, kinds, len(constants))
             terms = [readable[constant] for constant in family.open(constants)]
         except (ParsingFailed, KeyError):
             return self._alone(text, context)
         self._keep(family, constants, _Known(compiled.plan, readable))
         return compiled.plan, terms
+
+    def _groups(self, shape_: Hashable, offered: Sequence[Place], constants: Sequence[str]) -> _Groups:
+        """Which open constants are the same in a text, and were in all of its shape that have these places open."""
+        marks: list[Hashable] = [(place.signed, constants[place.constant]) for place in offered]
+        for family in self._families.get(shape_, ()):
+            if list(family.places) == [place.constant for place in offered]:
+                marks = list(zip(marks, family.groups, strict=True))
+        first: dict[Hashable, int] = {}
+        return [first.setdefault(mark, len(first)) for mark in marks]
 
     def _keep(self, family: _Family, constants: Sequence[str], plan: _Known[T]) -> None:
         with self._changing:
@@ -216,17 +241,30 @@ class PlanCache(Generic[C, T]):
             self._families[family.shape] = left
 
 
-def _parameters(offered: Sequence[Place], start: int) -> Parameters:
-    return {start + place.start: (start + place.end, index) for index, place in enumerate(offered)}
+def _parameters(offered: Sequence[Place], groups: _Groups, start: int) -> Parameters:
+    return {start + place.start: (start + place.end, group) for place, group in zip(offered, groups, strict=True)}
 
 
-def _family(shape_: Hashable, offered: Sequence[Place], parameters: Sequence[Parameter], count: int) -> _Family:
+def _firsts(offered: Sequence[Place], groups: _Groups) -> list[Place]:
+    """The first place of each open constant."""
+    return [place for index, place in enumerate(offered) if groups.index(groups[index]) == index]
+
+
+def _family(
+    shape_: Hashable, offered: Sequence[Place], groups: _Groups, kinds: Sequence[type[Term]], count: int
+) -> _Family:
     """The family of a plan that leaves all places open that were offered. The text has `count` constants."""
     open_ = [place.constant for place in offered]
+    firsts = _firsts(offered, groups)
     signs = ["-" if place.signed else "" for place in offered]
-    kinds = [type(parameter.term) for parameter in parameters]
-    fixed = [constant for constant in range(count) if constant not in open_]
-    return _Family(shape_, (open_, signs, kinds), open_, _selecting(open_, signs), _selecting(fixed, []), kinds)
+    equal = [
+        (firsts[group].constant, place.constant)
+        for place, group in zip(offered, groups, strict=True)
+        if place is not firsts[group]
+    ]
+    select = _selecting([place.constant for place in firsts], ["-" if place.signed else "" for place in firsts])
+    fixed = _selecting([constant for constant in range(count) if constant not in open_], [])
+    return _Family(shape_, (open_, signs, groups, kinds), open_, groups, equal, select, fixed, kinds)
 
 
 def _selecting(indexes: Sequence[int], signs: Sequence[str]) -> _Select:
