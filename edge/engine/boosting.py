@@ -77,7 +77,7 @@ class Boosting:
                 self._follow_member(entry, member, some)
         elif entry.connected and len(family.members) > 1 and entry.simple:
             try:
-                self._extend(entry, family.open_frame(), None, changes)
+                self._extend(entry, None, changes)
             except ResultTooLarge:  # for all together, but perhaps not for each
                 for member in family.members.values():
                     self._follow_member(entry, member, changes)
@@ -86,44 +86,45 @@ class Boosting:
                 self._follow_member(entry, member, changes)
 
     def _follow_member(self, entry: FamilyTrigger, member: BoostedSpu, changes: Changes) -> None:
-        frame = entry.family.frame(entry.number, member.open)
         if not (entry.simple and entry.complete):
+            frame = entry.family.frame(entry.number, member.open)
             changes = [change for change in changes if entry.restriction(frame, change[0]) is not None]
         try:
-            self._extend(entry, frame, member, changes)
+            self._extend(entry, member, changes)
         except ResultTooLarge:
             self.failures[member] = too_many(self._rules).description
 
-    def _extend(self, entry: FamilyTrigger, frame: Frame, member: BoostedSpu | None, changes: Changes) -> None:
+    def _extend(self, entry: FamilyTrigger, member: BoostedSpu | None, changes: Changes) -> None:
         """Find the solutions that hold the quads. Those that differ in nothing else look at share one evaluation.
 
         `member` None: the family's, each of which says whose it is. Raises `ResultTooLarge`.
         """
-        together: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]] = {}
-        for quad, present in changes:
-            together.setdefault(entry.shared(quad), []).append((entry.own(quad), 1 if present else -1))
+        together: dict[tuple[int, ...], list[tuple[Quad, bool]]] = {}
+        for change in changes:
+            together.setdefault(entry.shared(change[0]), []).append(change)
         changed: list[tuple[BoostedSpu, Frame, int]] = []
-        for values, own in together.items():
+        for values, some in together.items():
             found = entry.recall((member, values))
             if found is None:
-                found = self._solve(entry, frame, member, values)
-            if len(changed) + len(found) * len(own) > self._rules.max_solutions:
+                found = self._solve(entry, member, values)
+            if not found:
+                continue
+            if len(changed) + len(found) * len(some) > self._rules.max_solutions:
                 raise too_many(self._rules)
+            own = [(entry.own(quad), 1 if present else -1) for quad, present in some]
             for spu, solution in found:
-                for some, weight in own:
+                for values_, weight in own:
                     row = solution.copy()
-                    for place, term_id in zip(entry.own_places, some, strict=True):
+                    for place, term_id in zip(entry.own_places, values_, strict=True):
                         row[place] = term_id
                     changed.append((spu, row, weight))
         for spu, row, weight in changed:
             add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
 
-    def _solve(
-        self, entry: FamilyTrigger, frame: Frame, member: BoostedSpu | None, values: tuple[int, ...]
-    ) -> Solutions:
+    def _solve(self, entry: FamilyTrigger, member: BoostedSpu | None, values: tuple[int, ...]) -> Solutions:
         """The solutions of the rest of a plan. Raises `ResultTooLarge`."""
         family = entry.family
-        start = frame.copy()
+        start = family.open_frame() if member is None else family.frame(entry.number, member.open)
         for place, term_id in zip(entry.shared_places, values, strict=True):
             start[place] = term_id
         if entry.direct and member is not None:

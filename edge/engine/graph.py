@@ -211,7 +211,7 @@ class LiveGraph:
         s, p, o, g = quad
         if not self.graphs[g].add(s, p, o):
             return False
-        self.dictionary.retain(s, p, o)
+        self.dictionary.retain_triple(s, p, o)
         return True
 
     def remove(self, quad: Quad) -> bool:
@@ -220,7 +220,7 @@ class LiveGraph:
         index = self.graphs.get(g)
         if index is None or not index.remove(s, p, o):
             return False
-        self.dictionary.release(s, p, o)
+        self.dictionary.release_triple(s, p, o)
         return True
 
     def create(self, graph: int) -> bool:

@@ -162,7 +162,9 @@ class Journal:
             ) from error
         self._sequence += len(entries)
         self._journal_bytes += len(body)
-        self._receipts += (entry.receipt for entry in entries if entry.receipt)
+        for entry in entries:
+            if entry.receipt:
+                self._receipts.append(entry.receipt)
         self._unflushed = True
         return self._sequence
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import pyoxigraph as ox
 
@@ -89,7 +88,7 @@ Answer = ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples
 """What Oxigraph answers to a query, on the state at which it began. It must be read on the thread it began on."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Delta:
     """How the bindings of one subscribed query changed, in bag semantics. Shared by all its subscribers."""
 
@@ -97,18 +96,18 @@ class Delta:
     added: tuple[Row, ...]
     removed: tuple[Row, ...]
 
-    @cached_property
-    def added_json(self) -> str:
-        """`addedResults` as JSON text."""
-        return results_to_json(self.variables, self.added)
+    _json: tuple[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
-    @cached_property
-    def removed_json(self) -> str:
-        """`removedResults` as JSON text."""
-        return results_to_json(self.variables, self.removed)
+    @property
+    def json(self) -> tuple[str, str]:
+        """`addedResults` and `removedResults` as JSON text, written once for all who ask."""
+        if self._json is None:
+            variables = self.variables
+            self._json = results_to_json(variables, self.added), results_to_json(variables, self.removed)
+        return self._json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Notification:
     """One notification to one subscriber. `sequence` 0 is the answer to the subscribe request."""
 

@@ -28,7 +28,7 @@ from edge.engine.update import Transaction
 from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Activation:
     """What one update did to one SPU: changed rows, or the reason why its query could not be evaluated."""
 
@@ -197,7 +197,7 @@ class SpuManager:
         try:
             begun = self._begin_anew(whole, now) if whole else []  # the delta rules work beside them
             if hits or everything:
-                activations += self._boost(hits, everything, transaction)
+                self._boost(hits, everything, transaction, activations)
             if begun:
                 activations += self._evaluate_anew(begun)
         except BaseException:
@@ -207,16 +207,20 @@ class SpuManager:
         return activations
 
     def _boost(
-        self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu], transaction: Transaction
-    ) -> Iterator[Activation]:
-        """Move the SPUs by the solutions that have changed."""
+        self,
+        hits: Mapping[FamilyTrigger, Changes],
+        everything: Collection[BoostedSpu],
+        transaction: Transaction,
+        activations: list[Activation],
+    ) -> None:
+        """Move the SPUs by the solutions that have changed, and list them."""
         boosting = Boosting(transaction, self._world.rules)
         boosting.run(hits, everything)
         for spu, failure in boosting.failures.items():
-            yield Activation(spu, {}, {}, failure=failure)
+            activations.append(Activation(spu, {}, {}, failure=failure))
         for spu, moved in boosting.weights.items():
             if moved and spu not in boosting.failures:
-                yield self._moved(spu, moved)
+                activations.append(self._moved(spu, moved))
 
     def _moved(self, spu: BoostedSpu, weights: Weights) -> Activation:
         try:

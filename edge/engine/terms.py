@@ -123,16 +123,27 @@ class Dictionary:
         self._idle.add(new)
         return new
 
-    def retain(self, *term_ids: int) -> None:
-        """One more reference to each of these terms."""
-        references = self._references
-        for term_id in term_ids:
-            references[term_id] += 1
+    def retain(self, term_id: int) -> None:
+        """One more reference to a term."""
+        self._references[term_id] += 1
 
-    def release(self, *term_ids: int) -> None:
-        """One reference fewer. The terms themselves go at the next `sweep`."""
+    def release(self, term_id: int) -> None:
+        """One reference fewer. The term itself goes at the next `sweep`."""
+        left = self._references[term_id] = self._references[term_id] - 1
+        if not left:
+            self._idle.add(term_id)
+
+    def retain_triple(self, s: int, p: int, o: int) -> None:
+        """One more reference to each: one call, for there is one for every triple."""
         references = self._references
-        for term_id in term_ids:
+        references[s] += 1
+        references[p] += 1
+        references[o] += 1
+
+    def release_triple(self, s: int, p: int, o: int) -> None:
+        """One reference fewer to each."""
+        references = self._references
+        for term_id in (s, p, o):
             left = references[term_id] = references[term_id] - 1
             if not left:
                 self._idle.add(term_id)

@@ -39,8 +39,7 @@ def to_text(message: Message) -> str:
     """A message as JSON text. The results in it are written once and shared by all subscribers of a query."""
     if isinstance(message, str):
         return message
-    delta = message.delta
-    return notification_message(message.spuid, message.alias, message.sequence, delta.added_json, delta.removed_json)
+    return notification_message(message.spuid, message.alias, message.sequence, *message.delta.json)
 
 
 class Outgoing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from json.encoder import encode_basestring as quoted
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -97,7 +98,7 @@ def notification_message(spuid: str, alias: str | None, sequence: int, added: st
     """A notification as JSON text. `added` and `removed` are SPARQL results as JSON text, written once for all."""
     named = "" if alias is None else f'"alias":{json.dumps(alias)},'
     return (
-        f'{{"notification":{{"spuid":{json.dumps(spuid)},{named}"sequence":{sequence},'
+        f'{{"notification":{{"spuid":{quoted(spuid)},{named}"sequence":{sequence},'
         f'"addedResults":{added},"removedResults":{removed}}}}}'
     )
 

@@ -149,11 +149,11 @@ def test_first_notification_has_everything_and_its_json():
     update(engine, "INSERT DATA { ex:a ex:p 1 }")
     notification = Client(engine, "SELECT ?s ?o { ?s ex:p ?o }").last
     one = {"type": "literal", "value": "1", "datatype": "http://www.w3.org/2001/XMLSchema#integer"}
-    assert json.loads(notification.delta.added_json) == {
+    assert json.loads(notification.delta.json[0]) == {
         "head": {"vars": ["s", "o"]},
         "results": {"bindings": [{"s": {"type": "uri", "value": EX + "a"}, "o": one}]},
     }
-    assert json.loads(notification.delta.removed_json) == {"head": {"vars": ["s", "o"]}, "results": {"bindings": []}}
+    assert json.loads(notification.delta.json[1]) == {"head": {"vars": ["s", "o"]}, "results": {"bindings": []}}
 
 
 def test_construct_keeps_the_blank_nodes_of_its_template():

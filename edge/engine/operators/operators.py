@@ -52,18 +52,37 @@ class Scan(Operator):
         if self.given:
             yield
             return
-        g = self.places[3]
+        s, p, o, g = self.places
         name = frame[g]
-        if name is not None:
-            index = self._graphs.get(name)
-            if index is not None:
-                yield from self._triples(index, frame)
+        if name is None:
+            for candidate, index in self._graphs.items():
+                if candidate != DEFAULT_GRAPH:
+                    frame[g] = candidate
+                    yield from self._triples(index, frame)
+            frame[g] = None
             return
-        for candidate, index in self._graphs.items():
-            if candidate != DEFAULT_GRAPH:
-                frame[g] = candidate
-                yield from self._triples(index, frame)
-        frame[g] = None
+        there = self._graphs.get(name)
+        if there is None:
+            return
+        subject, predicate, object_ = frame[s], frame[p], frame[o]
+        if predicate is None or (subject is None and object_ is None):
+            yield from self._triples(there, frame)
+            return
+        # What joins are made of: one look at the index, and often one answer.
+        if subject is None:
+            free, leaf = s, there.subjects(predicate, object_)  # type: ignore[arg-type]
+        elif object_ is None:
+            free, leaf = o, there.objects(subject, predicate)
+        else:
+            if there.contains(subject, predicate, object_):
+                yield
+            return
+        if leaf is None:
+            return
+        for term_id in (leaf,) if isinstance(leaf, int) else leaf:
+            frame[free] = term_id
+            yield
+        frame[free] = None
 
     def estimate(self, frame: Frame) -> float:
         """See `Operator`."""
@@ -77,22 +96,6 @@ class Scan(Operator):
     def _triples(self, index: TripleIndex, frame: Frame) -> Iterator[None]:
         s, p, o, _ = self.places
         subject, predicate, object_ = frame[s], frame[p], frame[o]
-        if predicate is not None and (subject is not None or object_ is not None):
-            if subject is None:  # what joins are made of: one look at the index, and often one answer
-                free, leaf = s, index.subjects(predicate, object_)  # type: ignore[arg-type]
-            elif object_ is None:
-                free, leaf = o, index.objects(subject, predicate)
-            else:
-                if index.contains(subject, predicate, object_):
-                    yield
-                return
-            if leaf is None:
-                return
-            for term_id in (leaf,) if isinstance(leaf, int) else leaf:
-                frame[free] = term_id
-                yield
-            frame[free] = None
-            return
         for triple in index.match(subject, predicate, object_):
             if subject is None:
                 frame[s] = triple[0]
