@@ -14,8 +14,15 @@ from edge.engine.settings import Booster, Processing
 T = TypeVar("T")
 
 
-class SubscriptionEngine(Protocol):
-    """Subscriptions. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+class UpdateEngine(Protocol):
+    """Updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+
+    def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
+        """Run updates; done when they are durable."""
+
+
+class SessionEngine(UpdateEngine, Protocol):
+    """Subscriptions and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
 
     def subscribe(self, query: QueryRequest, sink: Sink, /, alias: str | None = None) -> Future[Subscription]:
         """Subscribe; the first notification goes to the sink before the future is done."""
@@ -24,7 +31,7 @@ class SubscriptionEngine(Protocol):
         """End a subscription."""
 
 
-class SparqlEngine(Protocol):
+class SparqlEngine(UpdateEngine, Protocol):
     """Queries and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
 
     def read(self, request: QueryRequest, read: Callable[[Answer], T], /) -> Future[T]:
@@ -35,9 +42,6 @@ class SparqlEngine(Protocol):
 
     def explain(self, query: QueryRequest, /) -> Future[Explanation]:
         """Say how a subscription to a query is, or would be, kept up to date."""
-
-    def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
-        """Run updates; done when they are durable."""
 
 
 class OperatedEngine(SparqlEngine, Protocol):

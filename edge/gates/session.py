@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
-import uuid
-from concurrent.futures import Future
-from functools import partial
 
-from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.gates.bridge import Bridge
-from edge.gates.engine import SubscriptionEngine
+from edge.gates.calls import Subscribe, Unsubscribe, Update
+from edge.gates.engine import SessionEngine
 from edge.gates.outgoing import Connection, Outgoing
 from edge.metrics import Metrics
-from edge.protocol.errors import (
-    EdgeError,
-    InvalidRequest,
-    NotFound,
-    RequestTimeout,
-    SubscriptionFailed,
-    TooLarge,
-    TooManyRequests,
-)
-from edge.protocol.messages import SubscribeRequest, UnsubscribeRequest, parse_request, unsubscribed_message
-
-logger = logging.getLogger(__name__)
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, TooManyRequests
+from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, parse_message
 
 
 class Sessions:
@@ -34,7 +20,7 @@ class Sessions:
 
     def __init__(
         self,
-        engine: SubscriptionEngine,
+        engine: SessionEngine,
         bridge: Bridge,
         metrics: Metrics,
         *,
@@ -70,9 +56,9 @@ class Session:
     def __init__(self, shared: Sessions, connection: Connection) -> None:
         self.shared = shared
         self.outgoing = Outgoing(connection, shared.max_pending_notifications, self._overflow)
-        self.subscriptions: dict[str, _Subscribe] = {}
+        self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
-        self._opening: set[_Subscribe] = set()
+        self._opening: set[Subscribe] = set()
         self._pending = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -86,12 +72,14 @@ class Session:
                 raise InvalidRequest("Binary messages are not understood: send JSON as text")
             if _size(message) > self.shared.max_message:
                 raise TooLarge(f"The message is longer than {self.shared.max_message} bytes; send a shorter one")
-            request = parse_request(message)
-            primitive = "subscribe" if isinstance(request, SubscribeRequest) else "unsubscribe"
-            if isinstance(request, SubscribeRequest):
+            request = parse_message(message)
+            primitive = request.kind
+            if isinstance(request, SubscribeMessage):
                 self._subscribe(request, started)
-            else:
+            elif isinstance(request, UnsubscribeMessage):
                 self._unsubscribe(request, started)
+            else:
+                Update(self, request, started).start()
         except EdgeError as error:
             self.refuse(error, primitive, started)
 
@@ -128,13 +116,13 @@ class Session:
         if self._pending < self.shared.max_pending_requests:
             self._room.set()
 
-    def keep(self, spuid: str, call: _Subscribe) -> None:
+    def keep(self, spuid: str, call: Subscribe) -> None:
         """A subscription has begun."""
         self._opening.discard(call)
         self.subscriptions[spuid] = call
         self.shared.active.inc()
 
-    def forget(self, spuid: str) -> _Subscribe | None:
+    def forget(self, spuid: str) -> Subscribe | None:
         """A subscription is over, as far as the client is concerned."""
         call = self.subscriptions.pop(spuid, None)
         if call is not None:
@@ -146,11 +134,11 @@ class Session:
         with contextlib.suppress(EdgeError):  # nobody is left to tell, and a stopping engine ends all of them
             self.shared.engine.unsubscribe(spuid)
 
-    def opened(self, call: _Subscribe) -> None:
+    def opened(self, call: Subscribe) -> None:
         """A subscribe request has been answered, one way or the other."""
         self._opening.discard(call)
 
-    def _subscribe(self, request: SubscribeRequest, started: float) -> None:
+    def _subscribe(self, request: SubscribeMessage, started: float) -> None:
         limit = self.shared.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
@@ -158,7 +146,7 @@ class Session:
                 "another connection",
                 alias=request.alias,
             )
-        call = _Subscribe(self, request, started)
+        call = Subscribe(self, request, started)
         self._opening.add(call)
         try:
             call.start()
@@ -166,7 +154,7 @@ class Session:
             self._opening.discard(call)
             raise
 
-    def _unsubscribe(self, request: UnsubscribeRequest, started: float) -> None:
+    def _unsubscribe(self, request: UnsubscribeMessage, started: float) -> None:
         call = self.subscriptions.get(request.spuid)
         if call is None or call.ending:
             raise NotFound(
@@ -175,142 +163,13 @@ class Session:
                 alias=request.alias,
                 spuid=request.spuid,
             )
-        _Unsubscribe(self, call, request, started).start()
+        Unsubscribe(self, call, request, started).start()
 
     def _overflow(self) -> None:
         self.shared.metrics.slow_clients.labels(self.shared.gate).inc()
         self.close()
 
 
-class _Subscribe:
-    """One subscribe request, and the subscription that comes of it."""
-
-    def __init__(self, session: Session, request: SubscribeRequest, started: float) -> None:
-        self.session = session
-        self.request = request
-        self.alias = request.alias
-        self.started = started
-        self.ending = False
-        self._dropped = False
-        self._answered = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._future: Future[Subscription] | None = None
-
-    def start(self) -> None:
-        request, shared = self.request, self.session.shared
-        query = QueryRequest(
-            request.sparql, Dataset(_as_tuple(request.default_graph_uri), _as_tuple(request.named_graph_uri))
-        )
-        sink = partial(shared.bridge.put, self.notify)
-        try:
-            self._future = shared.engine.subscribe(query, sink, alias=request.alias)
-        except EdgeError as error:
-            raise error.with_alias(request.alias) from error
-        self.session.begun()
-        if request.timeout is not None:
-            self._timer = asyncio.get_running_loop().call_later(request.timeout / 1000, self._expire)
-        self._future.add_done_callback(partial(shared.bridge.put, self._done))
-
-    def notify(self, item: Notification | SubscribeFailed) -> None:
-        """What the engine sends to this subscription, in order."""
-        if self._dropped:
-            return
-        session = self.session
-        if isinstance(item, SubscribeFailed):
-            self._dropped = True
-            error = SubscriptionFailed(item.description, alias=item.alias, spuid=item.spuid)
-            session.refuse(error, "notify", time.perf_counter())
-            if session.forget(item.spuid) is not None:
-                session.end(item.spuid)
-            return
-        if not self._answered:
-            self._answer()
-            session.keep(item.spuid, self)
-            session.shared.answered("subscribe", 200, self.started)
-        session.outgoing.send(item)
-        session.shared.notifications.inc()
-
-    def drop(self) -> None:
-        """Send nothing more; if the subscription comes about all the same, it is ended at once."""
-        self._dropped = True
-        self._answer()
-
-    def _answer(self) -> None:
-        self._answered = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _expire(self) -> None:
-        self.drop()
-        self.session.opened(self)
-        error = RequestTimeout(
-            f"No answer within the {self.request.timeout:g} ms of the request's timeout; nothing was subscribed",
-            alias=self.alias,
-        )
-        self.session.refuse(error, "subscribe", self.started)
-        if self._future is not None:
-            self._future.cancel()
-
-    def _done(self, future: Future[Subscription]) -> None:
-        session = self.session
-        session.done()
-        session.opened(self)
-        failure = None if future.cancelled() else future.exception()
-        if self._dropped:
-            if not future.cancelled() and failure is None:
-                session.end(future.result().spuid)
-        elif failure is not None:
-            self.drop()
-            session.refuse(_as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
-
-
-class _Unsubscribe:
-    """One unsubscribe request. The subscription's notifications go on until the engine has answered."""
-
-    def __init__(self, session: Session, call: _Subscribe, request: UnsubscribeRequest, started: float) -> None:
-        self.session = session
-        self.call = call
-        self.request = request
-        self.alias = call.alias if request.alias is None else request.alias
-        self.started = started
-
-    def start(self) -> None:
-        shared = self.session.shared
-        try:
-            future = shared.engine.unsubscribe(self.request.spuid)
-        except EdgeError as error:
-            raise error.with_alias(self.alias) from error
-        self.call.ending = True
-        self.session.begun()
-        future.add_done_callback(partial(shared.bridge.put, self._done))
-
-    def _done(self, future: Future[None]) -> None:
-        session = self.session
-        session.done()
-        self.call.drop()
-        session.forget(self.request.spuid)
-        failure = future.exception()
-        if failure is not None:
-            session.refuse(_as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
-        else:
-            session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
-            session.shared.answered("unsubscribe", 200, self.started)
-
-
-def _as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
-    return None if graphs is None else tuple(graphs)
-
-
 def _size(text: str) -> int:
     """Bytes of the text as UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
-
-
-def _as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
-    """What went wrong, as the client is told. What no error of the tree describes is a fault of ours, and logged."""
-    if isinstance(failure, EdgeError):
-        return failure.with_alias(alias)
-    incident = uuid.uuid4().hex[:12]
-    metrics.internal_errors.inc()
-    logger.error("internal error %s", incident, exc_info=failure)
-    return EdgeError(f"Internal error {incident}: the gateway's log tells more", alias=alias)

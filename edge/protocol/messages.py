@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from json.encoder import encode_basestring as quoted
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -32,10 +32,11 @@ Text = Annotated[str, AfterValidator(_unicode)]
 GraphUris = Annotated[list[Text] | None, BeforeValidator(_as_list)]
 
 
-class SubscribeRequest(BaseModel):
+class SubscribeMessage(BaseModel):
     """`{"subscribe": {...}}`. Members that nobody defined are ignored: clients in the wild send some."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
+    kind: ClassVar = "subscribe"
 
     sparql: Text
     alias: Text | None = None
@@ -46,28 +47,40 @@ class SubscribeRequest(BaseModel):
     """Milliseconds after which the client no longer wants the answer; the gate may give up then."""
 
 
-class UnsubscribeRequest(BaseModel):
+class UnsubscribeMessage(BaseModel):
     """`{"unsubscribe": {"spuid": ".."}}`. Some clients add the alias: errors carry it then."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
+    kind: ClassVar = "unsubscribe"
 
     spuid: Text
     alias: Text | None = None
     authorization: Text | None = None
 
 
-Request = SubscribeRequest | UnsubscribeRequest
+class UpdateMessage(BaseModel):
+    """`{"update": {...}}`: an update by the socket that the client has already."""
 
-_REQUESTS: dict[str, type[SubscribeRequest] | type[UnsubscribeRequest]] = {
-    "subscribe": SubscribeRequest,
-    "unsubscribe": UnsubscribeRequest,
+    model_config = ConfigDict(extra="ignore", strict=True)
+    kind: ClassVar = "update"
+
+    sparql: Text
+    alias: Text | None = None
+    authorization: Text | None = None
+    using_graph_uri: GraphUris = Field(default=None, alias="using-graph-uri")
+    using_named_graph_uri: GraphUris = Field(default=None, alias="using-named-graph-uri")
+
+
+Message = SubscribeMessage | UnsubscribeMessage | UpdateMessage
+
+_MESSAGES: Final[dict[str, type[Message]]] = {
+    message.kind: message for message in (SubscribeMessage, UnsubscribeMessage, UpdateMessage)
 }
-
 
 _ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
 
 
-def parse_request(text: str | bytes) -> Request:
+def parse_message(text: str | bytes) -> Message:
     """One JSON message from a client. Raises `InvalidRequest`, carrying the alias whenever it could be read."""
     try:
         message: Any = json.loads(text)
@@ -75,10 +88,11 @@ def parse_request(text: str | bytes) -> Request:
         raise InvalidRequest(f"The message is not JSON: {error}", alias=_salvaged_alias(text)) from None
     if not isinstance(message, dict):
         raise InvalidRequest('The message must be a JSON object such as {"subscribe":{"sparql":"SELECT ..."}}')
-    kinds = [kind for kind in _REQUESTS if kind in message]
+    kinds = [kind for kind in _MESSAGES if kind in message]
     if len(kinds) != 1:
         raise InvalidRequest(
-            'The message must have exactly one of the members "subscribe", "unsubscribe"', alias=_alias_of(message)
+            f"The message must have exactly one of the members {', '.join(map(json.dumps, _MESSAGES))}",
+            alias=_alias_of(message),
         )
     kind, body = kinds[0], message[kinds[0]]
     if not isinstance(body, dict):
@@ -86,7 +100,7 @@ def parse_request(text: str | bytes) -> Request:
     if "authorization" not in body and isinstance(message.get("authorization"), str):
         body = {**body, "authorization": message["authorization"]}
     try:
-        return _REQUESTS[kind].model_validate(body)
+        return _MESSAGES[kind].model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         member = ".".join(str(part) for part in first["loc"])
@@ -101,6 +115,12 @@ def notification_message(spuid: str, alias: str | None, sequence: int, added: st
         f'{{"notification":{{"spuid":{quoted(spuid)},{named}"sequence":{sequence},'
         f'"addedResults":{added},"removedResults":{removed}}}}}'
     )
+
+
+def updated_message(alias: str | None, added: int, removed: int) -> str:
+    """The answer to an update, as JSON text: how many triples are new and how many are gone."""
+    named = {} if alias is None else {"alias": alias}
+    return json.dumps({"updated": {**named, "added": added, "removed": removed}})
 
 
 def unsubscribed_message(spuid: str, alias: str | None) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.protocol.errors import EdgeError
-from edge.protocol.messages import SubscribeRequest, UnsubscribeRequest, parse_request
+from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, UpdateMessage, parse_message
 
 NAMES = st.sampled_from(
     ["subscribe", "unsubscribe", "sparql", "alias", "spuid", "timeout", "authorization", "default-graph-uri", "x"]
@@ -57,10 +57,10 @@ def is_flat_error(message: dict[str, Any]) -> bool:
 @given(MESSAGES)
 def test_a_message_is_a_request_or_an_error(message):
     try:
-        result: object = parse_request(message)
+        result: object = parse_message(message)
     except EdgeError as error:
         result = json.loads(error.to_json())
-    assert isinstance(result, SubscribeRequest | UnsubscribeRequest) or is_flat_error(result)
+    assert isinstance(result, SubscribeMessage | UnsubscribeMessage | UpdateMessage) or is_flat_error(result)
 
 
 async def test_the_websocket_gate_answers_anything(gateway):

@@ -11,10 +11,10 @@ import pytest
 import edge.engine
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound
 from edge.protocol.messages import (
-    SubscribeRequest,
-    UnsubscribeRequest,
+    SubscribeMessage,
+    UnsubscribeMessage,
     notification_message,
-    parse_request,
+    parse_message,
     unsubscribed_message,
 )
 from edge.protocol.results import results_to_json, term_to_json
@@ -23,19 +23,19 @@ DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
 
 
 def test_a_subscribe_request_with_everything():
-    request = parse_request(
+    request = parse_message(
         '{"subscribe":{"sparql":"ASK {}","alias":"a","default-graph-uri":["urn:g","urn:h"],"named-graph-uri":"urn:i",'
         '"timeout":60000,"httpsAgent":{"x":[1]}},"authorization":"Bearer t"}'
     )
-    assert isinstance(request, SubscribeRequest)
+    assert isinstance(request, SubscribeMessage)
     assert (request.sparql, request.alias, request.authorization) == ("ASK {}", "a", "Bearer t")
     assert (request.default_graph_uri, request.named_graph_uri) == (["urn:g", "urn:h"], ["urn:i"])
     assert request.timeout == 60000
 
 
 def test_an_unsubscribe_request():
-    request = parse_request(b'{"unsubscribe":{"spuid":"s","alias":"a","authorization":"t"}}')
-    assert isinstance(request, UnsubscribeRequest)
+    request = parse_message(b'{"unsubscribe":{"spuid":"s","alias":"a","authorization":"t"}}')
+    assert isinstance(request, UnsubscribeMessage)
     assert (request.spuid, request.alias, request.authorization) == ("s", "a", "t")
 
 
@@ -51,7 +51,7 @@ def test_an_unsubscribe_request():
 )
 def test_the_alias_is_kept_where_it_can_be_told(text, alias):
     with pytest.raises(InvalidRequest) as error:
-        parse_request(text)
+        parse_message(text)
     assert error.value.alias == alias
 
 

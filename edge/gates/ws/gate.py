@@ -15,7 +15,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
 from edge.gates.bridge import Bridge
-from edge.gates.engine import SubscriptionEngine
+from edge.gates.engine import SessionEngine
 from edge.gates.origins import origin_allowed
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import WsGateSettings
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class WsGate:
     """The gate for subscriptions. `start` and `stop` belong to one event loop."""
 
-    def __init__(self, engine: SubscriptionEngine, settings: WsGateSettings, metrics: Metrics) -> None:
+    def __init__(self, engine: SessionEngine, settings: WsGateSettings, metrics: Metrics) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = metrics

@@ -1,0 +1,200 @@
+"""The requests of a session while they are in work: handed to the engine, answered when it has answered.
+
+All methods are called on the event loop. The answers come over the bridge, in engine order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from edge.engine.requests import (
+    Dataset,
+    Notification,
+    QueryRequest,
+    SubscribeFailed,
+    Subscription,
+    UpdateOutcome,
+    UpdateRequest,
+)
+from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
+from edge.protocol.messages import (
+    SubscribeMessage,
+    UnsubscribeMessage,
+    UpdateMessage,
+    unsubscribed_message,
+    updated_message,
+)
+
+if TYPE_CHECKING:
+    from edge.gates.session import Session
+
+logger = logging.getLogger(__name__)
+
+
+class Subscribe:
+    """One subscribe request, and the subscription that comes of it."""
+
+    def __init__(self, session: Session, request: SubscribeMessage, started: float) -> None:
+        self.session = session
+        self.request = request
+        self.alias = request.alias
+        self.started = started
+        self.ending = False
+        self._dropped = False
+        self._answered = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._future: Future[Subscription] | None = None
+
+    def start(self) -> None:
+        """Hand it to the engine. Raises what the engine refuses at once."""
+        request, shared = self.request, self.session.shared
+        query = QueryRequest(
+            request.sparql, Dataset(_as_tuple(request.default_graph_uri), _as_tuple(request.named_graph_uri))
+        )
+        sink = partial(shared.bridge.put, self.notify)
+        try:
+            self._future = shared.engine.subscribe(query, sink, alias=request.alias)
+        except EdgeError as error:
+            raise error.with_alias(request.alias) from error
+        self.session.begun()
+        if request.timeout is not None:
+            self._timer = asyncio.get_running_loop().call_later(request.timeout / 1000, self._expire)
+        self._future.add_done_callback(partial(shared.bridge.put, self._done))
+
+    def notify(self, item: Notification | SubscribeFailed) -> None:
+        """What the engine sends to this subscription, in order."""
+        if self._dropped:
+            return
+        session = self.session
+        if isinstance(item, SubscribeFailed):
+            self._dropped = True
+            error = SubscriptionFailed(item.description, alias=item.alias, spuid=item.spuid)
+            session.refuse(error, "notify", time.perf_counter())
+            if session.forget(item.spuid) is not None:
+                session.end(item.spuid)
+            return
+        if not self._answered:
+            self._answer()
+            session.keep(item.spuid, self)
+            session.shared.answered("subscribe", 200, self.started)
+        session.outgoing.send(item)
+        session.shared.notifications.inc()
+
+    def drop(self) -> None:
+        """Send nothing more; if the subscription comes about all the same, it is ended at once."""
+        self._dropped = True
+        self._answer()
+
+    def _answer(self) -> None:
+        self._answered = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expire(self) -> None:
+        self.drop()
+        self.session.opened(self)
+        error = RequestTimeout(
+            f"No answer within the {self.request.timeout:g} ms of the request's timeout; nothing was subscribed",
+            alias=self.alias,
+        )
+        self.session.refuse(error, "subscribe", self.started)
+        if self._future is not None:
+            self._future.cancel()
+
+    def _done(self, future: Future[Subscription]) -> None:
+        session = self.session
+        session.done()
+        session.opened(self)
+        failure = None if future.cancelled() else future.exception()
+        if self._dropped:
+            if not future.cancelled() and failure is None:
+                session.end(future.result().spuid)
+        elif failure is not None:
+            self.drop()
+            session.refuse(as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
+
+
+class Unsubscribe:
+    """One unsubscribe request. The subscription's notifications go on until the engine has answered."""
+
+    def __init__(self, session: Session, call: Subscribe, request: UnsubscribeMessage, started: float) -> None:
+        self.session = session
+        self.call = call
+        self.request = request
+        self.alias = call.alias if request.alias is None else request.alias
+        self.started = started
+
+    def start(self) -> None:
+        """Hand it to the engine. Raises what the engine refuses at once."""
+        shared = self.session.shared
+        try:
+            future = shared.engine.unsubscribe(self.request.spuid)
+        except EdgeError as error:
+            raise error.with_alias(self.alias) from error
+        self.call.ending = True
+        self.session.begun()
+        future.add_done_callback(partial(shared.bridge.put, self._done))
+
+    def _done(self, future: Future[None]) -> None:
+        session = self.session
+        session.done()
+        self.call.drop()
+        session.forget(self.request.spuid)
+        failure = future.exception()
+        if failure is not None:
+            session.refuse(as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
+        else:
+            session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
+            session.shared.answered("unsubscribe", 200, self.started)
+
+
+class Update:
+    """One update request. It is carried out, and answered, whatever becomes of the client."""
+
+    def __init__(self, session: Session, request: UpdateMessage, started: float) -> None:
+        self.session = session
+        self.request = request
+        self.started = started
+
+    def start(self) -> None:
+        """Hand it to the engine. Raises what the engine refuses at once."""
+        request, shared = self.request, self.session.shared
+        dataset = Dataset(_as_tuple(request.using_graph_uri), _as_tuple(request.using_named_graph_uri))
+        try:
+            future = shared.engine.update([UpdateRequest(request.sparql, dataset)])
+        except EdgeError as error:
+            raise error.with_alias(request.alias) from error
+        self.session.begun()
+        future.add_done_callback(partial(shared.bridge.put, self._done))
+
+    def _done(self, future: Future[list[UpdateOutcome]]) -> None:
+        session, alias = self.session, self.request.alias
+        session.done()
+        failure = future.exception()
+        if failure is not None:
+            session.refuse(as_told(failure, alias, session.shared.metrics), "update", self.started)
+            return
+        (outcome,) = future.result()
+        session.outgoing.send(updated_message(alias, outcome.added, outcome.removed))
+        session.shared.answered("update", 200, self.started)
+
+
+def _as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
+    return None if graphs is None else tuple(graphs)
+
+
+def as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
+    """What went wrong, as the client is told. What no error of the tree describes is a fault of ours, and logged."""
+    if isinstance(failure, EdgeError):
+        return failure.with_alias(alias)
+    incident = uuid.uuid4().hex[:12]
+    metrics.internal_errors.inc()
+    logger.error("internal error %s", incident, exc_info=failure)
+    return EdgeError(f"Internal error {incident}: the gateway's log tells more", alias=alias)
