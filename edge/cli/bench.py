@@ -50,7 +50,8 @@ _EPILOG: Final = "\n".join(
     type=click.Choice(["memory", "commit"]),
     default="memory",
     show_default=True,
-    help="Where the journal is: in memory, or each update on disk before anybody is told. Gateway processes: commit.",
+    help="Whether each update is on disk before anybody is told. If not, the journal is in memory; that of a gateway "
+    "process (latency) is flushed once a second. `readings` always commits.",
 )
 @click.option("--small", is_flag=True, help="A small city and short runs: to see that it works, not for figures.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
