@@ -213,6 +213,13 @@ class EngineSettings(Section):
         "changes, at the most; each takes about 300 bytes. 0: none, which costs time.",
         minimum=0,
     )
+    max_joined: int = key(
+        128,
+        "Triple patterns, groups and OPTIONALs that are joined in one group of a query, or of the WHERE of an update, "
+        "at the most; what has more is refused. Where a query is evaluated as a whole, to plan 128 takes seconds, 256 "
+        "half a minute.",
+        minimum=1,
+    )
     snapshot_min_bytes: int = key(
         4 * MIB, "Size of the journal below which no snapshot is made.", unit="bytes", minimum=64 * KIB
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from edge.engine.sparql.size import MAX_JOINED
+
 Booster = Literal["delta", "re-evaluate"]
 """What becomes of the subscribed queries that an update concerns: moved by the delta rules, or all evaluated anew."""
 
@@ -38,6 +40,8 @@ class EngineSettings:
     """Solutions of an update's WHERE, and of a subscribed query, at the most."""
     max_remembered: int = 50_000
     """Evaluations of joins, and solutions of these, that subscriptions remember at the most, all together."""
+    max_joined: int = MAX_JOINED
+    """Triple patterns, groups and OPTIONALs that are joined in one group of a query, at the most."""
     snapshot_min_bytes: int = 4 * 1024 * 1024
     """Bytes of the journal below which no snapshot is made."""
     snapshot_ratio: float = 2.0

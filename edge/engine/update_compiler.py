@@ -21,7 +21,8 @@ from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
-from edge.engine.sparql.syntax import Token, check_size, closing, read_prologue
+from edge.engine.sparql.size import check_size
+from edge.engine.sparql.syntax import Token, closing, read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import Forbidden, ParsingFailed
 
@@ -50,7 +51,7 @@ class UpdateCompiler:
             raise ParsingFailed("This is a query, not an update: send it as a query")
         parts = _parts(text, tokens)
         for part in parts:
-            _check_where(part.tokens)
+            _check_where(part.tokens, rules)
             if not rules.allow_load and part.tokens[0].word() == "LOAD":
                 raise Forbidden(
                     "LOAD is switched off, so that nobody can make the gateway send requests; "
@@ -80,12 +81,12 @@ class UpdateCompiler:
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 
 
-def _check_where(tokens: Sequence[Token]) -> None:
-    """Refuse a WHERE clause that is too long for Oxigraph. Templates and data may be as long as they like."""
+def _check_where(tokens: Sequence[Token], rules: Rules) -> None:
+    """Refuse a WHERE clause that is too large. Templates and data may be as long as they like."""
     index = 0
     while index < len(tokens) and tokens[index].word() != "WHERE":
         index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
-    check_size(tokens[index:])
+    check_size(tokens[index:], rules.max_joined)
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ def test_each_object_of_a_path_has_nodes_of_its_own_between():
         ("?s ex:t ?o OPTIONAL { FILTER(?s) ?s ex:u ?o }", LeftJoin(T, U, Reference(S))),
         (
             "?s ex:t ?o OPTIONAL { ?s ex:u ?o FILTER(?s && ?o) FILTER(?p) }",
-            LeftJoin(T, U, Call("&&", (Call("&&", (Reference(S), Reference(V))), Reference(P)))),
+            LeftJoin(T, U, Call("&&", (Reference(S), Call("&&", (Reference(V), Reference(P)))))),
         ),
         ("?s ex:t ?o OPTIONAL { { ?s ex:u ?o FILTER(?s) } }", LeftJoin(T, Filter(U, (Reference(S),)), None)),
         ("?s ex:t ?o MINUS { ?s ex:u ?o }", Minus(T, U)),

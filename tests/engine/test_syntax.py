@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from edge.engine.general import Rules, check_query
 from edge.engine.graph import LiveGraph
 from edge.engine.sparql.syntax import (
-    MAX_DEPTH,
-    MAX_OPERATORS,
     calls,
     closing,
     has_word,
@@ -170,13 +168,6 @@ def test_what_is_long_and_flat_is_not_refused():
     triples = " ".join(f"<a:s> <a:p> {number} ." for number in range(5_000))
     compile_update(f"INSERT DATA {{ {triples} }}")
     compile_update(f"INSERT {{ {triples} }} WHERE {{}}")
-
-
-def test_limits_are_what_they_say():
-    check_query("SELECT * " + "{" * MAX_DEPTH + "}" * MAX_DEPTH, Rules())
-    with pytest.raises(ParsingFailed):
-        check_query("SELECT * " + "{" * (MAX_DEPTH + 1) + "}" * (MAX_DEPTH + 1), Rules())
-    check_query("SELECT * { FILTER(1" + "+1" * (MAX_OPERATORS - 3) + ")}", Rules())
 
 
 def test_less_than_between_variables_is_no_iri():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from edge.engine.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Node, Reference, Variable
@@ -74,7 +74,7 @@ class ExpressionParser(Cursor):
                 operands = [left, self._operators(level + 1)]
                 while self.accept(operator):
                     operands.append(self._operators(level + 1))
-                left = _balanced(operator, operands)
+                left = balanced(operator, operands)
             elif operator == "IN":
                 left = Call(operator, (left, *self._arguments()))
             elif operator == "NOT IN":
@@ -165,9 +165,9 @@ class ExpressionParser(Cursor):
         return Reference(found[aggregate])
 
 
-def _balanced(operator: str, operands: list[Expression]) -> Expression:
+def balanced(operator: str, operands: Sequence[Expression]) -> Expression:
     """A chain of an associative operator as a tree of little depth."""
     if len(operands) == 1:
         return operands[0]
     half = len(operands) // 2
-    return Call(operator, (_balanced(operator, operands[:half]), _balanced(operator, operands[half:])))
+    return Call(operator, (balanced(operator, operands[:half]), balanced(operator, operands[half:])))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import reduce
 
 from pyoxigraph import NamedNode
 
@@ -26,7 +25,7 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.expression_parser import ExpressionParser
+from edge.engine.sparql.expression_parser import ExpressionParser, balanced
 from edge.engine.sparql.triples_parser import TriplesParser
 
 Dataset = tuple[tuple[NamedNode, ...] | None, tuple[NamedNode, ...] | None]
@@ -210,4 +209,4 @@ def conditions_of(expression: Expression) -> Iterator[Expression]:
 
 
 def _conjunction(conditions: Sequence[Expression]) -> Expression | None:
-    return reduce(lambda left, right: Call("&&", (left, right)), conditions) if conditions else None
+    return balanced("&&", conditions) if conditions else None

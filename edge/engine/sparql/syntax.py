@@ -84,9 +84,6 @@ def tokenize(text: str) -> list[Token]:
 MAX_DEPTH: Final = 100
 """Brackets within brackets. From about 800 Oxigraph overflows the stack, which nothing can catch."""
 
-MAX_OPERATORS: Final = 1000
-"""Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack likewise."""
-
 _OPENING: Final = frozenset("{([")
 _CLOSING: Final = frozenset("})]")
 _OTHER_OPENING: Final = frozenset({"{", "[", "<<", "<<("})
@@ -143,38 +140,6 @@ def _calls_or_constrains(tokens: Sequence[Token]) -> bool:
     if before.kind == "word":
         return before.text != "a" and before.word() != "VALUES"
     return before.kind in ("name", "iri") and len(tokens) > 2 and tokens[-3].word() == "FILTER"
-
-
-_CLAUSES: Final = frozenset(
-    {"UNION", "OPTIONAL", "MINUS", "FILTER", "BIND", "AS", "GRAPH", "EXISTS", "SELECT", "VALUES"}
-)
-_CHAINING: Final = frozenset({*"+-*/|^!?=<>.;", "!=", "<=", ">=", "&&", "||"})
-
-
-def check_size(tokens: Sequence[Token]) -> None:
-    """Refuse what is too long for Oxigraph: `ParsingFailed` for more than `MAX_OPERATORS`."""
-    size = 0
-    brackets: list[str] = []
-    values = False
-    for token in tokens:
-        if token.kind == "word":
-            values = values or token.word() == "VALUES"
-            size += token.word() in _CLAUSES
-        elif token.kind == "punct":
-            if token.text in _OPENING:
-                # Data and arguments are lists to Oxigraph, of any length.
-                flat = brackets[-1:] == ["VALUES"] or (values and token.text == "{")
-                values = values and token.text != "{"
-                brackets.append("VALUES" if flat else token.text)
-            elif token.text in _CLOSING:
-                if brackets:
-                    brackets.pop()
-            elif token.text == ",":
-                size += brackets[-1:] != ["("]
-            elif token.text in _CHAINING:
-                size += brackets[-1:] != ["VALUES"]
-    if size > MAX_OPERATORS:
-        raise ParsingFailed(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:

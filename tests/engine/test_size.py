@@ -1,0 +1,250 @@
+"""What is too large is refused, in words; what is not fits Python's stack, whatever is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from engine_world import NOW, ask, new_engine, run
+
+from edge.engine import EngineSettings, open_engine
+from edge.engine.general import Rules, check_query
+from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.sparql.size import MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
+from edge.engine.sparql.syntax import tokenize
+from edge.protocol.errors import ParsingFailed
+
+T = TypeVar("T")
+Form = Callable[[int], str]
+
+FRAMES = 200
+"""Python frames below, besides those of pytest: more than asyncio, a gate and a thread have."""
+
+
+def chain(part: str) -> Form:
+    """`part` n times, `%` being the number."""
+    return lambda n: " ".join(part.replace("%", str(i)) for i in range(n))
+
+
+def nest(opening: str, middle: str, closing: str) -> Form:
+    return lambda n: "".join(opening.replace("%", str(i)) for i in range(n)) + middle + closing * n
+
+
+def within(before: str, form: Form, after: str) -> Form:
+    return lambda n: before + form(n) + after
+
+
+def expression(opening: str, closing: str = "") -> Form:
+    return within("FILTER(", nest(opening, "?o", closing), ")")
+
+
+FORMS: dict[str, Form] = {
+    "triples": chain(". ?s <a:p> ?v%"),
+    "optionals": chain("OPTIONAL { ?s <a:p> ?v% FILTER(?v% > 0) }"),
+    "minuses": chain("MINUS { ?s <a:q%> ?o }"),
+    "binds": chain("BIND(?o + % AS ?v%)"),
+    "filters": chain("FILTER(?o > -%)"),
+    "filters of an optional": within("OPTIONAL { ?s <a:p> ?w ", chain("FILTER(?w > -%)"), "}"),
+    "ands of an optional": within("OPTIONAL { ?s <a:p> ?w FILTER(true", chain("&& ?w > -%"), ") }"),
+    "values": chain("VALUES ?v% { 1 }"),
+    "columns": within("{ SELECT ?s ", chain("(?o + % AS ?v%)"), "{ ?s <a:p> ?o } }"),
+    "keys": within("{ SELECT (COUNT(*) AS ?n) { ?s <a:p> ?o } GROUP BY ", chain("(?o + % AS ?v%)"), "}"),
+    "keys without names": within("{ SELECT (COUNT(*) AS ?n) { ?s <a:p> ?o } GROUP BY ", chain("STR(?o)"), "}"),
+    "having": within("{ SELECT ?s (1 AS ?n) { ?s <a:p> ?o } GROUP BY ?s HAVING (1)", chain("(?s != %)"), "}"),
+    "unions": within("{}", chain("UNION { ?s <a:p%> ?o }"), ""),
+    "alternatives": within(". ?s <a:p>", chain("|<a:p%>"), " ?x"),
+    "steps": within(". ?s <a:p>", chain("/^<a:p>"), " ?x"),
+    "groups": nest("{ ?s <a:p> ?v% ", "", "}"),
+    "empty groups": nest("{", "", "}"),
+    "filtered groups": nest("{ ?s <a:p> ?o FILTER(?u% > 1 || ?o > 0) ", "", "}"),
+    "groups with a bind": nest("{ ?s <a:p> ?o BIND(?o + 1 AS ?w%) ", "", "}"),
+    "optional in optional": nest("OPTIONAL { ?s <a:p> ?v% ", "", "}"),
+    "optional with a bind": nest("{ ?s <a:p> ?o OPTIONAL { ?s <a:p> ?w% BIND(?w% + 1 AS ?u%) ", "", "}}"),
+    "minus in minus": nest("MINUS { ?s <a:p> ?o ", "", "}"),
+    "union in union": nest("{ ?s <a:p> ?o } UNION { ?s <a:p> ?o ", "", "}"),
+    "graph in graph": nest("GRAPH ?g% { ?s <a:p> ?o ", "", "}"),
+    "exists in exists": nest("FILTER EXISTS { ?s <a:p> ?o ", "", "}"),
+    "exists in an expression": nest("FILTER(?o < -1 || (?o > 0 && !(NOT EXISTS { ?s <a:p> ?o ", "", "})))"),
+    "sub-queries": nest("{ SELECT ?s { ?s <a:p> ?o ", "", "}}"),
+    "distinct sub-queries": nest("{ SELECT DISTINCT ?s ?o { ?s <a:p> ?o ", "", "}}"),
+    "groupings": nest("{ SELECT ?s (SUM(?o) AS ?n%) { ?s <a:p> ?o ", "", "} GROUP BY ?s HAVING(SUM(?o) > 0) }"),
+    "alternatives in sequences": within(". ?s ", nest("(<a:p>|<a:q>/", "<a:p>", ")"), " ?x"),
+    "sequences in alternatives": within(". ?s ", nest("(", "<a:p>", "|<a:q>)/<a:p>"), " ?x"),
+    "inverses": within(". ?s ", nest("^(", "<a:p>", ")"), " ?x"),
+    "stars": within(". ?s ", nest("(", "<a:p>", ")*"), " ?x"),
+    "blank nodes": within(". ?s <a:p> ", nest("[ <a:p> ", "1", "]"), ""),
+    "collections": within(". ?s <a:p> ", nest("(", "1", ")"), ""),
+    "triple terms": within(". ?s <a:p> ", nest("<<( <a:a> <a:p> ", "1", ")>>"), ""),
+    "sum": within("FILTER(?o", chain("+%"), ")"),
+    "sum to the right": expression("(1+", ")"),
+    "sum of an aggregate": within("{ SELECT (SUM(", nest("(1+", "?o", ")"), ") AS ?n) { ?s <a:p> ?o } }"),
+    "order": within("{ SELECT ?s { ?s <a:p> ?o } ORDER BY ", nest("(1+", "?o", ")"), "}"),
+    "brackets": expression("(", ")"),
+    "nots": expression("!"),
+    "minus signs": expression("-(", ")"),
+    "calls": expression("STRLEN(STR(", "))"),
+    "casts": expression("<http://www.w3.org/2001/XMLSchema#integer>(", ")"),
+    "ifs": expression("IF(1 = 1 || ?o > 1 && ?o > 0,", ", 1)"),
+    "coalesce": expression("COALESCE(?u,", ")"),
+    "in": expression("?o IN (3, ", ")"),
+    "not in": expression("1=1 && 3+4*?o NOT IN (3, ", ")"),
+    "and in or": expression("(?o=1 || ?o=2 && ", "+1)"),
+    "ors": within("FILTER(?o=1", chain("||?o=%"), ")"),
+    "ands": within("FILTER(?o=1", chain("&&?o<9%"), ")"),
+}
+"""Texts that can go on for ever, to be put behind `?s <a:p> ?o`."""
+
+
+def where(form: Form, n: int) -> str:
+    return f"{{ ?s <a:p> ?o {form(n)} }}"
+
+
+def is_allowed(form: Form, n: int) -> bool:
+    try:
+        check_size(tokenize("SELECT * " + where(form, n)))
+    except ParsingFailed:
+        return False
+    return True
+
+
+def largest(form: Form) -> str:
+    """The longest of these texts that is allowed."""
+    least, most = 1, 1100
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if is_allowed(form, middle) else (least, middle)
+    return where(form, least)
+
+
+def deep(run_: Callable[[], T], frames: int = FRAMES) -> T:
+    """Run something with so many frames below it."""
+    return run_() if not frames else deep(run_, frames - 1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_has_a_limit(form):
+    assert is_allowed(FORMS[form], 8)
+    assert not is_allowed(FORMS[form], 1100)
+    with pytest.raises(ParsingFailed, match=r"split it|fewer levels"):
+        check_query("SELECT * " + where(FORMS[form], 1100), Rules())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_largest_subscription_fits_the_stack(form):
+    text = largest(FORMS[form])
+    engine = new_engine()
+    run(engine, "INSERT DATA { <a:a> <a:p> 1 . GRAPH <a:g> { <a:a> <a:p> 1 } }")
+    told: list[Notification | SubscribeFailed] = []
+
+    def whole_life() -> None:
+        query = QueryRequest("SELECT ?s ?o " + text)
+        subscription = engine.subscribe(query, told.append, None, NOW)
+        run(engine, "INSERT DATA { <a:b> <a:p> 7 . <a:c> <a:q> 1 . GRAPH <a:g> { <a:b> <a:p> 7 } }")
+        run(engine, "DELETE DATA { <a:a> <a:p> 1 }")
+        engine.explain(query)
+        engine.unsubscribe(subscription.spuid)
+
+    deep(whole_life)
+    assert all(isinstance(each, Notification) for each in told)
+    assert not engine.spus.subscriptions
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_largest_where_and_the_largest_query_fit_the_stack(form):
+    text = largest(FORMS[form])
+    engine = new_engine()
+    run(engine, "INSERT DATA { <a:a> <a:p> 1 . GRAPH <a:g> { <a:a> <a:p> 1 } }")
+    expected = deep(lambda: ask(engine, "ASK " + text))
+    deep(lambda: run(engine, f"INSERT {{ <a:found> <a:s> ?s }} WHERE {text}"))
+    assert ask(engine, "ASK { <a:found> <a:s> ?s }") is expected
+
+
+def joined(count: int) -> str:
+    return "SELECT * {" + " ".join(f"?s <a:p{i}> ?v{i} ." for i in range(count)) + "}"
+
+
+def test_limits_are_what_they_say():
+    check_query(joined(MAX_JOINED), Rules())
+    with pytest.raises(ParsingFailed, match=r"engine\.max_joined"):
+        check_query(joined(MAX_JOINED + 1), Rules())
+    check_query("SELECT * " + "{" * (MAX_LEVELS // 2) + "}" * (MAX_LEVELS // 2), Rules())
+    with pytest.raises(ParsingFailed, match="nested deeper"):
+        check_query("SELECT * " + "{" * (MAX_LEVELS // 2 + 1) + "}" * (MAX_LEVELS // 2 + 1), Rules())
+    check_query("SELECT * { FILTER(1" + "+1" * (MAX_LEVELS - 3) + ")}", Rules())
+    with pytest.raises(ParsingFailed, match="nested deeper"):
+        check_query("SELECT * { FILTER(1" + "+1" * (MAX_LEVELS - 2) + ")}", Rules())
+    check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 3) + ")}", Rules())
+    with pytest.raises(ParsingFailed, match="More than"):
+        check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 2) + ")}", Rules())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("?s ?p ?o", 1),
+        ("?s ?p ?o .", 1),
+        ("?s ?p ?o , ?q ; ?x ?y ; .", 3),
+        ('?s ?p "x"@en , "y"^^<a:t>, true . ?s a a', 4),
+        ("[ <a:a> 1 ; <a:b> 2 ] <a:c> 3 . [] a <a:x> . ?s ?p [ <a:q> [ <a:r> 1 ] ]", 7),
+        ("?s ?p (1 2 <a:a>) . (3) ?p ?o", 10),
+        ("?s <a:a>/<a:b>/<a:c> ?o . ?s (<a:a>|^<a:b>)* ?o", 4),
+        ("?s ((<a:a>|(<a:b>/<a:c>))/<a:d>) ?o", 3),
+        ("{ ?s ?p ?o . ?a ?b ?c } { ?s ?p ?o } {} GRAPH ?g { ?x ?y ?z }", 5),
+        ("{ ?s ?p ?o . ?a ?b ?c } UNION { ?s ?p ?o . ?s ?p ?o } ?x ?y ?z", 2),
+        ("OPTIONAL { ?s ?p ?o . ?s ?p ?o . ?s ?p ?o } ?s ?p ?o . ?s ?p ?o", 3),
+        ("{ SELECT ?x { ?s ?p ?o . ?x ?p ?o . ?y ?p ?o } } ?x ?y ?z", 3),
+        ("FILTER(?s = 1) ?a ?b ?c FILTER ex:f(?s) ?d ?e ?f BIND(1 AS ?z) ?g ?h ?i FILTER NOT EXISTS { ?s ?p ?o }", 3),
+        ("VALUES ?x { 1 2 } ?a ?b ?c VALUES (?x ?y) { (1 2) (UNDEF 3) } ?d ?e ?f", 4),
+        ("FILTER regex(?x, 'a', 'i') ?s ?p ?o SERVICE SILENT <a:x> { ?s ?p ?o . ?s ?p ?o }", 2),
+    ],
+)
+def test_what_is_joined_is_counted(text, count):
+    check_size(tokenize(f"SELECT * {{ {text} }}"), count)
+    check_size(tokenize(f"CONSTRUCT {{ {'?s ?p ?o .' * 200} }} WHERE {{ {text} }}"), count)
+    with pytest.raises(ParsingFailed):
+        check_size(tokenize(f"SELECT * {{ {text} }}"), count - 1)
+
+
+def test_the_operator_decides_how_much_is_joined():
+    engine = open_engine(None, EngineSettings(max_joined=2))
+    try:
+        assert engine.query(QueryRequest("ASK { ?s ?p ?o . ?o ?q ?r }")).result(20) is False
+        for work in (
+            lambda: engine.query(QueryRequest("ASK { ?s ?p ?o . ?o ?q ?r . ?r ?t ?u }")),
+            lambda: engine.update([UpdateRequest("DELETE WHERE { ?s ?p ?o . ?o ?q ?r . ?r ?t ?u }")]),
+            lambda: engine.subscribe(QueryRequest("SELECT * { ?s ?p ?o . ?o ?q ?r . ?r ?t ?u }"), lambda _: None),
+        ):
+            with pytest.raises(ParsingFailed, match="More than 2 "):
+                work().result(20)
+        engine.update([UpdateRequest("INSERT DATA { <a:a> <a:p> 1, 2, 3, 4 }")]).result(20)
+    finally:
+        assert engine.close()
+
+
+@pytest.mark.parametrize("form", ["alternatives in sequences", "groupings"])
+def test_what_doubles_the_planning_is_not_nested_deep(form):
+    """Each level of these doubles the time that Oxigraph takes."""
+    assert not is_allowed(FORMS[form], 18)
+
+
+def test_nothing_is_planned_to_judge_a_query():
+    """It takes Oxigraph minutes to plan this."""
+    check_query(joined(330), Rules(max_joined=1000))
+
+
+def test_what_does_not_fit_the_stack_all_the_same_is_refused(monkeypatch):
+    engine = new_engine()
+    text = where(FORMS["brackets"], 90)
+    for work in (
+        lambda: engine.subscribe(QueryRequest("SELECT * " + text), lambda _: None, None, NOW),
+        lambda: run(engine, f"INSERT {{ ?s <a:q> 1 }} WHERE {text}"),
+    ):
+        for module in ("query_plans.parse_query", "modify_compiler.parse_group"):
+            monkeypatch.setattr(f"edge.engine.{module}", _overflow)
+        with pytest.raises(ParsingFailed, match="fewer levels"):
+            work()
+
+
+def _overflow(*_: object, **__: object) -> None:
+    _overflow()
