@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import pyoxigraph as ox
@@ -57,26 +58,34 @@ class UpdateCompiler:
                     "LOAD is switched off, so that nobody can make the gateway send requests; "
                     "engine.allow_load allows it"
                 )
-        same = all(part.prologue == parts[0].prologue for part in parts)
+        runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
         if not parts:
             _judge(text, "", rules)
-        elif same:
+        elif len(runs) == 1:
             _judge(parts[0].prologue, text[parts[0].tokens[0].start :], rules)
+        elif len(runs) > _MAX_PROLOGUES:
+            raise ParsingFailed(
+                f"PREFIX or BASE stands in more than {_MAX_PROLOGUES} places; put all before the first operation"
+            )
         else:  # Oxigraph takes no declarations between operations
             parameters = {}
-            for part in parts:
-                _judge(part.prologue, part.text, rules)
+            for run in runs:
+                _judge(run[0].prologue, text[run[0].tokens[0].start : run[-1].tokens[-1].end], rules)
         given = given or _NOTHING_GIVEN
         open_: list[Parameter] = []
         operations: list[Operation] = []
-        for part in parts:
-            names = Names(part.prologue, rules.base_iri)
-            modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
-            operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
-            open_ += modify.open
+        for run in runs:
+            names = Names(run[0].prologue, rules.base_iri)
+            for part in run:
+                modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
+                operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
+                open_ += modify.open
         plan = UpdatePlan(tuple(operations))
         return Compiled(plan, open_, Names(parts[0].prologue if parts else "", rules.base_iri))
 
+
+_MAX_PROLOGUES: Final = 16
+"""Places in a request where declarations may stand: what comes after each is judged with all that stand before it."""
 
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 

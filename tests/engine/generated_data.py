@@ -50,10 +50,10 @@ GAPS = st.sampled_from((" ", " ", " ", " ", "\n", "\r\n\t", " # } ; { ' \" <\n",
 def blocks(draw: st.DrawFn, blanks: bool) -> str:
     """What stands between the braces."""
 
-    def node() -> str:
-        if blanks and draw(st.integers(0, 6)) == 0:
-            nodes = " ".join(node() for _ in range(draw(st.integers(0, 2))))
-            return draw(BLANKS | st.sampled_from((f"({nodes})", f"[ ex:p {node()} ; a ex:T ]")))
+    def node(depth: int = 0) -> str:
+        if blanks and depth < 4 and draw(st.integers(0, 6)) == 0:
+            nodes = " ".join(node(depth + 1) for _ in range(draw(st.integers(0, 2))))
+            return draw(BLANKS | st.sampled_from((f"({nodes})", f"[ ex:p {node(depth + 1)} ; a ex:T ]")))
         return draw(IRIS | LITERALS)
 
     def triple() -> str:

@@ -11,6 +11,7 @@ from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
 from edge.engine.requests import UpdateRequest
+from edge.engine.sparql.size import MAX_JOINED
 from edge.protocol.errors import ParsingFailed, UpdateFailed
 
 # Each form beside Oxigraph
@@ -158,11 +159,11 @@ def test_a_stored_blank_node_keeps_its_name():
         assert changes.added[0].subject == node
 
 
-def test_a_pattern_of_hundreds_of_triples():
-    numbers = range(300)
+def test_a_pattern_of_as_many_triples_as_may_be_joined():
+    numbers = range(MAX_JOINED)
     engine = engine_with(" . ".join(f"ex:a ex:p{n} {n}" for n in numbers))
     pattern = " . ".join(f"ex:a ex:p{n} ?x{n}" for n in numbers)
-    assert len(run(engine, f"{PREFIX} DELETE WHERE {{ {pattern} }}").removed) == 300
+    assert len(run(engine, f"{PREFIX} DELETE WHERE {{ {pattern} }}").removed) == MAX_JOINED
 
 
 def test_very_long_insert_data():
@@ -232,3 +233,13 @@ def test_what_is_no_update_is_refused_before_it_runs(text):
     engine = Engine(Rules(allow_load=True), lambda document: [])
     with pytest.raises(ParsingFailed):
         engine.prepare(UpdateRequest(text))
+
+
+def test_declarations_may_stand_in_a_few_places():
+    def text(places: int) -> str:
+        return " ; ".join(f"PREFIX p{n}: <urn:{n}:> INSERT DATA {{ p{n}:a p0:b 1 }}" for n in range(places))
+
+    engine = new_engine()
+    assert len(run(engine, text(16)).added) == 16
+    with pytest.raises(ParsingFailed, match="before the first"):
+        run(engine, text(17))
