@@ -103,7 +103,6 @@ class _Part:
     """One operation of a request, with all declarations that stand before it."""
 
     prologue: str
-    text: str
     tokens: Sequence[Token]
     """Their positions are those in the whole request."""
 
@@ -119,7 +118,7 @@ def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
         while index < len(tokens) and tokens[index].text != ";":
             index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
         if start < index:
-            parts.append(_Part(prologue, text[tokens[start].start : tokens[index - 1].end], tokens[start:index]))
+            parts.append(_Part(prologue, tokens[start:index]))
         elif index < len(tokens):
             raise ParsingFailed("Not a SPARQL 1.1 update: an operation is missing before ';'")
         index += 1

@@ -118,7 +118,7 @@ class Subscribe:
                 session.end(future.result().spuid)
         elif failure is not None:
             self.drop()
-            session.refuse(as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
+            session.refuse(_as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
 
 
 class Unsubscribe:
@@ -149,7 +149,7 @@ class Unsubscribe:
         session.forget(self.request.spuid)
         failure = future.exception()
         if failure is not None:
-            session.refuse(as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
+            session.refuse(_as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
         else:
             session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
             session.shared.answered("unsubscribe", 200, self.started)
@@ -179,7 +179,7 @@ class Update:
         session.done()
         failure = future.exception()
         if failure is not None:
-            session.refuse(as_told(failure, alias, session.shared.metrics), "update", self.started)
+            session.refuse(_as_told(failure, alias, session.shared.metrics), "update", self.started)
             return
         (outcome,) = future.result()
         session.outgoing.send(updated_message(alias, outcome.added, outcome.removed))
@@ -190,7 +190,7 @@ def _as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
     return None if graphs is None else tuple(graphs)
 
 
-def as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
+def _as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
     """What went wrong, as the client is told. What no error of the tree describes is a fault of ours, and logged."""
     if isinstance(failure, EdgeError):
         return failure.with_alias(alias)

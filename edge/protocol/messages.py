@@ -32,41 +32,41 @@ Text = Annotated[str, AfterValidator(_unicode)]
 GraphUris = Annotated[list[Text] | None, BeforeValidator(_as_list)]
 
 
-class SubscribeMessage(BaseModel):
-    """`{"subscribe": {...}}`. Members that nobody defined are ignored: clients in the wild send some."""
+class _Message(BaseModel):
+    """What messages have in common. Members that nobody defined are ignored: clients in the wild send some."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
+
+    alias: Text | None = None
+    authorization: Text | None = None
+
+
+class SubscribeMessage(_Message):
+    """`{"subscribe": {...}}`."""
+
     kind: ClassVar = "subscribe"
 
     sparql: Text
-    alias: Text | None = None
-    authorization: Text | None = None
     default_graph_uri: GraphUris = Field(default=None, alias="default-graph-uri")
     named_graph_uri: GraphUris = Field(default=None, alias="named-graph-uri")
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Milliseconds after which the client no longer wants the answer; the gate may give up then."""
 
 
-class UnsubscribeMessage(BaseModel):
+class UnsubscribeMessage(_Message):
     """`{"unsubscribe": {"spuid": ".."}}`. Some clients add the alias: errors carry it then."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     kind: ClassVar = "unsubscribe"
 
     spuid: Text
-    alias: Text | None = None
-    authorization: Text | None = None
 
 
-class UpdateMessage(BaseModel):
+class UpdateMessage(_Message):
     """`{"update": {...}}`: an update by the socket that the client has already."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     kind: ClassVar = "update"
 
     sparql: Text
-    alias: Text | None = None
-    authorization: Text | None = None
     using_graph_uri: GraphUris = Field(default=None, alias="using-graph-uri")
     using_named_graph_uri: GraphUris = Field(default=None, alias="using-named-graph-uri")
 

@@ -7,12 +7,10 @@ binding, and so is what a changed quad fixes in advance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.sparql.algebra import Blank, Fresh, Parameter, Slot, Triple, Variable
-from edge.protocol.results import Term
 
 Frame = list[int | None]
 """Term ids by place; None: not bound."""
@@ -29,8 +27,6 @@ class Hidden:
 
 Key = Slot | Hidden | None
 """What has a place. None: the default graph."""
-
-NO_BINDINGS: Final[Mapping[str, Term]] = {}
 
 
 class Layout:
@@ -71,9 +67,7 @@ class Layout:
         """The places of a template."""
         return tuple(self.quad(triple) for triple in triples)
 
-    def frame(
-        self, graph: LiveGraph, parameters: Sequence[int | None] = (), bindings: Mapping[str, Term] = NO_BINDINGS
-    ) -> Frame:
+    def frame(self, graph: LiveGraph, parameters: Sequence[int | None] = ()) -> Frame:
         """A new frame with everything filled in that does not vary.
 
         `parameters` are term ids in the order of `self.parameters`; without them it is the terms of the text that was
@@ -84,12 +78,9 @@ class Layout:
         for key, place in self.places.items():
             if key is None:
                 frame[place] = DEFAULT_GRAPH
-            elif isinstance(key, Variable):
-                if key.name in bindings:
-                    frame[place] = intern(bindings[key.name])
             elif isinstance(key, Parameter):
                 frame[place] = intern(key.term)
-            elif not isinstance(key, Blank | Fresh | Hidden):
+            elif not isinstance(key, Variable | Blank | Fresh | Hidden):
                 frame[place] = intern(key)
         for (_, place), term_id in zip(self.parameters, parameters, strict=False):
             frame[place] = term_id
