@@ -24,8 +24,8 @@ import pyoxigraph as ox
 from edge.engine.general import Rules
 from edge.engine.plan import Data, UpdatePlan
 from edge.engine.sparql.shape import IRI, QUOTED
-from edge.engine.sparql.syntax import MAX_DEPTH
 from edge.protocol.results import Term
+from edge.protocol.syntax import MAX_DEPTH
 
 _COMMENT: Final = r"\#[^\r\n]*+"
 _GAP: Final = rf"(?:[\x20\t\r\n]++|{_COMMENT})*+"

@@ -27,11 +27,11 @@ from edge.engine.operators.stages import Distinct, Row, Stage, Template, Weights
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.algebra import Triple, Variable
 from edge.engine.sparql.parser import parse_quads, parse_query
-from edge.engine.sparql.syntax import Token, closing, read_prologue, tokenize
 from edge.engine.sparql.terms_text import Names
 from edge.engine.tables import Table, Text, as_row, decoded, header_of, written
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
+from edge.protocol.syntax import Token, closing, read_prologue, tokenize
 
 
 @dataclass(frozen=True, slots=True)

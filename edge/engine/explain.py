@@ -36,11 +36,11 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.syntax import read_prologue, tokenize
 from edge.engine.sparql.terms_text import Declarations, Names
 from edge.engine.sparql.writing import Writer
 from edge.engine.spu import ReevaluatedSpu
 from edge.protocol.results import Term
+from edge.protocol.syntax import read_prologue, tokenize
 
 
 def explain_member(request: QueryRequest, family: Family, open_: Row, world: World) -> Explanation:

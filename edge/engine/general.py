@@ -16,8 +16,8 @@ import pyoxigraph as ox
 from edge.engine.requests import Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
-from edge.engine.sparql.syntax import Token, has_word, read_prologue, replace_now, tokenize, variables
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
+from edge.protocol.syntax import Token, has_word, read_prologue, replace_now, tokenize, variables
 
 T = TypeVar("T")
 

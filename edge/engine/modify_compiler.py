@@ -22,10 +22,10 @@ from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_group, parse_quads
-from edge.engine.sparql.syntax import Token
 from edge.engine.sparql.terms_text import Names
 from edge.engine.terms import canonical
 from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import Token
 
 
 @dataclass(frozen=True, slots=True)

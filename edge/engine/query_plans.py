@@ -18,10 +18,10 @@ from edge.engine.sparql.algebra import GraphPattern, Query
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plans import Compiled, PlanCache
-from edge.engine.sparql.syntax import read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
+from edge.protocol.syntax import read_prologue
 
 _SHAPES = 512
 """Shapes of queries whose plans are kept."""

@@ -32,10 +32,10 @@ from edge.engine.plan import (
 )
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
-from edge.engine.sparql.syntax import tokenize
 from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.errors import EdgeError, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
+from edge.protocol.syntax import tokenize
 
 Loader = Callable[[str], Iterable[ox.Quad]]
 """Fetches and parses the document of a LOAD; raises `EdgeError`."""

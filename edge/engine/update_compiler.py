@@ -23,9 +23,9 @@ from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
 from edge.engine.sparql.size import check_size
-from edge.engine.sparql.syntax import Token, closing, read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import Forbidden, ParsingFailed
+from edge.protocol.syntax import Token, closing, read_prologue
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})

@@ -16,7 +16,7 @@ from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Lutt, Watch
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.parser import parse_query
-from edge.engine.sparql.syntax import tokenize
+from edge.protocol.syntax import tokenize
 
 EX = "http://example.org/"
 

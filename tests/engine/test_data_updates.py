@@ -15,8 +15,8 @@ from edge.engine.general import Rules
 from edge.engine.plan import Data
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import LONGEST_TEXT
-from edge.engine.sparql.syntax import MAX_DEPTH
 from edge.protocol.errors import EdgeError, ParsingFailed
+from edge.protocol.syntax import MAX_DEPTH
 
 PADDING = "\n#" + "x" * LONGEST_TEXT
 

@@ -15,9 +15,9 @@ from oracle import BASE, NaiveEngine, Query, Refused, canonical
 from unparser import group_text, quads_text, query_text
 
 from edge.engine.sparql.parser import parse_group, parse_quads, parse_query
-from edge.engine.sparql.syntax import closing, read_prologue, tokenize
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import closing, read_prologue, tokenize
 
 FORMS = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 

@@ -21,10 +21,10 @@ from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plans import LONGEST_TEXT, Compiled, PlanCache
 from edge.engine.sparql.shape import places, prologue, shape
-from edge.engine.sparql.syntax import read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.engine.terms import canonical
 from edge.protocol.errors import EdgeError, ParsingFailed
+from edge.protocol.syntax import read_prologue
 
 RULES = Rules()
 

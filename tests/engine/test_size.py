@@ -12,8 +12,8 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.general import Rules, check_query
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.sparql.size import MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
-from edge.engine.sparql.syntax import tokenize
 from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
 
 T = TypeVar("T")
 Form = Callable[[int], str]

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from edge.engine.engine import Engine
 from edge.engine.requests import Dataset, UpdateRequest
 from edge.engine.sparql import plans
-from edge.engine.sparql.syntax import tokenize
 from edge.engine.update import UpdateProcessor
 from edge.protocol.errors import EdgeError, ParsingFailed
+from edge.protocol.syntax import tokenize
 
 
 @pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])

@@ -8,11 +8,11 @@ from typing import Final, NoReturn
 import pyoxigraph as ox
 
 from edge.engine.sparql.algebra import Parameter, Slot, Variable
-from edge.engine.sparql.syntax import Token
 from edge.engine.sparql.terms_text import Names, number, string_value
 from edge.engine.terms import XSD
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
+from edge.protocol.syntax import Token
 
 Parameters = Mapping[int, tuple[int, int]]
 """The constants that the shape of a text leaves open: start in the text -> end, index."""

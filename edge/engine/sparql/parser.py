@@ -13,10 +13,10 @@ from typing import TypeVar
 from edge.engine.sparql.algebra import Blank, Fresh, Join, Node, Query, Slot, Triple, Variable
 from edge.engine.sparql.cursor import NO_PARAMETERS, Parameters
 from edge.engine.sparql.select_parser import SelectParser
-from edge.engine.sparql.syntax import Token, read_prologue
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
+from edge.protocol.syntax import Token, read_prologue
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from edge.engine.sparql.syntax import Token
 from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import Token
 
 MAX_OPERATORS: Final = 1000
 """Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack for good."""

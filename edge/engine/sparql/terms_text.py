@@ -14,9 +14,9 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.sparql.syntax import tokenize
 from edge.engine.terms import XSD
 from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
 
 _ABSOLUTE: Final = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^\\]*>")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)

@@ -23,8 +23,8 @@ from edge.engine.sparql.algebra import (
     Triple,
 )
 from edge.engine.sparql.cursor import NO_PARAMETERS, Cursor, Parameters
-from edge.engine.sparql.syntax import Token
 from edge.engine.sparql.terms_text import Names
+from edge.protocol.syntax import Token
 
 _RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _TYPE: Final = ox.NamedNode(_RDF + "type")

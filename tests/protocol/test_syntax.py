@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from edge.engine.general import Rules, check_query
 from edge.engine.graph import LiveGraph
-from edge.engine.sparql.syntax import (
+from edge.engine.update_compiler import UpdateCompiler
+from edge.protocol.errors import Forbidden, ParsingFailed
+from edge.protocol.syntax import (
     calls,
     closing,
     has_word,
@@ -21,8 +23,6 @@ from edge.engine.sparql.syntax import (
     tokenize,
     variables,
 )
-from edge.engine.update_compiler import UpdateCompiler
-from edge.protocol.errors import Forbidden, ParsingFailed
 
 
 def compile_update(text: str) -> None:
