@@ -1,0 +1,25 @@
+"""All that is wrong with a profile, at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+
+from edge.jsap.errors import Problem
+from edge.jsap.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found."""
+
+    profile: Profile | None
+    """None: there are problems."""
+    problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...]
+    """What is accepted but may be meant otherwise: unknown members, for example."""
+
+
+def check(path: str | PathLike[str]) -> Report:
+    """Read and check a profile and what it includes. Raises `OSError` where the file itself cannot be read."""
+    raise NotImplementedError
