@@ -15,15 +15,17 @@ import pyoxigraph as ox
 
 from benchmarks.experiment import ExperimentError, Options
 from edge.engine.changes import ChangeSet
+from edge.engine.clock import SystemClock
 from edge.engine.journal import Entry, Journal
 from edge.engine.performance import Figures, Statistics, clock
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
-from edge.engine.start import make_engine, system_clock
+from edge.engine.start import make_engine
 from edge.gates.outgoing import to_text
 from edge.process import collect_seldom
 
+_CLOCK = SystemClock()
 _CHUNK = 10_000
 """Quads that are restored at once."""
 
@@ -80,7 +82,7 @@ class Subject:
     def subscribe(self, texts: Iterable[str]) -> list[str]:
         """Subscribe to each text. Returns the identifiers of the subscriptions."""
         subscribe, received = self.engine.subscribe, self.received
-        return [subscribe(QueryRequest(text), received, None, system_clock()).spuid for text in texts]
+        return [subscribe(QueryRequest(text), received, None, _CLOCK.wall()).spuid for text in texts]
 
     def unsubscribe(self, spuids: Iterable[str]) -> None:
         """End subscriptions."""
@@ -118,7 +120,7 @@ class Subject:
         spent, triples = [], 0
         for text in texts:
             began = clock()
-            now = system_clock()
+            now = _CLOCK.wall()
             executed = engine.execute([engine.prepare(UpdateRequest(text))], now)
             journal.commit([Entry(now, step.changes, b"") for step in executed])
             engine.show(executed)
@@ -131,7 +133,7 @@ class Subject:
 
     def _scheduled(self, texts: Sequence[str], notifications: int) -> tuple[int, int, Statistics]:
         if self._scheduler is None:
-            self._scheduler = Scheduler(self.engine, self.journal, self._settings, system_clock)
+            self._scheduler = Scheduler(self.engine, self.journal, self._settings, _CLOCK)
         began = clock()
         futures = [self._scheduler.update([UpdateRequest(text)]) for text in texts]
         triples = sum(future.result()[0].added for future in futures)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import pyoxigraph as ox
 
@@ -65,6 +65,8 @@ class Journal:
         self._snapshot_ratio = snapshot_ratio
         self._snapshot_retry_bytes = 0
         self._unflushed = False
+        self.last_at = 0
+        """The time of the last update that `restore` gave, microseconds since 1970; 0: of none since the snapshot."""
 
     @classmethod
     def open(
@@ -140,6 +142,7 @@ class Journal:
         try:
             for body in journal_file.read_bodies(self._connection):
                 for entry in journal_codec.decode(body):
+                    self.last_at = entry.at or self.last_at
                     yield entry.changes
         except (ValueError, sqlite3.Error) as error:
             journal_file.refuse_error(self._path, error)
@@ -176,6 +179,19 @@ class Journal:
                 connection.execute("INSERT INTO commits VALUES (?, ?, ?)", row)
             if also is not None:
                 also(connection)
+
+    def select(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Read other tables of the file. Raises `StorageFailed`."""
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise StorageFailed(
+                f"{self._path or 'Memory'} cannot be read ({error}). See whether its disk is in order."
+            ) from error
+
+    def refuse(self, fault: str) -> NoReturn:
+        """Raise `DataDirectoryRefused`: what stands in other tables of the file is damaged."""
+        journal_file.refuse(self._path or Path(":memory:"), f"is damaged: {fault}")
 
     def flush(self) -> None:
         """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""

@@ -34,6 +34,17 @@ SCHEMA: tuple[str, ...] = (
     ) STRICT;
     CREATE TABLE snapshot_chunks (number INTEGER PRIMARY KEY, body BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
     """,
+    """
+    CREATE TABLE timers (
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL, due INTEGER NOT NULL, relative INTEGER NOT NULL,
+        since INTEGER NOT NULL, scheduled INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE timer_outcomes (
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
+        scheduled INTEGER NOT NULL, finished INTEGER NOT NULL, added INTEGER NOT NULL, removed INTEGER NOT NULL,
+        error TEXT, description TEXT
+    ) STRICT;
+    """,
 )
 """The script that leads to each format version from the one before. Another table: append a script, change none."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from edge.engine.clock import Trust
 from edge.engine.sparql.size import MAX_JOINED
 
 Booster = Literal["delta", "re-evaluate"]
@@ -25,6 +26,16 @@ class EngineSettings:
     max_pending_updates: int = 10_000
     max_batch: int = 256
     """Waiting updates that share one commit, at the most."""
+    trust_clock: Trust = "auto"
+    """Whether the machine's clock is right when it starts."""
+    max_pending_timers: int = 200_000
+    """Delayed updates that wait, at the most."""
+    max_lateness: float = 0.0
+    """Seconds by which a delayed update may be overdue and is still run; 0: any time."""
+    timer_outcomes_for: float = 86_400.0
+    """Seconds for which it is remembered what became of a delayed update."""
+    max_timer_outcomes: int = 10_000
+    """Delayed updates of which that is remembered, at the most."""
     query_workers: int = 2
     max_pending_queries: int = 100
     booster: Booster = "delta"

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pyoxigraph as ox
 
+from edge.engine.clock import Clock, SystemClock
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
 from edge.engine.journal import Journal
-from edge.engine.scheduler import Clock, Scheduler
+from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.update import Loader
 from edge.protocol.errors import Forbidden
-
-
-def system_clock() -> int:
-    """The machine's time, in microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 def _no_loader(document: str) -> Iterable[ox.Quad]:
@@ -45,7 +40,7 @@ def open_engine(
     directory: Path | None,
     settings: EngineSettings | None = None,
     *,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
     load: Loader = _no_loader,
 ) -> Scheduler:
     """Open a data directory, or with None a memory that nothing survives, and start an engine on it.
@@ -63,7 +58,7 @@ def open_engine(
         receipts_kept=settings.receipts_kept,
     )
     try:
-        return Scheduler(make_engine(settings, load), journal, settings, clock)
+        return Scheduler(make_engine(settings, load), journal, settings, clock or SystemClock(settings.trust_clock))
     except BaseException:
         journal.close()
         raise

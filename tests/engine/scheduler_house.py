@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pyoxigraph as ox
+from fake_clock import FakeClock
 
 from edge.engine import journal_file
 from edge.engine.engine import Engine
@@ -36,7 +37,7 @@ class House:
             self.scheduler = open_engine(directory, self.settings, load=self._load)
         else:
             engine = Engine(Rules(allow_load=True), self._load)
-            self.scheduler = Scheduler(engine, journal, self.settings, lambda: 0)
+            self.scheduler = Scheduler(engine, journal, self.settings, FakeClock())
 
     def _load(self, document: str) -> list[ox.Quad]:
         self.at_the_door.set()

@@ -11,6 +11,7 @@ import pyoxigraph as ox
 import pytest
 import story
 from engine_world import World
+from fake_clock import FakeClock
 from scheduler_house import WAIT, Client, insert
 
 from edge.engine.engine import Engine
@@ -48,7 +49,7 @@ class Gate:
 def running(processing: Processing = "parallel", **settings: object) -> Iterator[Gate]:
     given = EngineSettings(booster="re-evaluate", processing=processing, spu_workers=2, **settings)  # type: ignore[arg-type]
     engine = make_engine(given)
-    gate = Gate(engine, Scheduler(engine, Journal.open(None), given, lambda: 0))
+    gate = Gate(engine, Scheduler(engine, Journal.open(None), given, FakeClock()))
     try:
         yield gate
     finally:
@@ -147,7 +148,7 @@ def test_with_one_thread_nothing_is_handed_over():
     before = pool()
     given = EngineSettings(booster="re-evaluate", processing="parallel", spu_workers=1)
     engine = make_engine(given)
-    gate = Gate(engine, Scheduler(engine, Journal.open(None), given, lambda: 0))
+    gate = Gate(engine, Scheduler(engine, Journal.open(None), given, FakeClock()))
     clients = [Client(gate, query) for query in QUERIES]  # type: ignore[arg-type]
     gate.update(insert(1))
     assert pool() == before

@@ -1,0 +1,280 @@
+"""Delayed updates in memory: which wait, which are due, and what became of the last ones (SPS paper, section II.C).
+
+Only their times and ids are in memory; their texts are read when they are due. What changes here is written with the
+commit of what caused it, or undone with it. One caller at a time, the writer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from edge.engine.clock import Clock
+from edge.engine.requests import After, Scheduled, Timer, TimerState, UpdateRequest, When
+from edge.engine.settings import EngineSettings
+from edge.engine.time_scale import TimeScale
+from edge.engine.timer_table import Given, Statement, TimerTable, Waiting
+from edge.protocol.errors import EdgeError, NotFound, TooManyRequests
+
+_LOOK: Final = 1.0
+"""Seconds after which the machine's clock is looked at again: somebody may have set it."""
+_HOLD: Final = 1_000_000
+"""Microseconds until those that could not be run, because nothing could be stored, are tried again."""
+_FORGET_AT_ONCE: Final = 256
+"""Outcomes that are deleted from the disk together."""
+
+
+class Timers:
+    """All delayed updates."""
+
+    def __init__(self, table: TimerTable, clock: Clock, settings: EngineSettings, known_wall: int = 0) -> None:
+        """Reads the table. `known_wall`: when the last update before this start was. Raises `DataDirectoryRefused`."""
+        self._table = table
+        self._clock = clock
+        self._settings = settings
+        self._waiting: dict[str, Waiting] = {}
+        self._heaps: dict[bool, list[Waiting]] = {True: [], False: []}
+        self._outcomes: dict[str, tuple[int, Timer]] = {}
+        self._number = self._outcome_number = self._forgotten = 0
+        self._held_until = 0
+        self._statements: list[Statement] = []
+        self._fresh: dict[int, Given] = {}
+        """What is not in the table yet."""
+        self._undo: list[Callable[[], None]] = []
+        known = self._read()
+        self._scale = TimeScale(clock, table.anchors(), known, known_wall)
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def _read(self) -> int:
+        known = 0
+        for waiting, since in self._table.waiting():
+            self._waiting[waiting.id] = waiting
+            self._heaps[waiting.relative].append(waiting)
+            self._number = max(self._number, waiting.number)
+            known = max(known, since)
+        for heap in self._heaps.values():
+            heapq.heapify(heap)
+        for number, timer in self._table.outcomes():
+            self._outcomes.pop(timer.id, None)
+            self._outcomes[timer.id] = number, timer
+            self._outcome_number = number
+        return known
+
+    # When
+
+    def arrival(self) -> tuple[int, int]:
+        """Now: engine time, and what the machine's clock shows. Any thread."""
+        return self._scale.now(), self._clock.wall()
+
+    def wait(self) -> float | None:
+        """Seconds until one may be due; None: none waits."""
+        if not self._waiting:
+            return None
+        first = [heap[0].due - self._now(relative) for relative, heap in self._heaps.items() if heap]
+        held = self._held_until - self._clock.steady()
+        return min(_LOOK, max(0, held, min(first, default=0)) / 1_000_000)
+
+    def due(self) -> list[Waiting]:
+        """Take those whose time has come, the one first that is overdue most. Each is to be fired, or given back."""
+        if not self._waiting or self._clock.steady() < self._held_until:
+            return []
+        self._scale.look()
+        found: list[tuple[int, Waiting]] = []
+        for relative, heap in self._heaps.items():
+            now = self._now(relative)
+            while heap and heap[0].due <= now:
+                waiting = heapq.heappop(heap)
+                if self._waiting.get(waiting.id) is waiting:
+                    found.append((waiting.due - now, waiting))
+        found.sort()
+        return [waiting for _, waiting in found]
+
+    def give_back(self, waiting: Waiting) -> None:
+        """One that was taken could not be fired; it is still due, in a moment."""
+        self._held_until = self._clock.steady() + _HOLD
+        heapq.heappush(self._heaps[waiting.relative], waiting)
+
+    def too_late(self, waiting: Waiting) -> bool:
+        """Whether it is overdue by more than the settings allow."""
+        limit = self._settings.max_lateness
+        return bool(limit) and self._now(waiting.relative) - waiting.due > limit * 1_000_000
+
+    def _now(self, relative: bool) -> int:
+        return self._scale.now() if relative else self._clock.wall()
+
+    # What is asked of them
+
+    def schedule(self, request: UpdateRequest, when: When, name: str, arrival: tuple[int, int]) -> Scheduled:
+        """Have an update run later. One with the same id that waits is replaced. Raises `TooManyRequests`."""
+        since, scheduled = arrival
+        before = self._waiting.get(name)
+        limit = self._settings.max_pending_timers
+        if before is None and len(self._waiting) >= limit:
+            raise TooManyRequests(
+                f"{limit} delayed updates are pending (engine.max_pending_timers); cancel some, or try again later"
+            )
+        relative = isinstance(when, After)
+        due = (since if isinstance(when, After) else 0) + when.microseconds
+        if before is not None:
+            self._remove(before)
+        self._number += 1
+        waiting = Waiting(due, self._number, name, relative)
+        given = self._fresh[waiting.number] = Given(request, since, scheduled)
+        self._statements.append(self._table.add(waiting, given))
+        self._waiting[name] = waiting
+        self._undo.append(lambda: self._waiting.__delitem__(name))
+        heapq.heappush(self._heaps[relative], waiting)
+        return Scheduled(name, due - since + scheduled if relative else due, before is not None)
+
+    def cancel(self, name: str) -> None:
+        """Have one not run. Raises `NotFound`."""
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            raise self._not_found(name, "is pending")
+        self.finish(waiting, self.given([waiting])[waiting.number], "cancelled")
+
+    def look_up(self, name: str) -> Timer:
+        """One that waits, or what became of it. Raises `NotFound`."""
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            return self._shown([waiting])[0]
+        if name in self._outcomes:
+            return self._outcomes[name][1]
+        raise self._not_found(name, "is known")
+
+    def listed(self, state: TimerState | None, limit: int) -> list[Timer]:
+        """Those that wait, the first one first, then what became of others, the last one first; `limit` at the most."""
+        found: list[Timer] = []
+        if state in (None, "pending"):
+            first = heapq.nsmallest(limit, self._waiting.values(), key=lambda one: one.due - self._now(one.relative))
+            found = self._shown(first)
+        if state != "pending":
+            finished = (timer for _, timer in reversed(self._outcomes.values()))
+            found += [timer for timer in finished if state in (None, timer.state)][: limit - len(found)]
+        return found
+
+    def is_waiting(self, waiting: Waiting) -> bool:
+        """Whether one that was taken is still to be run: it may have been cancelled or replaced since."""
+        return self._waiting.get(waiting.id) is waiting
+
+    def given(self, several: Sequence[Waiting]) -> Mapping[int, Given]:
+        """What they are, by number. Raises `StorageFailed`."""
+        return {**self._table.given([waiting.number for waiting in several]), **self._fresh}
+
+    def finish(
+        self,
+        waiting: Waiting,
+        given: Given,
+        state: TimerState,
+        changed: tuple[int, int] = (0, 0),
+        error: EdgeError | None = None,
+    ) -> None:
+        """One waits no more; this became of it. `changed`: quads added and removed."""
+        self._remove(waiting)
+        self._outcome_number += 1
+        number = self._outcome_number
+        timer = Timer(
+            waiting.id,
+            state,
+            self._at(waiting),
+            given.scheduled,
+            finished=self._clock.wall(),
+            added=changed[0],
+            removed=changed[1],
+            error=None if error is None else error.error,
+            error_description=None if error is None else error.description,
+        )
+        self._statements.append(self._table.finish(number, timer))
+        before = self._outcomes.pop(waiting.id, None)
+        self._outcomes[waiting.id] = number, timer
+        self._undo.append(lambda: self._take_back(waiting.id, before))
+        self._forget()
+
+    # Together with a commit
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._statements)
+
+    @property
+    def anchor_changed(self) -> bool:
+        """Whether somebody set the machine's clock while a delay runs, which must be known after a restart."""
+        return self._scale.changed and bool(self._waiting)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write what changed since `kept`, in the transaction that is open."""
+        for sql, parameters in self._statements:
+            connection.execute(sql, parameters)
+        if self._scale.changed:
+            connection.execute(*self._table.anchor(self._scale.anchors))
+
+    def kept(self) -> None:
+        """What was written is on disk."""
+        self._statements.clear()
+        self._undo.clear()
+        self._fresh.clear()
+        self._scale.changed = False
+        for heap in self._heaps.values():
+            if len(heap) > 2 * len(self._waiting) + _FORGET_AT_ONCE:  # what was cancelled is still in there
+                heap[:] = [one for one in heap if self._waiting.get(one.id) is one]
+                heapq.heapify(heap)
+
+    def undo(self) -> None:
+        """Take back what changed since `kept`."""
+        self._statements.clear()
+        for take_back in reversed(self._undo):
+            take_back()
+        self._undo.clear()
+        self._fresh.clear()
+
+    # Inside
+
+    def _remove(self, waiting: Waiting) -> None:
+        self._statements.append(self._table.remove(waiting))
+        del self._waiting[waiting.id]
+
+        def take_back() -> None:
+            self._waiting[waiting.id] = waiting
+
+        self._undo.append(take_back)
+
+    def _take_back(self, name: str, before: tuple[int, Timer] | None) -> None:
+        del self._outcomes[name]
+        if before is not None:
+            self._outcomes[name] = before
+
+    def _forget(self) -> None:
+        """Forget the outcomes that are old, on disk many at a time."""
+        settings, outcomes = self._settings, self._outcomes
+        oldest = self._clock.wall() - int(settings.timer_outcomes_for * 1_000_000)
+        while outcomes:
+            name, (number, timer) = next(iter(outcomes.items()))
+            if len(outcomes) <= settings.max_timer_outcomes and (timer.finished or 0) >= oldest:
+                break
+            del outcomes[name]
+            self._forgotten += 1
+            if self._forgotten >= _FORGET_AT_ONCE:
+                self._forgotten = 0
+                self._statements.append(self._table.forget(number))
+
+    def _at(self, waiting: Waiting) -> int:
+        """When it is to run, as the machine's clock shows now."""
+        return waiting.due - self._scale.now() + self._clock.wall() if waiting.relative else waiting.due
+
+    def _shown(self, several: Sequence[Waiting]) -> list[Timer]:
+        given = self.given(several)
+        return [
+            Timer(one.id, "pending", self._at(one), given[one.number].scheduled, given[one.number].request.sparql)
+            for one in several
+        ]
+
+    def _not_found(self, name: str, what: str) -> NotFound:
+        became = self._outcomes.get(name)
+        told = "" if became is None else f": it is {became[1].state}"
+        return NotFound(f'No delayed update with the id "{name}" {what}{told}; GET /timers lists them')

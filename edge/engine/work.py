@@ -1,0 +1,213 @@
+"""What the writer does for those who asked: run updates, keep delayed ones for later, run these when they are due.
+
+Work changes memory when it is executed. Then it is committed, together with other work, or all of it is undone; then
+those who asked are told.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from edge.engine.changes import NO_CHANGE
+from edge.engine.engine import Engine, Executed, PreparedUpdate
+from edge.engine.evaluation import frameless
+from edge.engine.journal import Entry
+from edge.engine.requests import Scheduled, UpdateOutcome, UpdateRequest, When
+from edge.engine.timer_table import Given, Waiting
+from edge.engine.timers import Timers
+from edge.protocol.errors import EdgeError
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Work(ABC):
+    """What may share a commit."""
+
+    updates = 1
+    """Updates that wait in the queue, as limits count them."""
+    executed: Sequence[Executed] = ()
+    """What it did to the graph."""
+    receipt = b""
+    """To be stored with what it did."""
+
+    @abstractmethod
+    def execute(self, now: int) -> None:
+        """Do it, in memory. `now` in microseconds since 1970. Whatever it raises, nothing has changed."""
+
+    @abstractmethod
+    def done(self) -> None:
+        """It is committed: tell who asked."""
+
+    @abstractmethod
+    def failed(self, error: Exception) -> None:
+        """It is not done, or undone: tell who asked."""
+
+
+class Updates(Work):
+    """Updates that were given at once."""
+
+    def __init__(self, engine: Engine, prepared: Future[Sequence[PreparedUpdate]], count: int, receipt: bytes) -> None:
+        """`prepared`: long texts are compiled while they wait for their turn."""
+        self.updates = count
+        self.receipt = receipt
+        self.future: Future[list[UpdateOutcome]] = _begun()
+        self._engine = engine
+        self._prepared = prepared
+
+    def execute(self, now: int) -> None:
+        """Run them, all or none."""
+        self.executed = self._engine.execute(self._prepared.result(), now)
+
+    def done(self) -> None:
+        """With the outcomes."""
+        self.future.set_result([step.outcome for step in self.executed])
+
+    def failed(self, error: Exception) -> None:
+        """With the error."""
+        fail(self.future, error)
+
+
+class Schedule(Work):
+    """An update to be run later."""
+
+    def __init__(self, timers: Timers, request: UpdateRequest, when: When, name: str) -> None:
+        """A delay begins now."""
+        self.future: Future[Scheduled] = _begun()
+        self._timers = timers
+        self._request = request
+        self._when = when
+        self._name = name
+        self._arrival = timers.arrival()
+        self._scheduled: Scheduled
+
+    def execute(self, now: int) -> None:
+        """Store it."""
+        self._scheduled = self._timers.schedule(self._request, self._when, self._name, self._arrival)
+
+    def done(self) -> None:
+        """With its id and time."""
+        self.future.set_result(self._scheduled)
+
+    def failed(self, error: Exception) -> None:
+        """With the error."""
+        fail(self.future, error)
+
+
+class Cancel(Work):
+    """A delayed update that is not wanted any more."""
+
+    def __init__(self, timers: Timers, name: str) -> None:
+        self.future: Future[None] = _begun()
+        self._timers = timers
+        self._name = name
+
+    def execute(self, now: int) -> None:
+        """Take it out."""
+        self._timers.cancel(self._name)
+
+    def done(self) -> None:
+        """It will not be run."""
+        self.future.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        """With the error."""
+        fail(self.future, error)
+
+
+class Fire(Work):
+    """A delayed update whose time has come. That it waits no more is committed with what it changes."""
+
+    updates = 0
+
+    def __init__(self, engine: Engine, timers: Timers, waiting: Waiting) -> None:
+        self._engine = engine
+        self._timers = timers
+        self._waiting = waiting
+
+    def execute(self, now: int) -> None:
+        """Run it, unless it was cancelled or replaced meanwhile, or is too late. An error is what becomes of it."""
+        timers, waiting = self._timers, self._waiting
+        if not timers.is_waiting(waiting):
+            return
+        given = timers.given([waiting])[waiting.number]
+        if timers.too_late(waiting):
+            timers.finish(waiting, given, "missed")
+            return
+        try:
+            self.executed = self._run(given, now)
+        except EdgeError as error:
+            timers.finish(waiting, given, "failed", error=error)
+        except Exception:  # noqa: BLE001  logged below; it must not stop the others
+            _log.exception("timer.fault", extra={"id": waiting.id})
+            timers.finish(waiting, given, "failed", error=EdgeError("Internal error: the gateway's log tells more"))
+        else:
+            outcome = self.executed[0].outcome
+            changes = bool(self.executed[0].changes)
+            timers.finish(waiting, given, "done" if changes else "unchanged", (outcome.added, outcome.removed))
+
+    def done(self) -> None:
+        """Nobody waits for it; who wants to know asks for its outcome."""
+
+    def failed(self, error: Exception) -> None:
+        """It is still due."""
+        self._timers.give_back(self._waiting)
+
+    def _run(self, given: Given, now: int) -> Sequence[Executed]:
+        return self._engine.execute([self._engine.prepare(given.request)], now)
+
+
+class Task(Generic[T]):
+    """Something else for the writer thread, which is not committed."""
+
+    updates = 0
+
+    def __init__(self, action: Callable[[], T]) -> None:
+        self.future: Future[T] = Future()
+        self._action = action
+
+    def run(self) -> None:
+        """Do it, unless whoever asked has gone."""
+        if self.future.set_running_or_notify_cancel():
+            settle(self.future, self._action)
+
+    def failed(self, error: Exception) -> None:
+        """It was not done."""
+        if self.future.set_running_or_notify_cancel():
+            fail(self.future, error)
+
+
+def entries(work: Work, now: int) -> list[Entry]:
+    """What is to be stored of work: its changes, and the receipt with the last of them."""
+    changes = [step.changes for step in work.executed if step.changes]
+    if not changes:
+        return [Entry(now, NO_CHANGE, work.receipt)] if work.receipt else []
+    receipts = [b""] * (len(changes) - 1) + [work.receipt]
+    return [Entry(now, change, receipt) for change, receipt in zip(changes, receipts, strict=True)]
+
+
+def settle(future: Future[T], action: Callable[[], T]) -> None:
+    """Do something, tell what came of it."""
+    try:
+        future.set_result(action())
+    except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+        fail(future, error)
+
+
+def fail(future: Future[Any], error: Exception) -> None:
+    """Hand an error over to another thread."""
+    if not isinstance(error, EdgeError):
+        _log.exception("request.failed")
+    future.set_exception(frameless(error))
+
+
+def _begun() -> Future[Any]:
+    """A future that cannot be cancelled: what is asked for is done."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future

@@ -1,0 +1,167 @@
+"""The writer: one thread that carries out what was asked, in the order of the queue.
+
+Work that waited shares one commit; nothing that it caused leaves before that. An update is processed to its end,
+subscriptions included, before the next begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from edge.engine.clock import Clock
+from edge.engine.engine import Engine
+from edge.engine.journal import Journal
+from edge.engine.request_queue import RequestQueue
+from edge.engine.settings import EngineSettings
+from edge.engine.timers import Timers
+from edge.engine.work import Fire, Task, Work, entries
+from edge.protocol.errors import EdgeError
+
+_log = logging.getLogger(__name__)
+
+
+class Writer:
+    """The thread, and what it looks after: the journal and the delayed updates."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal,
+        timers: Timers,
+        queue: RequestQueue,
+        settings: EngineSettings,
+        clock: Clock,
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._timers = timers
+        self._queue = queue
+        self._clock = clock
+        self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
+        self._flush_at = 0.0
+        self._flush_failing = False
+        self._busy_since: float | None = None
+        self.storage_failing = ""
+        """Why the last commit failed; empty: it did not."""
+        for work in self._due():  # overdue ones go before all that is asked from now on
+            queue.put(work)
+        self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works."""
+        return self._thread.is_alive()
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, `timeout` seconds at the most."""
+        self._thread.join(timeout)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long it has been at what it does now; 0 while it waits for something to do."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _write(self) -> None:
+        while True:
+            work = self._queue.take(self._wait(), self._due)
+            if work is None:
+                break
+            self._busy_since = time.monotonic()
+            if isinstance(work, Task):
+                work.run()
+            elif work:
+                self._run(work)
+                self._queue.done(work)
+            self._look_after_storage()
+            self._busy_since = None
+        try:
+            self._journal.close()
+        except EdgeError as error:
+            _log.error("journal.close_failed", extra={"reason": error.description})
+
+    def _wait(self) -> float | None:
+        times = [seconds for seconds in (self._flush_interval, self._timers.wait()) if seconds is not None]
+        return min(times, default=None)
+
+    def _due(self) -> list[Work]:
+        return [Fire(self._engine, self._timers, waiting) for waiting in self._timers.due()]
+
+    def _run(self, batch: Sequence[Work]) -> None:
+        now = self._clock.wall()
+        engine, timers = self._engine, self._timers
+        with engine.writing:
+            done = [work for work in batch if _execute(work, now)]
+            stored = [entry for work in done for entry in entries(work, now)]
+            executed = [step for work in done for step in work.executed]
+            try:
+                if stored or timers.changed:
+                    self._journal.commit(stored, timers.write if timers.changed else None)
+            except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
+                engine.undo(executed)
+                timers.undo()
+                self._note_storage(error)
+                for work in done:
+                    work.failed(error)
+                return
+            if timers.changed:
+                timers.kept()
+            if stored and self.storage_failing:
+                self.storage_failing = ""
+                _log.info("journal.commit_recovered")
+            engine.show(executed)
+            for work in done:
+                work.done()
+            engine.publish(executed)
+
+    def _note_storage(self, error: Exception) -> None:
+        """Log once that updates cannot be stored, not for each of them."""
+        if not isinstance(error, EdgeError):
+            _log.exception("journal.commit_fault")
+        elif not self.storage_failing:
+            _log.error("journal.commit_failed", extra={"reason": error.description})
+        self.storage_failing = str(error)
+
+    def _look_after_storage(self) -> None:
+        if self._flush_interval is not None and time.monotonic() >= self._flush_at:
+            self._flush_at = time.monotonic() + self._flush_interval
+            self._flush()
+        if self._journal.snapshot_due:
+            self._journal.snapshot(self._engine.graph.quads(), self._engine.graph.named_graphs())
+        if self._timers.anchor_changed:
+            self._store_anchor()
+
+    def _store_anchor(self) -> None:
+        try:
+            self._journal.commit([], self._timers.write)
+        except EdgeError:
+            return  # as with the next delayed update, or the next look
+        self._timers.kept()
+
+    def _flush(self) -> None:
+        try:
+            self._journal.flush()
+        except EdgeError as error:
+            if not self._flush_failing:
+                _log.error("journal.flush_failed", extra={"reason": error.description})
+            self._flush_failing = True
+        else:
+            if self._flush_failing:
+                _log.info("journal.flush_recovered")
+            self._flush_failing = False
+
+
+def _execute(work: Work, now: int) -> bool:
+    try:
+        work.execute(now)
+    except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+        work.failed(error)
+        return False
+    return True

@@ -1,0 +1,470 @@
+"""Delayed updates: run once, at their time, whatever happens to the clock and the process."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+from fake_clock import SECOND, START, FakeClock
+
+from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.requests import (
+    After,
+    At,
+    Dataset,
+    QueryRequest,
+    Scheduled,
+    Solutions,
+    Timer,
+    UpdateRequest,
+    When,
+)
+from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
+
+WAIT = 30.0
+
+
+class Box:
+    """A machine with a clock that is turned by hand, and an engine that can be stopped and started."""
+
+    def __init__(self, directory: Path | None, **settings: Any) -> None:
+        self.directory = directory
+        self.settings = EngineSettings(**settings)
+        self.clock = FakeClock()
+        self.engine: Scheduler = self._open()
+
+    def _open(self) -> Scheduler:
+        return open_engine(self.directory, self.settings, clock=self.clock)
+
+    def stop(self) -> None:
+        assert self.engine.close()
+
+    def start(self) -> None:
+        self.engine = self._open()
+        self.settle()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def settle(self) -> None:
+        """Whatever is due now has run when this returns."""
+        for _ in range(3):  # what is due joins the queue behind the first, and has run before the last
+            self.engine.timers().result(WAIT)
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.settle()
+
+    def set(self, at: int, *, right: bool = True) -> None:
+        self.clock.set(at, right=right)
+        self.settle()
+
+    def schedule(self, value: int, when: When, name: str | None = None) -> Scheduled:
+        return self.engine.schedule(UpdateRequest(insert(value)), when, name).result(WAIT)
+
+    def update(self, text: str) -> None:
+        self.engine.update([UpdateRequest(text)]).result(WAIT)
+
+    def values(self) -> list[int]:
+        found = self.engine.query(QueryRequest("SELECT ?o { ?s <a:p> ?o }")).result(WAIT)
+        assert isinstance(found, Solutions)
+        return sorted(int(row[0].value) for row in found.rows)  # type: ignore[union-attr]
+
+    def timer(self, name: str) -> Timer:
+        return self.engine.timer(name).result(WAIT)
+
+    def timers(self, **how: Any) -> list[str]:
+        return [timer.id for timer in self.engine.timers(**how).result(WAIT)]
+
+
+@pytest.fixture
+def make_box(tmp_path: Path) -> Iterator[Callable[..., Box]]:
+    with contextlib.ExitStack() as stack:
+
+        def make(directory: Path | None = tmp_path / "data", **settings: Any) -> Box:
+            made = Box(directory, **settings)
+            stack.callback(lambda: made.engine.close())
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def box(make_box: Callable[..., Box]) -> Box:
+    return make_box()
+
+
+def insert(value: int) -> str:
+    return f"INSERT DATA {{ <a:s> <a:p> {value} }}"
+
+
+def after(seconds: float) -> After:
+    return After(int(seconds * SECOND))
+
+
+def at(seconds: float) -> At:
+    return At(START + int(seconds * SECOND))
+
+
+# When it runs
+
+
+@pytest.mark.parametrize("when", [after(30), at(30)], ids=["after", "at"])
+def test_it_runs_at_its_time_and_not_before(box, when):
+    scheduled = box.schedule(1, when)
+    assert scheduled.at == START + 30 * SECOND
+    box.advance(29.999999)
+    assert box.values() == []
+    box.advance(0.000001)
+    assert box.values() == [1]
+    assert box.timer(scheduled.id) == Timer(
+        scheduled.id, "done", scheduled.at, START, finished=START + 30 * SECOND, added=1
+    )
+
+
+def test_a_time_that_has_been_is_now(box):
+    box.schedule(1, at(-5))
+    box.schedule(2, after(0))
+    box.settle()
+    assert box.values() == [1, 2]
+
+
+def test_what_is_due_runs_in_the_order_of_the_times(box):
+    text = "DELETE {{ <a:s> <a:p> ?o }} INSERT {{ <a:s> <a:p> {} }} WHERE {{ OPTIONAL {{ <a:s> <a:p> ?o }} }}"
+    for value, when in ((2, after(20)), (3, at(30)), (1, at(10)), (4, after(30))):
+        box.engine.schedule(UpdateRequest(text.format(value)), when).result(WAIT)
+    box.clock.advance(100)
+    told: list[Any] = []
+    box.engine.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), told.append).result(WAIT)
+    box.settle()
+    # At 30 seconds the one came first that was given first.
+    assert [int(row[0].value) for item in told for row in item.delta.added] == [1, 2, 3, 4]
+
+
+def test_its_where_decides_when_it_runs(box):
+    box.update("INSERT DATA { <a:sensor> <a:presence> false }")
+    box.engine.schedule(
+        UpdateRequest("INSERT { <a:s> <a:p> 1 } WHERE { <a:sensor> <a:presence> false }"), after(10), "off"
+    ).result(WAIT)
+    box.update("DELETE DATA { <a:sensor> <a:presence> false }")
+    box.advance(10)
+    assert box.values() == []
+    assert box.timer("off").state == "unchanged"
+
+
+def test_dataset_and_bindings_wait_with_it(box):
+    request = UpdateRequest(
+        'INSERT { <a:s> <a:p> ?v . <a:s> <a:q> ?text } WHERE { <a:here> <a:is> "so" }',
+        Dataset(("urn:g",)),
+        {"v": ox.Literal(7), "text": ox.Literal('a "quoted"\n\\ one', language="en")},
+    )
+    box.update('INSERT DATA { GRAPH <urn:g> { <a:here> <a:is> "so" } }')
+    box.engine.schedule(request, after(5)).result(WAIT)
+    box.restart()
+    box.advance(5)
+    assert box.values() == [7]
+    found = box.engine.query(QueryRequest("SELECT ?o { ?s <a:q> ?o }")).result(WAIT)
+    assert found.rows == ((ox.Literal('a "quoted"\n\\ one', language="en"),),)
+
+
+def test_one_that_fails_says_why_and_the_others_run(box):
+    box.engine.schedule(UpdateRequest("CREATE GRAPH <urn:g>"), after(1), "twice").result(WAIT)
+    box.schedule(1, after(1))
+    box.update("CREATE GRAPH <urn:g>")
+    box.advance(1)
+    timer = box.timer("twice")
+    assert (timer.state, timer.error) == ("failed", "update_failed")
+    assert "urn:g" in (timer.error_description or "")
+    assert box.values() == [1]
+
+
+def test_a_wrong_text_is_refused_at_once(box):
+    with pytest.raises(ParsingFailed):
+        box.engine.schedule(UpdateRequest("INSERT NOTHING"), after(1)).result(WAIT)
+    assert box.timers() == []
+
+
+# Cancel, replace, look
+
+
+def test_cancelled_it_never_runs(box):
+    scheduled = box.schedule(1, after(10))
+    box.engine.cancel(scheduled.id).result(WAIT)
+    box.advance(20)
+    assert box.values() == []
+    assert box.timer(scheduled.id).state == "cancelled"
+    with pytest.raises(NotFound, match="it is cancelled"):
+        box.engine.cancel(scheduled.id).result(WAIT)
+
+
+def test_the_same_id_replaces_what_waits(box):
+    assert not box.schedule(1, after(10), "mine").replaced
+    box.advance(9)
+    assert box.schedule(2, after(10), "mine").replaced
+    box.advance(9)
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [2]
+    assert box.timers() == ["mine"]
+
+
+def test_given_and_cancelled_at_once(box):
+    """Both in one commit: what is taken back has not been written yet."""
+    with box.engine._engine.writing:  # the writer waits with the first
+        futures = [box.engine.update([UpdateRequest(insert(0))])]
+        futures += [box.engine.schedule(UpdateRequest(insert(1)), after(5), "one"), box.engine.cancel("one")]
+        futures += [box.engine.schedule(UpdateRequest(insert(2)), after(5), "two")]
+        futures += [box.engine.schedule(UpdateRequest(insert(3)), after(5), "two")]
+    for future in futures:
+        future.result(WAIT)
+    box.restart()
+    box.advance(5)
+    assert box.values() == [0, 3]
+    assert box.timer("one").state == "cancelled"
+
+
+def test_they_are_listed_the_next_first_then_the_last_outcome(box):
+    box.schedule(1, after(1), "first")
+    box.schedule(2, after(2), "second")
+    box.schedule(3, at(50), "late")
+    box.schedule(4, after(40), "early")
+    box.advance(1)
+    box.advance(1)
+    assert box.timers() == ["early", "late", "second", "first"]
+    assert box.timers(limit=3) == ["early", "late", "second"]
+    assert box.timers(state="pending") == ["early", "late"]
+    assert box.timers(state="done", limit=1) == ["second"]
+    assert box.timers(state="failed") == []
+    assert box.timer("early").sparql == insert(4)
+    with pytest.raises(NotFound):
+        box.timer("unheard-of")
+
+
+def test_there_is_a_limit(make_box):
+    box = make_box(max_pending_timers=2)
+    box.schedule(1, after(1), "one")
+    box.schedule(2, after(1))
+    with pytest.raises(TooManyRequests, match="max_pending_timers"):
+        box.schedule(3, after(1))
+    box.schedule(4, after(1), "one")
+    assert box.engine.pending_timers == 2
+
+
+def test_outcomes_are_forgotten_in_time(make_box):
+    box = make_box(timer_outcomes_for=60.0, max_timer_outcomes=500)
+    for value in range(600):
+        box.schedule(value, after(1), f"t{value}")
+    box.advance(1)
+    assert len(box.timers(limit=1000)) == 500
+    box.schedule(1000, after(60), "last")
+    box.advance(61)
+    assert box.timers(limit=1000) == ["last"]
+    box.restart()
+    assert len(box.timers(limit=1000)) < 256  # on the disk they are deleted many at a time
+
+
+# Restarts, and exactly once
+
+
+def test_a_restart_changes_nothing(box):
+    box.schedule(1, after(30), "one")
+    box.schedule(2, at(40), "two")
+    box.advance(10)
+    box.restart()
+    assert [box.timer(name).at for name in ("one", "two")] == [START + 30 * SECOND, START + 40 * SECOND]
+    box.advance(19)
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [1]
+    box.restart()
+    assert box.timer("one").state == "done"
+    assert box.timers(state="pending") == ["two"]
+    box.advance(10)
+    assert box.values() == [1, 2]
+
+
+def test_overdue_ones_run_at_start_before_new_requests(box):
+    for value in (3, 1, 2):
+        box.schedule(value, after(value))
+    box.stop()
+    box.clock.advance(100)
+    box.engine = box._open()
+    future = box.engine.update([UpdateRequest("INSERT { <a:s> <a:q> ?o } WHERE { <a:s> <a:p> ?o }")])
+    assert future.result(WAIT)[0].added == 3
+
+
+def test_what_is_too_late_is_missed(make_box):
+    box = make_box(max_lateness=60.0)
+    box.schedule(1, after(10), "late")
+    box.schedule(2, after(50), "just in time")
+    box.stop()
+    box.clock.advance(105)
+    box.start()
+    assert box.values() == [2]
+    assert box.timer("late").state == "missed"
+
+
+def test_a_commit_that_fails_leaves_it_due(box):
+    box.schedule(1, after(10), "one")
+    with contextlib.closing(sqlite3.connect(box.directory / "edge.sqlite3", timeout=30)) as other:
+        other.execute("BEGIN IMMEDIATE")  # a program that keeps the file locked
+        box.clock.advance(10)
+        box.settle()
+        assert box.engine.storage_failing
+        assert box.values() == []
+        with pytest.raises(StorageFailed):
+            box.schedule(2, after(10), "two")
+        with pytest.raises(StorageFailed):
+            box.engine.cancel("one").result(WAIT)
+        other.rollback()
+    assert box.timers() == ["one"]
+    box.advance(1)
+    assert box.values() == [1]
+    assert box.timer("one").state == "done"
+    box.restart()
+    assert box.values() == [1]
+
+
+def test_damage_is_found_at_start(box):
+    box.schedule(1, after(10))
+    box.stop()
+    with contextlib.closing(sqlite3.connect(box.directory / "edge.sqlite3")) as file:
+        file.execute("UPDATE timers SET due = due + 1")
+        file.commit()
+    with pytest.raises(DataDirectoryRefused, match="checksum"):
+        box._open()
+
+
+def test_without_a_directory_they_live_in_memory(make_box):
+    box = make_box(None)
+    box.schedule(1, after(10))
+    box.advance(10)
+    assert box.values() == [1]
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("jump", [-(10**9), -3600, 3600, 10**9])
+def test_a_delay_does_not_notice_that_the_clock_is_set(box, jump):
+    box.schedule(1, after(30), "one")
+    box.advance(10)
+    box.set(box.clock.at + jump * SECOND)
+    assert box.timer("one").at == box.clock.at + 20 * SECOND
+    box.advance(19)
+    assert box.values() == []
+    box.restart()
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [1]
+
+
+def test_a_time_of_day_follows_the_clock(box):
+    box.schedule(1, at(3600))
+    box.set(START + 3599 * SECOND)
+    assert box.values() == []
+    box.set(START + 3600 * SECOND)
+    assert box.values() == [1]
+
+
+def test_time_without_power_counts_if_the_clock_is_right(box):
+    box.schedule(1, after(3600))
+    box.advance(600)
+    box.stop()
+    box.clock.reboot(START + 3599 * SECOND, right=True)
+    box.start()
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [1]
+
+
+def test_after_a_day_without_power_they_run_at_start(box):
+    box.schedule(1, after(3600))
+    box.stop()
+    box.clock.reboot(START + 86_400 * SECOND, right=True)
+    box.start()
+    assert box.values() == [1]
+
+
+@pytest.mark.parametrize("shows", [0, START - 86_400 * SECOND, START + 700 * SECOND], ids=["1970", "past", "near"])
+def test_a_clock_without_battery_counts_the_time_off_once_the_network_has_set_it(box, shows):
+    box.schedule(1, after(3600), "one")
+    box.schedule(2, after(7200), "two")
+    box.advance(600)
+    box.stop()
+    box.clock.reboot(shows, right=False)
+    box.start()
+    box.advance(60)
+    assert box.values() == []
+    box.set(START + 3600 * SECOND)  # the network: it was off for most of an hour
+    assert box.values() == [1]
+    assert box.timer("two").at == START + 7200 * SECOND
+    box.set(START + 10**9 * SECOND)  # whoever sets it now, sets it wrong
+    assert box.values() == [1]
+    box.advance(3599)
+    assert box.values() == [1]
+    box.advance(1)
+    assert box.values() == [1, 2]
+
+
+def test_a_clock_that_nobody_sets_delays_by_no_more_than_the_delay(box):
+    box.schedule(1, after(30))
+    box.advance(86_400 - 86_399)
+    box.stop()
+    box.clock.reboot(0, right=False)
+    box.start()
+    assert box.values() == []
+    box.advance(30)
+    assert box.values() == [1]
+
+
+def test_a_clock_that_was_wrong_before_tells_nothing_about_the_time_off(box):
+    box.set(0, right=False)
+    box.schedule(1, after(30))
+    box.advance(10)
+    box.stop()
+    box.clock.reboot(START, right=True)
+    box.start()
+    assert box.values() == []
+    box.advance(30)
+    assert box.values() == [1]
+
+
+def test_the_clock_was_set_between_the_delay_and_the_power_cut(box):
+    """Otherwise the jump would count as time off."""
+    box.set(0, right=False)
+    box.schedule(1, after(7200))
+    box.advance(10)
+    box.set(START)
+    box.advance(10)
+    box.stop()
+    box.clock.reboot(START + 3600 * SECOND, right=True)
+    box.start()
+    assert box.values() == []
+    box.advance(7200 - 3600 - 10 - 1)
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [1]
+
+
+def test_time_off_counts_over_two_power_cuts(box):
+    box.schedule(1, after(3600))
+    box.stop()
+    box.clock.reboot(0, right=False)
+    box.start()
+    box.advance(60)
+    box.restart()
+    box.stop()
+    box.clock.reboot(0, right=False)
+    box.start()
+    box.set(START + 3599 * SECOND)
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [1]
