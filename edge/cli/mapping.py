@@ -16,7 +16,7 @@ from edge.cli.table import printable
 
 if TYPE_CHECKING:
     from edge.config import Settings
-    from edge.mapping import Explanation, Mapper, MappingPack, Reading
+    from edge.mapping import Explanation, Mapper, MappingPack, Reading, Term
 
 _KEYS: Final = (
     "observation",
@@ -50,8 +50,10 @@ def check(files: tuple[Path, ...]) -> None:
             for fault in faults:
                 click.echo(f"edge: {fault}", err=True)
         else:
-            count = len(load_pack(file).mappings)
-            click.echo(f"{file}: good, {count} mapping{'' if count == 1 else 's'}")
+            pack = load_pack(file)
+            counts = [_counted(len(pack.mappings), "mapping")] if pack.mappings or not pack.actuators else []
+            counts += [_counted(len(pack.actuators), "actuator")] if pack.actuators else []
+            click.echo(f"{file}: good, {', '.join(counts)}")
     if faulty:
         sys.exit(USAGE)
 
@@ -75,20 +77,38 @@ def check(files: tuple[Path, ...]) -> None:
     help="Try this mapping file and the packs, instead of the gateway's own files and the packs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option(
+    "--actuator",
+    is_flag=True,
+    help="TOPIC is the name of an actuator, PAYLOAD a solution of its query: show the messages it sends.",
+)
 @config_option
 @data_dir_of_gateway
-def test(topic: str, payload: str, own: Path | None, as_json: bool, file: Path | None, data_dir: Path | None) -> None:
+def test(
+    topic: str,
+    payload: str,
+    own: Path | None,
+    as_json: bool,
+    actuator: bool,
+    file: Path | None,
+    data_dir: Path | None,
+) -> None:
     """Show which mapping matches a message and the observations it yields. Nothing is sent anywhere.
 
-    PAYLOAD is the payload itself, @FILE a file that holds it, - standard input.
+    PAYLOAD is the payload itself, @FILE a file that holds it, - standard input. A solution is a JSON object of
+    variables and their values; an IRI is written "<http://...>".
 
     \b
     edge mapping test zigbee2mqtt/kitchen '{"temperature": 21.5}'
     edge mapping test greenhouse/7 @payload.json --file greenhouse.toml
+    edge mapping test --actuator lamps '{"id": "kitchen", "dimming": 40}'
     """
     from edge.mapping import explain
 
     settings = load_settings(file, data_dir).settings
+    if actuator:
+        _test_actuator(_mapper(settings, own), topic, _payload(payload), as_json=as_json)
+        return
     explanation = explain(_mapper(settings, own), topic, _payload(payload), datetime.now(UTC))
     if as_json:
         click.echo(json.dumps(_as_object(explanation), ensure_ascii=False, indent=2))
@@ -104,6 +124,74 @@ def schema() -> None:
     from edge.mapping import mapping_schema
 
     click.echo(json.dumps(mapping_schema(), indent=2))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _test_actuator(mapper: Mapper, name: str, solution: bytes, *, as_json: bool) -> None:
+    """Print what an actuator sends when a solution is there, and when it is gone."""
+    from edge.mapping import CommandError
+
+    found = [each for each in mapper.actuators if name in (each.name, each.name.partition("/")[2])]
+    if len(found) != 1:
+        known = ", ".join(each.name for each in mapper.actuators) or "none"
+        raise misused(f'{"more than one" if found else "no"} actuator is called "{name}"; there are: {known}')
+    actuator = found[0]
+    row = actuator.solution(_terms(solution))
+    messages: dict[str, dict[str, object]] = {}
+    for when, template in (("added", actuator.added), ("removed", actuator.removed)):
+        if template is None:
+            continue
+        try:
+            command = template.render(row)
+        except CommandError as error:
+            messages[when] = {"problem": str(error)}
+        else:
+            payload = command.payload.decode("utf-8", "replace")
+            messages[when] = {
+                "topic": command.topic,
+                "payload": payload,
+                "qos": command.qos,
+                "retain": command.retain,
+            }
+    if as_json:
+        click.echo(json.dumps({"actuator": actuator.name, **messages}, ensure_ascii=False, indent=2))
+    else:
+        click.echo(f"{actuator.name} ({actuator.added.topic.text})")
+        for when, message in messages.items():
+            click.echo(f"\n{when}:")
+            click.echo("\n".join(f"  {key:<8} {printable(str(value))}" for key, value in message.items()))
+    if any("problem" in message for message in messages.values()):
+        sys.exit(REFUSED)
+
+
+def _terms(solution: bytes) -> dict[str, Term]:
+    """A solution from a JSON object: texts, numbers, truth values, IRIs in angle brackets; null: no value."""
+    from edge.mapping import Term
+    from edge.mapping.reading import XSD_BOOLEAN, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
+
+    try:
+        found = json.loads(solution, parse_float=lambda text: Term(text, XSD_DOUBLE))
+    except ValueError as error:
+        raise misused(f"the solution is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise misused('a solution is a JSON object of variables and values, such as {"id": "kitchen", "dimming": 40}')
+    terms = {}
+    for name, value in found.items():
+        if isinstance(value, Term):
+            terms[name] = value
+        elif isinstance(value, bool):
+            terms[name] = Term("true" if value else "false", XSD_BOOLEAN)
+        elif isinstance(value, int):
+            terms[name] = Term(str(value), XSD_INTEGER)
+        elif isinstance(value, str):
+            iri = len(value) > 2 and value.startswith("<") and value.endswith(">")
+            terms[name] = Term(value[1:-1], None) if iri else Term(value, XSD_STRING)
+        elif value is not None:
+            raise misused(f'"{name}" is neither a text, a number nor a truth value')
+    return terms
 
 
 def _mapper(settings: Settings, own: Path | None) -> Mapper:

@@ -1,5 +1,9 @@
-"""The mapping language: payloads in, readings out. Pure: no sockets, no threads, no clock, nothing of edge."""
+"""The mapping language: from payloads to readings, and from solutions of queries to messages.
 
+Pure: no sockets, no threads, no clock, nothing of edge.
+"""
+
+from edge.mapping.actuators import Actuator, Command
 from edge.mapping.errors import Fault, MappingError
 from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.explain import Candidate, Explanation, check_file, explain, suggest
@@ -9,10 +13,14 @@ from edge.mapping.pack import MappingPack, builtin_names, load_builtin, load_pac
 from edge.mapping.reading import Reading
 from edge.mapping.schema import mapping_schema
 from edge.mapping.settings import MappingLimits
+from edge.mapping.solution import CommandError, Term
 
 __all__ = [
     "FIRST_NUMBER",
+    "Actuator",
     "Candidate",
+    "Command",
+    "CommandError",
     "Declared",
     "Explanation",
     "Fault",
@@ -23,6 +31,7 @@ __all__ = [
     "MappingPack",
     "Problem",
     "Reading",
+    "Term",
     "builtin_names",
     "check_file",
     "explain",

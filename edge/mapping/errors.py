@@ -18,13 +18,15 @@ class Fault:
     key: str | None = None
     allowed: str | None = None
     nearest: str | None = None
+    table: str = "mapping"
+    """What `mapping` is the name of: a mapping or an actuator."""
 
     def __str__(self) -> str:
         place = self.file or "mapping"
         if self.line is not None:
             place += f":{self.line}"
         if self.mapping is not None:
-            place += f': mapping "{self.mapping}"'
+            place += f': {self.table} "{self.mapping}"'
         if self.key is not None:
             place += f": {self.key}"
         text = f"{place}: {self.reason}"
@@ -47,10 +49,17 @@ class BadKeyError(ValueError):
     """The value of one key of a mapping is wrong; becomes a `Fault` once file and mapping are known."""
 
     def __init__(
-        self, reason: str, *, key: str | None = None, allowed: str | None = None, nearest: str | None = None
+        self,
+        reason: str,
+        *,
+        key: str | None = None,
+        allowed: str | None = None,
+        nearest: str | None = None,
+        line: int | None = None,
     ) -> None:
+        """`line` counts from the first line of the key's own text."""
         super().__init__(reason)
-        self.fault = Fault(reason, key=key, allowed=allowed, nearest=nearest)
+        self.fault = Fault(reason, key=key, allowed=allowed, nearest=nearest, line=line)
 
     def under(self, key: str) -> BadKeyError:
         """The same, said of `key` where no key was named yet."""

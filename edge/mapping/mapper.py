@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 
+from edge.mapping.actuators import Actuator
 from edge.mapping.evaluate import BoundMapping, BoundRule, Evaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
@@ -34,6 +35,7 @@ class Mapper:
     def __init__(self, packs: Iterable[MappingPack] = (), limits: MappingLimits | None = None) -> None:
         self.packs = tuple(packs)
         self.limits = limits or MappingLimits()
+        self.actuators = tuple(actuator for pack in self.packs for actuator in pack.actuators)
         self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
         order = 0
         for pack in self.packs:
@@ -52,7 +54,8 @@ class Mapper:
         if routes is None:
             routes = self._route(topic)
         if not routes:
-            return _UNMAPPED
+            writer = self.writer(topic)
+            return _UNMAPPED if writer is None else Mapped(True, (writer.name,), ignored=True)
         if not payload:
             # MQTT clears a retained message with an empty one: nothing was measured, nothing is wrong.
             return Mapped(True)
@@ -121,6 +124,10 @@ class Mapper:
     def groups(self, topic: str) -> tuple[Group, ...]:
         """The mappings that are for a topic, those of highest precedence first."""
         return self._routes.get(topic) or self._route(topic)
+
+    def writer(self, topic: str) -> Actuator | None:
+        """The actuator whose own messages have this topic: where no mapping is for them, they are of no interest."""
+        return next((actuator for actuator in self.actuators if actuator.writes(topic)), None)
 
     def declared(self) -> tuple[Declared, ...]:
         """The observations that mappings of one topic each fully determine, in the order of the files."""

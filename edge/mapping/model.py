@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
@@ -118,6 +118,51 @@ class MappingSpec(ReadingSpec):
     readings: list[ReadingSpec] | None = Field(default=None, description="Several readings of one payload.")
 
 
+class ConvertSpec(_Table):
+    """How the values of one variable are put into an actuator's messages."""
+
+    values: dict[str, Scalar] | None = Field(
+        default=None, description='What is sent for texts: { true = "ON", false = "OFF" }.'
+    )
+    scale: Number | None = Field(default=None, description="The value is multiplied by this, exactly.")
+    offset: Number | None = Field(default=None, description="This is added after scaling, exactly.")
+    min: Number | None = Field(
+        default=None, description="A smaller value (after scaling) is a problem, and no message."
+    )
+    max: Number | None = Field(default=None, description="A larger value (after scaling) is a problem, and no message.")
+
+
+class CommandSpec(_Table):
+    """A message that an actuator sends."""
+
+    topic: str | None = Field(
+        default=None, description="Topic, with {variables} of the query; {variable...} may hold several levels."
+    )
+    payload: Any = Field(
+        default=None, description='A text with {variables}, or a table, which is sent as JSON: { state = "{state}" }.'
+    )
+    qos: Annotated[int, Field(ge=0, le=2, strict=True)] | None = Field(
+        default=None, description="Quality of service, 0, 1 or 2. Default: 1."
+    )
+    retain: StrictBool | None = Field(
+        default=None, description="Whether the broker keeps the message for who subscribes later. Default: false."
+    )
+
+
+class ActuatorSpec(CommandSpec):
+    """One actuator: a query, and the message that is sent when its result changes."""
+
+    name: str | None = Field(default=None, description="Name in messages; default: the topic.")
+    query: str = Field(description="SPARQL SELECT query whose result is the state to bring about.")
+    convert: dict[str, ConvertSpec] = Field(default_factory=dict, description="Conversions, by variable.")
+    rate: Annotated[Number, Field(gt=0, le=1000)] | None = Field(
+        default=None, description="Messages a second to one topic at the most. Default: actuation.topic_rate."
+    )
+    removed: CommandSpec | None = Field(
+        default=None, description="The message for a topic that no solution names any more. Default: none."
+    )
+
+
 class FileSpec(_Table):
     """A mapping file."""
 
@@ -130,6 +175,7 @@ class FileSpec(_Table):
         default_factory=lambda: ReadingKeys(), description="Defaults of all mappings of the file."
     )
     mapping: list[MappingSpec] = Field(default_factory=list, description="The mappings.")
+    actuator: list[ActuatorSpec] = Field(default_factory=list, description="The actuators: from the graph to messages.")
 
 
 class Listing17Entry(_Table):

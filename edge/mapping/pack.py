@@ -15,10 +15,14 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, MappingError, nearest
 from edge.mapping.model import (
+    ActuatorSpec,
+    CommandSpec,
     ConditionSpec,
+    ConvertSpec,
     FileSpec,
     Listing17Entry,
     MappingSpec,
@@ -39,7 +43,12 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "time": TimeSpec,
     "when": ConditionSpec,
     "semantic-mappings": Listing17Entry,
+    "actuator": ActuatorSpec,
+    "removed": CommandSpec,
+    "convert": ConvertSpec,
 }
+_LISTS: Final = ("mapping", "actuator")
+"""The tables of a file of which there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class MappingPack:
     """Whether it is the operator's; own files go before the packs that come with the gateway."""
     description: str | None = None
     file: str | None = None
+    actuators: tuple[Actuator, ...] = ()
 
 
 def load_pack(
@@ -104,11 +114,11 @@ class _Loader:
 
     def load(self) -> MappingPack:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
-        mappings = self._compile(spec) if spec is not None else []
+        mappings, actuators = self._compile(spec) if spec is not None else ([], [])
         if self.faults:
             raise MappingError(self.faults)
         description = spec.description if spec is not None else None
-        return MappingPack(self.name, tuple(mappings), self.own, description, self.file)
+        return MappingPack(self.name, tuple(mappings), self.own, description, self.file, tuple(actuators))
 
     def _toml(self) -> FileSpec | None:
         try:
@@ -136,8 +146,9 @@ class _Loader:
             part for part in detail["loc"] if isinstance(part, int) or not re.search(r"[\[\]]|^(str|bool)$|Spec$", part)
         ]
         place = [part for part in place if part not in ("decimal", "constrained-str", "function-after")]
+        listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)
-        steps = place[2:] if place[:1] == ["mapping"] and len(place) > 2 else place
+        steps = place[2:] if listed is not None and len(place) > 2 else place
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
         if detail["type"] == "extra_forbidden":
             table = next((_TABLES[each] for each in reversed(place[:-1]) if each in _TABLES), FileSpec)
@@ -149,29 +160,36 @@ class _Loader:
             if "values" in place or "equals" in place or "one_of" in place:
                 message = "must be true, false, a number or a text"
             fault = Fault(message[:1].upper() + message[1:] + ".")
-        fault = replace(fault, file=self.file or self.name, line=line, mapping=mapping, key=key or None)
+        where = self._place(listed or "mapping", mapping, line)
+        fault = replace(where, reason=fault.reason, key=key or None, nearest=fault.nearest, allowed=fault.allowed)
         if not any(each.key == fault.key and each.mapping == mapping for each in self.faults):
             self.faults.append(fault)
 
     def _where(self, place: list[str | int], data: Mapping[str, object]) -> tuple[str | None, int | None]:
-        if len(place) > 1 and place[0] == "mapping" and isinstance(place[1], int):
-            index = place[1]
-            entries = data.get("mapping")
+        if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int):
+            table, index = str(place[0]), place[1]
+            entries = data.get(table)
             entry = entries[index] if isinstance(entries, list) else None
             name = (entry.get("name") or entry.get("topic")) if isinstance(entry, dict) else None
-            return str(name or f"number {index + 1}"), self._line(index, [str(step) for step in place[2:]])
-        return None, self._line(None, [str(step) for step in place])
+            return str(name or f"number {index + 1}"), self._line([str(step) for step in place[2:]], table, index)
+        return None, self._line([str(step) for step in place])
 
-    def _line(self, index: int | None, keys: list[str]) -> int | None:
-        """The line of a key of the mapping with this number, else that of the mapping's header. A search, no parse."""
+    def _place(self, table: str, name: str | None, line: int | None) -> Fault:
+        """A fault of no reason yet at this place."""
+        return Fault("", file=self.file or self.name, line=line, mapping=name, table=table)
+
+    def _line(self, keys: list[str], table: str = "mapping", index: int | None = None) -> int | None:
+        """The line of a key of the table with this number, else that of the table's header. A search, no parse."""
         lines = self.text.splitlines()
-        headers = [number for number, line in enumerate(lines) if line.strip().replace(" ", "") == "[[mapping]]"]
+        marks = [(number, line.strip().replace(" ", "")) for number, line in enumerate(lines)]
         start, end, found = 0, len(lines), None
         if index is not None:
+            headers = [number for number, mark in marks if mark == f"[[{table}]]"]
             if index >= len(headers):
                 return None
             start = found = headers[index]
-            end = headers[index + 1] if index + 1 < len(headers) else len(lines)
+            others = [f"[[{each}]]" for each in _LISTS]
+            end = next((number for number, mark in marks if number > start and mark in others), len(lines))
         for key in keys:
             if key.isdigit():
                 readings = [n for n in range(start, end) if lines[n].strip().replace(" ", "") == "[[mapping.readings]]"]
@@ -184,8 +202,15 @@ class _Loader:
                 start = found = hit
         return None if found is None else found + 1
 
-    def _compile(self, spec: FileSpec) -> list[CompiledMapping]:
-        compiled = []
+    def _line_within(self, line: int | None, within: int | None) -> int | None:
+        """The line of the file where the text of the key at `line` has its line number `within`."""
+        if line is None or within is None:
+            return line
+        # The line break behind the opening quotes is none of the text's (TOML 1.0, multi-line strings).
+        opens = re.search("(\"\"\"|''')\\s*$", self.text.splitlines()[line - 1]) is not None
+        return line + within - (0 if opens else 1)
+
+    def _compile(self, spec: FileSpec) -> tuple[list[CompiledMapping], list[Actuator]]:
         try:
             namespaces = namespace_table(spec.namespaces)
             compiler = MappingCompiler(
@@ -193,18 +218,31 @@ class _Loader:
             )
         except BadKeyError as error:
             key = error.fault.key or ""
-            line = self._line(None, [part.strip('"') for part in key.split(".", 1)])
+            line = self._line([part.strip('"') for part in key.split(".", 1)])
             self.faults.append(replace(error.fault, file=self.file or self.name, line=line))
-            return []
+            return [], []
+        mappings = []
         for index, mapping in enumerate(spec.mapping):
             try:
-                compiled.append(compiler.compile(mapping))
+                mappings.append(compiler.compile(mapping))
             except BadKeyError as error:
-                keys = re.findall(r"[^.\[\]]+", error.fault.key or "")
-                label = mapping.name or mapping.topic or f"number {index + 1}"
-                line = self._line(index, keys)
-                self.faults.append(replace(error.fault, file=self.file or self.name, mapping=label, line=line))
-        return compiled
+                self._refuse(error, "mapping", index, mapping.name or mapping.topic)
+        actuators = []
+        actuator_compiler = ActuatorCompiler(self.name, namespaces, self.limits)
+        for index, actuator in enumerate(spec.actuator):
+            name = actuator.name or actuator.topic
+            try:
+                place = self._place("actuator", name, self._line(["query"], "actuator", index))
+                actuators.append(actuator_compiler.compile(actuator, place))
+            except BadKeyError as error:
+                self._refuse(error, "actuator", index, name)
+        return mappings, actuators
+
+    def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
+        keys = re.findall(r"[^.\[\]]+", error.fault.key or "")
+        line = self._line_within(self._line(keys, table, index), error.fault.line)
+        label = name or f"number {index + 1}"
+        self.faults.append(replace(error.fault, file=self.file or self.name, mapping=label, line=line, table=table))
 
     def _listing17(self) -> FileSpec | None:
         try:

@@ -93,7 +93,13 @@ def _text(value: str) -> str:
     return _UNSTORABLE.sub("\ufffd", value[:_LONGEST_CAPTURE])
 
 
-def _parse(text: str, known: Collection[str]) -> Parts:
+def parse_parts(
+    text: str,
+    known: Collection[str],
+    filters: Mapping[str, Callable[[str], str]] = FILTERS,
+    lacking: str = "which nothing captures",
+) -> Parts:
+    """The literal parts of a template, and the names in it with their filters. Raises `BadKeyError`."""
     parts: Parts = []
     position = 0
     for token in _TOKEN.finditer(text):
@@ -108,17 +114,17 @@ def _parse(text: str, known: Collection[str]) -> Parts:
             raise BadKeyError(
                 f'A brace is open or stray in "{text}".', allowed="{capture}, and {{ }} for braces themselves"
             )
-        name, *filters = (word.strip() for word in inner.split("|"))
+        name, *words = (word.strip() for word in inner.split("|"))
         if name not in known:
             raise BadKeyError(
-                f'"{text}" uses {{{name}}}, which nothing captures.',
+                f'"{text}" uses {{{name}}}, {lacking}.',
                 nearest=nearest(name, known),
                 allowed=", ".join(f"{{{each}}}" for each in sorted(known)) or "no captures here",
             )
-        for word in filters:
-            if word not in FILTERS:
-                raise BadKeyError(f'"{word}" is no filter.', nearest=nearest(word, FILTERS), allowed=", ".join(FILTERS))
-        parts.append((name, tuple(FILTERS[word] for word in filters)))
+        for word in words:
+            if word not in filters:
+                raise BadKeyError(f'"{word}" is no filter.', nearest=nearest(word, filters), allowed=", ".join(filters))
+        parts.append((name, tuple(filters[word] for word in words)))
     if position < len(text):
         parts.append(text[position:])
     return parts
@@ -126,12 +132,12 @@ def _parse(text: str, known: Collection[str]) -> Parts:
 
 def text_template(text: str, known: Collection[str]) -> Template:
     """A template of plain text (label, comment). Raises `BadKeyError`."""
-    return Template(_parse(text, known), iri=False, many=set())
+    return Template(parse_parts(text, known), iri=False, many=set())
 
 
 def iri_template(text: str, namespaces: Mapping[str, str], known: Collection[str], many: Collection[str]) -> Template:
     """A template of an IRI; `many` names the captures that may hold several topic levels. Raises `BadKeyError`."""
-    parts = _parse(expand(text, namespaces), known)
+    parts = parse_parts(expand(text, namespaces), known)
     sample = "".join(part if isinstance(part, str) else "x" for part in parts)
     if not is_iri(sample):
         raise BadKeyError(f'"{sample}" is not an absolute IRI.')

@@ -1,0 +1,224 @@
+"""Actuators, the way back: from the solutions of a query to the messages that bring them about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyoxigraph as ox
+
+from edge.mapping.commands import TopicTemplate, payload_template
+from edge.mapping.errors import BadKeyError, Fault, nearest
+from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
+from edge.mapping.places import under
+from edge.mapping.settings import MappingLimits
+from edge.mapping.solution import CommandError, Solution, Term
+from edge.mapping.values import BadValueError, Converter, literal
+
+_ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)
+_LONGEST_REASON: Final = 120
+_OPAQUE: Final = re.compile(r"""<[^<>\s]*>|"[^"\n]*"|'[^'\n]*'|#[^\n]*""")
+_PREFIXED: Final = re.compile(r"(?<![\w?$:.\-])([A-Za-z](?:[\w.\-]*[\w\-])?):")
+_DECLARED: Final = re.compile(r"\bPREFIX\s+([A-Za-z][\w.\-]*)?:", re.IGNORECASE)
+_VARIABLE: Final = re.compile(r"[?$](\w+)")
+
+
+class Command(NamedTuple):
+    """A message to send."""
+
+    actuator: str
+    """Name of the actuator, with that of its pack."""
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """The template of one message."""
+
+    actuator: str
+    topic: TopicTemplate
+    payload: Callable[[Solution], str]
+    qos: int
+    retain: bool
+    limit: int
+
+    def render(self, solution: Solution) -> Command:
+        """The message. Raises `CommandError`."""
+        payload = self.payload(solution).encode("utf-8", "surrogatepass")
+        if len(payload) > self.limit:
+            raise CommandError(f"the payload has {len(payload)} bytes, the limit is {self.limit}")
+        return Command(self.actuator, self.topic.render(solution), payload, self.qos, self.retain)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Actuator:
+    """One actuator, ready for use."""
+
+    name: str
+    spec: ActuatorSpec
+    query: str
+    """The query with the prefixes that it uses declared."""
+    added: Message
+    """For solutions that are there."""
+    removed: Message | None
+    """For topics that no solution names any more."""
+    converters: Mapping[str, Converter]
+    rate: float | None
+    """Messages a second to one topic at the most; None: the gateway's setting."""
+    place: Fault
+    """Where it stands, for what is wrong with it later on."""
+
+    def same(self, other: Actuator) -> bool:
+        """Whether it does just what `other` does."""
+        return self.query == other.query and self.spec == other.spec
+
+    def writes(self, topic: str) -> bool:
+        """Whether messages of this topic may be its own."""
+        messages = (self.added, self.removed) if self.removed is not None else (self.added,)
+        return any(message.topic.matches(topic) for message in messages)
+
+    def solution(self, terms: Mapping[str, Term]) -> Solution:
+        """A solution of its query, with its conversions."""
+        return Solution(terms, self.converters)
+
+
+class ActuatorCompiler:
+    """Compiles the actuators of one file."""
+
+    def __init__(self, pack: str, namespaces: Mapping[str, str], limits: MappingLimits) -> None:
+        self.pack = pack
+        self.namespaces = namespaces
+        self.limits = limits
+        self._names: set[str] = set()
+
+    def compile(self, spec: ActuatorSpec, place: Fault) -> Actuator:
+        """One actuator. Raises `BadKeyError`."""
+        name = f"{self.pack}/{spec.name or spec.topic}"
+        if name in self._names:
+            raise BadKeyError("Another actuator of this file has that name.", key="name")
+        self._names.add(name)
+        query = _with_prefixes(spec.query, self.namespaces)
+        variables = _variables(spec.query, query, self.namespaces)
+        if unknown := [each for each in spec.convert if each not in variables]:
+            raise BadKeyError(
+                f"The query does not select ?{unknown[0]}.",
+                key=f"convert.{unknown[0]}",
+                nearest=nearest(unknown[0], variables),
+                allowed=", ".join(variables),
+            )
+        added = self._message(name, spec, spec, variables)
+        removed = None
+        if spec.removed is not None:
+            try:
+                removed = self._message(name, spec.removed, spec, variables)
+            except BadKeyError as error:
+                raise _within_removed(error) from None
+        return Actuator(
+            name=name,
+            spec=spec,
+            query=query,
+            added=added,
+            removed=removed,
+            converters={each: _converter(each, convert) for each, convert in spec.convert.items()},
+            rate=None if spec.rate is None else float(spec.rate),
+            place=place,
+        )
+
+    def _message(self, name: str, spec: CommandSpec, base: CommandSpec, variables: Collection[str]) -> Message:
+        topic = spec.topic if spec.topic is not None else base.topic
+        if topic is None:
+            raise BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set")
+        if spec.payload is None:
+            raise BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table")
+        qos = spec.qos if spec.qos is not None else base.qos
+        retain = spec.retain if spec.retain is not None else base.retain
+        return Message(
+            actuator=name,
+            topic=under("topic", lambda text: TopicTemplate(text, variables), topic),
+            payload=under("payload", lambda payload: payload_template(payload, variables), spec.payload),
+            qos=1 if qos is None else qos,
+            retain=bool(retain),
+            limit=self.limits.payload,
+        )
+
+
+def _within_removed(error: BadKeyError) -> BadKeyError:
+    fault = error.fault
+    key = "removed" if fault.key is None else f"removed.{fault.key}"
+    return BadKeyError(fault.reason, key=key, allowed=fault.allowed, nearest=fault.nearest)
+
+
+def _converter(name: str, spec: ConvertSpec) -> Converter:
+    table = None
+    if spec.values is not None:
+        table = {}
+        for text, value in spec.values.items():
+            try:
+                table[text] = literal(value, None)
+            except BadValueError as error:
+                raise BadKeyError(f'The value for "{text}" {error}.', key=f"convert.{name}.values") from None
+    numeric = any(each is not None for each in (spec.scale, spec.offset, spec.min, spec.max))
+    if table is not None and numeric:
+        raise BadKeyError("A table of values is not scaled or bounded.", key=f"convert.{name}")
+    return Converter(
+        kind="number" if numeric else "auto",
+        table=table,
+        scale=spec.scale,
+        offset=spec.offset,
+        low=spec.min,
+        high=spec.max,
+    )
+
+
+def _with_prefixes(text: str, namespaces: Mapping[str, str]) -> str:
+    """The query with the file's prefixes that it uses and does not declare, on its first line."""
+    own = {found[1] or "" for found in _DECLARED.finditer(text)}
+    used = [name for name in _prefixes(text) if name in namespaces and name not in own]
+    return "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in used) + text
+
+
+def _prefixes(text: str) -> list[str]:
+    return sorted({found[1] for found in _PREFIXED.finditer(_OPAQUE.sub(" ", text))})
+
+
+def _variables(text: str, query: str, namespaces: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that the query selects. Raises `BadKeyError`; whether the engine takes it, it says itself."""
+    try:
+        result = ox.Store().query(query)
+    except SyntaxError as error:
+        raise _not_sparql(error, text, len(query) - len(text), namespaces) from None
+    except RuntimeError:
+        # A function that only the engine has: what is selected is not known, so every variable is taken for selected.
+        return tuple(dict.fromkeys(_VARIABLE.findall(text)))
+    if not isinstance(result, ox.QuerySolutions):
+        raise BadKeyError("The query must be a SELECT.", key="query")
+    return tuple(variable.value for variable in result.variables)
+
+
+def _not_sparql(error: SyntaxError, text: str, shift: int, namespaces: Mapping[str, str]) -> BadKeyError:
+    known = {*namespaces, *(found[1] or "" for found in _DECLARED.finditer(text))}
+    for name in _prefixes(text):
+        if name not in known:
+            line = next((n for n, one in enumerate(text.splitlines(), 1) if name in _prefixes(one)), 1)
+            return BadKeyError(
+                f'The prefix "{name}" is not known; declare it in [namespaces].',
+                key="query",
+                nearest=nearest(name, known),
+                line=line,
+            )
+    found = _ERROR.match(str(error))
+    if found is None:
+        return BadKeyError(f"Not a SPARQL query: {_cut(str(error))}.", key="query")
+    line, column = int(found[1]), int(found[2])
+    column -= shift if line == 1 else 0
+    where = f"at column {max(column, 1)} of this line"
+    return BadKeyError(f"Not a SPARQL query, {where}: {_cut(found[3])}.", key="query", line=line)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."

@@ -1,0 +1,157 @@
+"""The templates of actuators' messages: topics whose levels are checked, payloads as text or JSON that cannot break."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from decimal import Decimal
+from typing import Final
+
+from edge.mapping.errors import BadKeyError
+from edge.mapping.solution import ACTUATOR_FILTERS, CommandError, Solution
+from edge.mapping.template import Parts, parse_parts
+from edge.mapping.values import shown
+
+# MQTT 3.1.1, section 1.5.3: who gets control characters or non-characters in a topic may close the connection.
+_UNSENDABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_SEVERAL = re.compile(r"\{(\w+)\.\.\.([|}])")
+_LONGEST_TOPIC: Final = 65_535
+
+Json = Callable[[Solution], str | None]
+"""A part of a JSON payload: its text, or None where a variable that is all of it has no value."""
+
+
+class TopicTemplate:
+    """A topic with `{variables}`; only `{variable...}` may hold slashes."""
+
+    __slots__ = ("_parts", "_several", "matches", "text")
+
+    def __init__(self, text: str, known: Collection[str]) -> None:
+        """Raises `BadKeyError`."""
+        self.text = text
+        self._several = frozenset(found[1] for found in _SEVERAL.finditer(text))
+        self._parts = _parts(_SEVERAL.sub(r"{\1\2", text), known)
+        fixed = "".join(part for part in self._parts if isinstance(part, str))
+        if not text or text.startswith("$") or _UNSENDABLE.search(fixed) or re.search("[+#]", fixed):
+            raise BadKeyError("A topic to send to has no wildcards or control characters, and no $ at its beginning.")
+        if not fixed.strip("/"):
+            raise BadKeyError(
+                f'"{text}" could become any topic; a part of it must be fixed.', allowed="devices/{id...}, {id}/set"
+            )
+        self.matches = re.compile("".join(self._pattern(part) for part in self._parts), re.DOTALL).fullmatch
+        """Whether a topic may come from this template."""
+
+    def _pattern(self, part: object) -> str:
+        if isinstance(part, str):
+            return re.escape(part)
+        return ".+" if isinstance(part, tuple) and part[0] in self._several else "[^/]+"
+
+    def render(self, solution: Solution) -> str:
+        """The topic. Raises `CommandError`."""
+        topic = "".join(
+            part if isinstance(part, str) else self._levels(part[0], solution.text(*part)) for part in self._parts
+        )
+        if len(topic.encode("utf-8", "surrogatepass")) > _LONGEST_TOPIC:
+            raise CommandError(f"the topic is longer than {_LONGEST_TOPIC} bytes")
+        if topic.startswith("$"):
+            raise CommandError(f"the topic {shown(topic)} is the broker's own")
+        return topic
+
+    def _levels(self, name: str, value: str) -> str:
+        why = None
+        if found := re.search("[+#]", value):
+            why = f"holds the wildcard {found[0]}"
+        elif _UNSENDABLE.search(value):
+            why = "holds control characters or broken Unicode"
+        elif name not in self._several and "/" in value:
+            why = f"holds a slash, which {{{name}...}} would allow"
+        elif not all(value.split("/")):
+            why = "is empty" if not value else "has an empty level"
+        if why is not None:
+            raise CommandError(f"?{name} {why}, so it cannot be in a topic: {shown(value)}")
+        return value
+
+
+def payload_template(payload: object, known: Collection[str]) -> Callable[[Solution], str]:
+    """What makes the payload: of a text a text, of a table, list, number or truth value JSON. Raises `BadKeyError`.
+
+    The function raises `CommandError`.
+    """
+    if isinstance(payload, str):
+        try:
+            parts = _parts(payload, known)
+        except BadKeyError as error:
+            if re.match(r'\s*\{\s*"', payload):
+                raise BadKeyError(
+                    "JSON is written as a table, so that no value can break it.",
+                    allowed='payload = { state = "ON", brightness = "{brightness}" }',
+                ) from error
+            raise
+        return lambda solution: _text(parts, solution)
+    node = _node(payload, known)
+
+    def document(solution: Solution) -> str:
+        return node(solution) or "null"
+
+    return document
+
+
+def _parts(text: str, known: Collection[str]) -> Parts:
+    return parse_parts(text, known, ACTUATOR_FILTERS, "which the query does not select")
+
+
+def _text(parts: Parts, solution: Solution) -> str:
+    return "".join(part if isinstance(part, str) else solution.text(*part) for part in parts)
+
+
+def _node(value: object, known: Collection[str]) -> Json:
+    if isinstance(value, str):
+        return _string(_parts(value, known))
+    if isinstance(value, dict):
+        return _object([(_parts(key, known), _node(member, known)) for key, member in value.items()])
+    if isinstance(value, list):
+        return _array([_node(item, known) for item in value])
+    if isinstance(value, bool):
+        return _constant("true" if value else "false")
+    if isinstance(value, int) or (isinstance(value, Decimal) and value.is_finite()):
+        return _constant(str(value))
+    raise BadKeyError(
+        f"JSON has no value like {value}; write a text.", allowed="texts, numbers, truth values, lists, tables"
+    )
+
+
+def _constant(text: str) -> Json:
+    return lambda _: text
+
+
+def _string(parts: Parts) -> Json:
+    if len(parts) != 1 or isinstance(parts[0], str):
+        return lambda solution: _quoted(_text(parts, solution))
+    name, filters = parts[0]
+
+    def value(solution: Solution) -> str | None:
+        scalar = solution.scalar(name)
+        if scalar is None:
+            return None
+        if scalar.plain and not filters:
+            return scalar.text
+        return _quoted(solution.text(name, filters))
+
+    return value
+
+
+def _object(members: list[tuple[Parts, Json]]) -> Json:
+    def value(solution: Solution) -> str:
+        found = ((key, member(solution)) for key, member in members)
+        return "{" + ",".join(f"{_quoted(_text(key, solution))}:{text}" for key, text in found if text) + "}"
+
+    return value
+
+
+def _array(items: list[Json]) -> Json:
+    return lambda solution: "[" + ",".join(item(solution) or "null" for item in items) + "]"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
