@@ -156,7 +156,8 @@ _REASONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("Say which triples you want: CONSTRUCT { <it> ?p ?o } WHERE { <it> ?p ?o }, or a SELECT.",),
     ),
     "NOW, RAND, UUID, STRUUID or BNODE": (
-        "NOW, RAND, UUID, STRUUID or BNODE. Its value is another one at each evaluation, also where no triple changes.",
+        "NOW, <urn:sepa:function:now>, RAND, UUID, STRUUID or BNODE. Its value is another one at each evaluation, also "
+        "where no triple changes.",
         (
             "Time that passes changes no triple and so notifies nobody. Select the time stamps and compare them in the "
             "subscriber, or let a program write the current time into the graph and compare with that triple.",

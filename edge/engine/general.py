@@ -1,23 +1,25 @@
 """Evaluation of general SPARQL text on a mirror, under the rules that the engine adds to Oxigraph's.
 
-NOW() is the engine's time; a protocol dataset is strict (what is not named is not there); nothing is fetched from
-elsewhere unless the operator allowed it; variables of `SELECT *` come in the order in which the query names them.
+The time is the engine's; a function that does not exist is refused; a protocol dataset is strict (what is not named is
+not there); nothing is fetched from elsewhere unless the operator allowed it; variables of `SELECT *` come in the order
+in which the query names them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
+from edge.engine.calls_text import at_time, check_calls
 from edge.engine.requests import Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
+from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
-from edge.protocol.syntax import Token, has_word, read_prologue, replace_now, tokenize, variables
+from edge.protocol.syntax import Token, has_word, read_prologue, tokenize, variables
 
 T = TypeVar("T")
 
@@ -25,7 +27,6 @@ CACHED_LENGTH: Final = 16_384
 """Longer texts are data, not templates: what was made of them is not kept, in characters."""
 
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,6 @@ def too_many(rules: Rules) -> ResultTooLarge:
     )
 
 
-def date_time(now: int) -> str:
-    """Microseconds since 1970 as an xsd:dateTime lexical form in UTC."""
-    return (_EPOCH + timedelta(microseconds=now)).isoformat().replace("+00:00", "Z")
-
-
 class _Parsed(Exception):
     """Oxigraph has parsed the query."""
 
@@ -88,6 +84,7 @@ def check_query(text: str, rules: Rules) -> list[Token]:
     try:
         ox.Store().query(text, base_iri=rules.base_iri, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
     except _Parsed:
+        check_calls(tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
         return tokens
     except (SyntaxError, ValueError) as error:
         if first_word(text, tokens) in _VERBS:
@@ -153,7 +150,7 @@ def _visible(text: str, tokens: Sequence[Token], rules: Rules) -> list[str]:
     except ParsingFailed:  # legal, and beyond our grammar
         pass
     try:
-        result = ox.Store().query(text, base_iri=rules.base_iri)
+        result = ox.Store().query(at_time(text, tokens, rules.base_iri, 0), base_iri=rules.base_iri)
     except (RuntimeError, OSError):  # a SERVICE that does not answer now may answer later
         return []
     visible = {variable.value for variable in result.variables}  # type: ignore[union-attr]
@@ -179,7 +176,7 @@ def evaluate(
         default = [graph]
     try:
         return store.query(
-            replace_now(text, tokens, date_time(now)),
+            at_time(text, tokens, rules.base_iri, now),
             base_iri=rules.base_iri,
             use_default_graph_as_union=rules.union_default_graph and default is None,
             default_graph=default,

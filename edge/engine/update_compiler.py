@@ -13,6 +13,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.calls_text import check_calls
 from edge.engine.data_compiler import data_plan
 from edge.engine.general import FORMS, Rules, allowed, first_word
 from edge.engine.graph import LiveGraph
@@ -77,6 +78,7 @@ class UpdateCompiler:
         for run in runs:
             names = Names(run[0].prologue, rules.base_iri)
             for part in run:
+                check_calls(part.tokens, names)
                 modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
                 operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
                 open_ += modify.open

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from edge.protocol.errors import ParsingFailed
@@ -72,11 +73,11 @@ def tokenize(text: str) -> list[Token]:
             raise ParsingFailed(f"Not SPARQL at line {line}, column {column}: {text[position : position + 20]!r}")
         kind, end = match.lastgroup or "", match.end()
         if kind != "skip":
-            if kind == "iri" and context.compares(tokens):
+            if text[position] == "<" and context.compares(tokens):
                 kind, end = "punct", position + (2 if text.startswith("<=", position) else 1)
             tokens.append(Token(kind, text[position:end], position, end))
             if kind in ("punct", "word"):
-                context.follow(tokens)
+                context.follow(tokens, len(tokens) - 1)
         position = end
     return tokens
 
@@ -89,6 +90,8 @@ _CLOSING: Final = frozenset("})]")
 _OTHER_OPENING: Final = frozenset({"{", "[", "<<", "<<("})
 _ANY_CLOSING: Final = frozenset({")", "}", "]", ">>", ")>>"})
 _OPERANDS: Final = frozenset({"var", "string", "number", "name", "iri", "lang", "blank"})
+_IRIS: Final = frozenset({"iri", "name"})
+_NO_CALLS: Final = frozenset({"VALUES", "TRUE", "FALSE"})
 _EXPRESSIONS: Final = frozenset({"SELECT", "BY", "HAVING"})
 
 
@@ -107,13 +110,17 @@ class _Context:
         """Whether a `<` is an operator here."""
         return self._inside() and _is_operand(tokens[-1])
 
-    def follow(self, tokens: Sequence[Token]) -> None:
-        """Take note of the token that came last. Raises `ParsingFailed` for brackets that are too deep."""
-        token = tokens[-1]
+    def begins_expression(self, tokens: Sequence[Token], index: int) -> bool:
+        """Whether there is an expression in the round bracket that opens at `index`."""
+        return self._clause or self._inside() or _calls_or_constrains(tokens, index)
+
+    def follow(self, tokens: Sequence[Token], index: int) -> None:
+        """Take note of the token at `index`. Raises `ParsingFailed` for brackets that are too deep."""
+        token = tokens[index]
         if token.kind == "word":
             self._clause = self._clause or token.word() in _EXPRESSIONS
         elif token.text == "(":
-            self._brackets.append(self._clause or self._inside() or _calls_or_constrains(tokens))
+            self._brackets.append(self.begins_expression(tokens, index))
         elif token.text in _OTHER_OPENING:
             self._clause = False
             self._brackets.append(False)
@@ -132,14 +139,14 @@ def _is_operand(token: Token) -> bool:
     return token.kind in _OPERANDS or token.text == ")" or token.word() in ("TRUE", "FALSE")
 
 
-def _calls_or_constrains(tokens: Sequence[Token]) -> bool:
-    """Whether the bracket that came last belongs to a built-in call, to FILTER, to BIND or the like."""
-    if len(tokens) < 2:
+def _calls_or_constrains(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the bracket at `index` belongs to a built-in call, to FILTER, to BIND or the like."""
+    if not index:
         return False
-    before = tokens[-2]
+    before = tokens[index - 1]
     if before.kind == "word":
-        return before.text != "a" and before.word() != "VALUES"
-    return before.kind in ("name", "iri") and len(tokens) > 2 and tokens[-3].word() == "FILTER"
+        return before.text != "a" and before.word() not in _NO_CALLS
+    return before.kind in _IRIS and index > 1 and tokens[index - 2].word() == "FILTER"
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
@@ -182,29 +189,26 @@ def variables(tokens: Sequence[Token]) -> Iterator[str]:
             yield token.text[1:]
 
 
-def calls(tokens: Sequence[Token], names: frozenset[str]) -> Iterator[int]:
-    """Indexes of the tokens where one of the built-in functions `names` (upper case) is called."""
-    for index, token in enumerate(tokens[:-1]):
-        if token.kind == "word" and tokens[index + 1].text == "(" and token.text.upper() in names:
-            yield index
+def built_in_calls(tokens: Sequence[Token], name: str) -> Iterator[int]:
+    """Indexes of the tokens where the built-in function `name` (upper case) is called."""
+    for index, token in enumerate(tokens):
+        if token.text == "(" and index and tokens[index - 1].word() == name:
+            yield index - 1
 
 
-def replace_now(text: str, tokens: Sequence[Token], now: str) -> str:
-    """The text with every call of NOW() as the constant `now` (xsd:dateTime lexical form).
+def named_calls(tokens: Sequence[Token]) -> Iterator[int]:
+    """Indexes of the tokens where a function that an IRI names is called.
 
-    SPARQL 1.1 Query, 17.4.5.1: all calls in one execution give the same value. A cast stands wherever a call may.
+    Outside of expressions a bracket after an IRI is a list: `?s ex:p (1 2)`.
     """
-    pieces: list[str] = []
-    position = 0
-    for index in calls(tokens, _NOW):
-        pieces.append(text[position : tokens[index].start])
-        pieces.append(f'<http://www.w3.org/2001/XMLSchema#dateTime>("{now}")')
-        position = tokens[index + 2].end
-    pieces.append(text[position:])
-    return "".join(pieces)
-
-
-_NOW: Final = frozenset({"NOW"})
+    if not any(token.text == "(" and before.kind in _IRIS for before, token in pairwise(tokens)):
+        return
+    context = _Context()
+    for index, token in enumerate(tokens):
+        if token.text == "(" and index and tokens[index - 1].kind in _IRIS and context.begins_expression(tokens, index):
+            yield index - 1
+        if token.kind in ("punct", "word"):
+            context.follow(tokens, index)
 
 
 def has_word(tokens: Sequence[Token], word: str) -> bool:

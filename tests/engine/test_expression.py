@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.operators.expression import Moment, Unsupported, compile_expression, uses_now, volatile
+from edge.engine.operators.moment import NOW_FUNCTION
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import (
     Call,
@@ -419,6 +420,8 @@ def test_now_is_the_moment_of_the_run() -> None:
     world.moment.now = 0
     assert now(world.frame) == one("1970-01-01T00:00:00Z")
     assert world.evaluate(call("YEAR", call("NOW"))) == one("1970")
+    world.moment.now = 1_700_000_000_500_001
+    assert world.evaluate(Call("", (), NOW_FUNCTION)) == one("1700000000500001")
 
 
 def test_exists_is_a_condition_of_the_scope() -> None:
@@ -433,6 +436,7 @@ def test_exists_is_a_condition_of_the_scope() -> None:
 def test_what_changes_without_the_graph_is_found_everywhere() -> None:
     now, rand = Call("NOW", ()), Call("RAND", ())
     assert uses_now(call("<", A, now))
+    assert uses_now(call("<", A, Call("", (), NOW_FUNCTION)))
     assert not volatile(call("<", A, now))
     assert volatile(call("IF", True, 1, call("+", rand, 1)))
     inside = Exists(Filter(Extend(Join(()), VARIABLES[0], rand), (call("<", A, now),)), negated=True)

@@ -15,11 +15,11 @@ from edge.engine.graph import LiveGraph
 from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.errors import Forbidden, ParsingFailed
 from edge.protocol.syntax import (
-    calls,
+    built_in_calls,
     closing,
     has_word,
+    named_calls,
     read_prologue,
-    replace_now,
     tokenize,
     variables,
 )
@@ -172,6 +172,7 @@ def test_what_is_long_and_flat_is_not_refused():
 
 def test_less_than_between_variables_is_no_iri():
     assert texts("FILTER(?v<?most&&?v>?least)") == ["FILTER", "(", "?v", "<", "?most", "&&", "?v", ">", "?least", ")"]
+    assert texts("FILTER(?v<<a:b>())") == ["FILTER", "(", "?v", "<", "<a:b>", "(", ")", ")"]
     assert texts("{ BIND(?v<7&&?w>5 AS ?x) }")[4:7] == ["<", "7", "&&"]
     assert texts("{ FILTER ex:f(?a<=?b,?c>?d) }")[5] == "<="
     assert texts("SELECT (?a<?b&&?c>?d AS ?x) {}")[3] == "<"
@@ -228,12 +229,62 @@ def test_closing_prologue_variables_and_calls():
     text = "BASE <a:> PREFIX ex: <b:> # {\n SELECT"
     assert read_prologue(text, tokenize(text), 0) == ("BASE <a:> PREFIX ex: <b:>\n", 5)
     assert list(variables(tokenize("?b $a ?b '?c' ?a"))) == ["b", "a"]
-    assert list(calls(tokenize("NOW() now ( ) ex:NOW() 'NOW()' ?now"), frozenset({"NOW"}))) == [0, 3]
+    assert list(built_in_calls(tokenize("NOW() now ( ) ex:NOW() 'NOW()' ?now"), "NOW")) == [0, 3]
 
 
-def test_now_is_replaced_only_where_it_is_called():
-    text = "SELECT (NOW() AS ?now) { ?s ex:NOW 'NOW()' FILTER(now ( ) > ?x) } # NOW()"
-    constant = '<http://www.w3.org/2001/XMLSchema#dateTime>("T")'
-    assert replace_now(text, tokenize(text), "T") == (
-        f"SELECT ({constant} AS ?now) {{ ?s ex:NOW 'NOW()' FILTER({constant} > ?x) }} # NOW()"
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("SELECT (ex:f() AS ?x) { ?s ex:p () , (ex:q (1 2)) , ex:r (3) FILTER ex:g(?s) }", "ex:f ex:g"),
+        (
+            "SELECT (SUM(<a:f>(?x)) AS ?y) {} GROUP BY ex:g(?s) HAVING ex:h (?y) ORDER BY ex:i(1)",
+            "<a:f> ex:g ex:h ex:i",
+        ),
+        ("ASK { BIND(ex:f(ex:g(1), <a:h> #(\n ()) AS ?x) ?s a (ex:q (1)) ; ex:p (true (ex:q (1)))}", "ex:f ex:g <a:h>"),
+        ("INSERT { ?s ex:p (ex:q (1)) } WHERE { VALUES (?s) { (ex:q) (<a:f>) } ?s ex:q/(ex:q|^ex:q) (1) }", ""),
+        ("ASK { ?s ?p ?o FILTER(?o<ex:f(1)&&<a:f>(2)>?o) } VALUES (?s) { (ex:q) }", "ex:f <a:f>"),
+    ],
+)
+def test_a_function_is_called_in_expressions_and_elsewhere_a_list_begins(text, called):
+    tokens = tokenize(text)
+    assert [tokens[index].text for index in named_calls(tokens)] == called.split()
+
+
+LISTS = st.recursive(
+    st.sampled_from(["()", "(1 l:i)", "(true ())", "(?x l:i ())"]),
+    lambda inner: st.builds("(l:i {} {})".format, inner, inner),
+    max_leaves=3,
+)
+TRIPLES = st.builds("{} {} {} .".format, LISTS, st.sampled_from(["l:p", "a", "l:p/(l:q|^l:r)", "?p"]), LISTS)
+
+
+def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    groups = st.builds(
+        "{} {} {{ {} {} {}({}) }}".format,
+        st.sampled_from(["", "!"]),
+        st.sampled_from(["EXISTS", "NOT EXISTS"]),
+        TRIPLES,
+        TRIPLES,
+        st.sampled_from(["FILTER", "FILTER c:integer", "FILTER <http://www.w3.org/2001/XMLSchema#string>"]),
+        inner,
     )
+    return st.one_of(
+        st.builds("c:{}{}({})".format, st.sampled_from(["integer", "string"]), st.sampled_from(["", " "]), inner),
+        st.builds("IF({}, 1 IN ({}, <l:i>), (c:decimal(2)))".format, inner, inner),
+        st.builds("({}<{}&&1>0)".format, inner, inner),
+        groups,
+    )
+
+
+EXPRESSIONS = st.recursive(st.sampled_from(["?x", "1", "<l:i>", "true"]), _calls, max_leaves=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TRIPLES, EXPRESSIONS, TRIPLES, EXPRESSIONS, EXPRESSIONS)
+def test_no_call_is_missed_and_no_list_is_taken_for_one(before, one, after, other, last):
+    """Casts are the calls, all else is no function: it would be refused if it were taken for one."""
+    prologue = "PREFIX l: <l:> PREFIX c: <http://www.w3.org/2001/XMLSchema#> "
+    text = f"{prologue} SELECT ({last} AS ?r) {{ {before} BIND({one} AS ?v) {after} }} ORDER BY c:integer({other})"
+    tokens = check_query(text, Rules())
+    casts = [token.text for token in tokens[6:] if token.text.startswith(("c:", "<http"))]
+    assert [tokens[index].text for index in named_calls(tokens)] == casts

@@ -16,7 +16,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from edge.engine.operators.calls import Evaluate, Result, strict, with_constant
 from edge.engine.operators.functions import FUNCTIONS, truth
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.library import Unsupported, ask, question
+from edge.engine.operators.moment import NOW_FUNCTION, Moment, date_time
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
 from edge.engine.operators.volatility import uses_now, volatile
 from edge.engine.sparql.algebra import (
@@ -42,18 +42,6 @@ from edge.engine.terms import Dictionary, canonical
 from edge.protocol.results import Term
 
 __all__ = ["Moment", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Moment:
-    """When it is for the request that runs: what `NOW()` gives."""
-
-    __slots__ = ("now",)
-
-    def __init__(self, now: int = 0) -> None:
-        self.now = now
-        """Microseconds since 1970."""
 
 
 class Scope(Protocol):
@@ -181,6 +169,9 @@ class _Compiler:
     def _call(self, call: Call) -> Evaluate:
         if call.name == "NOW":
             return self._now()
+        if call.function == NOW_FUNCTION and not call.arguments:
+            moment = self.scope.moment
+            return lambda frame: moment.now
         if call.name in _SOURCES:
             if call.arguments:
                 raise Unsupported("BNODE of a name")
@@ -198,8 +189,7 @@ class _Compiler:
         moment = self.scope.moment
 
         def now(frame: Frame) -> Result:
-            text = (_EPOCH + timedelta(microseconds=moment.now)).isoformat()
-            return decode(canonical(ox.Literal(text, datatype=DATE_TIME)))
+            return decode(canonical(ox.Literal(date_time(moment.now), datatype=DATE_TIME)))
 
         return now
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from edge.engine.operators.moment import NOW_FUNCTION
 from edge.engine.operators.variables import children
 from edge.engine.sparql.algebra import Call, Exists, Expression, Extend, Filter, Group, LeftJoin, Node, OrderBy
 
@@ -16,7 +17,7 @@ def volatile(expression: Expression) -> bool:
 
 def uses_now(expression: Expression) -> bool:
     """Whether it looks at the time."""
-    return any(call.name == "NOW" for call in _calls(expression))
+    return any(call.name == "NOW" or call.function == NOW_FUNCTION for call in _calls(expression))
 
 
 _VOLATILE: Final = frozenset({"RAND", "UUID", "STRUUID", "BNODE"})
