@@ -14,6 +14,7 @@ from oracle import Query
 
 from edge.engine.engine import Engine
 from edge.engine.general import Rules, prepare_query
+from edge.engine.plan import GeneralWhere, Modify, NativeWhere
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.sparql import plans
 from edge.protocol.errors import EdgeError, ParsingFailed
@@ -59,6 +60,13 @@ def test_it_is_the_instant_of_now_to_the_microsecond_whoever_evaluates(now):
     seconds, _, fraction = moment.value.removesuffix("Z").partition(".")
     assert seconds == instant.strftime("%Y-%m-%dT%H:%M:%S")
     assert int(fraction.ljust(6, "0")) == instant.microsecond
+
+
+@pytest.mark.parametrize(("pattern", "kind"), [(NATIVE, NativeWhere), (GENERAL, GeneralWhere)])
+def test_the_operators_know_it_and_leave_to_the_mirror_what_they_do_not_know(pattern, kind):
+    (operation,) = new_engine().prepare(UpdateRequest(written(pattern))).plan.operations
+    assert isinstance(operation, Modify)
+    assert isinstance(operation.where, kind)
 
 
 @pytest.mark.parametrize("pattern", [NATIVE, GENERAL])
