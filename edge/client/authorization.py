@@ -1,0 +1,49 @@
+"""Who the client is: a Bearer token, fetched when it is first needed and again when the broker no longer takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+
+from edge.client.errors import NoAnswer
+
+TokenSource = Callable[[], str | Awaitable[str]]
+"""Gives a token (without the word `Bearer`). A plain function runs in a thread of its own: it may wait."""
+
+
+class Authorization:
+    """The value of the header `Authorization`, for all requests of a client."""
+
+    def __init__(self, source: TokenSource | None) -> None:
+        self._source = source
+        self._value: str | None = None
+        self._lock = asyncio.Lock()
+
+    async def value(self) -> str | None:
+        """`Bearer ...`, or None for a client without tokens. Whoever asks first is answered first.
+
+        Raises `NoAnswer`.
+        """
+        if self._source is None:
+            return None
+        async with self._lock:
+            if self._value is None:
+                try:
+                    self._value = f"Bearer {await _called(self._source)}"
+                except Exception as error:
+                    raise NoAnswer(f"there is no token: {error}", sent=False) from error
+            return self._value
+
+    def refused(self, value: str | None) -> bool:
+        """The broker did not take `value`. True: try again, there will be another one."""
+        if self._source is None or value is None:
+            return False
+        if self._value == value:
+            self._value = None
+        return True
+
+
+async def _called(source: TokenSource) -> str:
+    found = source() if inspect.iscoroutinefunction(source) else await asyncio.to_thread(source)
+    return await found if inspect.isawaitable(found) else found

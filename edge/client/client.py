@@ -1,0 +1,222 @@
+"""The client of one broker: queries, updates, subscriptions, timers. For asyncio; `SyncClient` is the same without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Literal, Self, TypeVar, overload
+
+import pyoxigraph as ox
+
+from edge.client.answers import Scheduled, Timer, Updated, when
+from edge.client.connections import Connections
+from edge.client.endpoints import Endpoints
+from edge.client.errors import RETRY_LATER, UNAUTHORIZED, BadAnswer, Closed, NoAnswer, Refused, Unsupported
+from edge.client.options import Options
+from edge.client.over_http import OverHttp
+from edge.client.over_socket import OverSocket
+from edge.client.results import Result, Rows
+from edge.client.subscription import Subscription
+from edge.client.transport import Attempt, Text, Transport
+
+T = TypeVar("T")
+
+Over = Literal["auto", "http", "websocket"]
+"""How queries and updates travel. `auto`: over the WebSocket if the broker is a gateway of ours, else over HTTP."""
+
+Graphs = Sequence[str] | None
+
+
+class Client:
+    """Use it with `async with`, on one event loop. Connects when it is first used, and stays connected.
+
+    Requests wait for a broker that is not there, up to `options.timeout`. Queries are sent again if the connection
+    breaks; updates are not, once they may have arrived: `NoAnswer.sent` tells.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints | str = Endpoints(),  # noqa: B008 - it is immutable
+        *,
+        over: Over = "auto",
+        options: Options | None = None,
+        connections: Connections | None = None,
+    ) -> None:
+        self.endpoints = Endpoints.at(endpoints) if isinstance(endpoints, str) else endpoints
+        self._shared = connections is not None
+        self._connections = connections if connections is not None else Connections(options or Options())
+        self._options = self._connections.options
+        self._socket = self._connections.socket(self.endpoints.subscribe)
+        self._over = over
+        self._gateway: bool | None = None
+        self._asking = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End connections and subscriptions. What waits for an answer has `Closed`."""
+        self._closed = True
+        if not self._shared:
+            await self._connections.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the WebSocket is open. It opens with the first subscription, or request that goes over it."""
+        return self._socket.link.connected
+
+    async def query(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Result:
+        """Rows of a SELECT, truth of an ASK, triples of a CONSTRUCT or DESCRIBE."""
+        text = Text(sparql, default_graphs, named_graphs)
+
+        async def ask(attempt: Attempt) -> Result:
+            return await (await self._transport(attempt)).query(text, attempt)
+
+        return await self._patiently(ask, repeat=True)
+
+    async def select(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Rows:
+        """`query` for a SELECT."""
+        return _be(Rows, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    async def ask(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> bool:
+        """`query` for an ASK."""
+        return _be(bool, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    async def construct(
+        self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
+    ) -> list[ox.Triple]:
+        """`query` for a CONSTRUCT or DESCRIBE."""
+        return _be(list, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    @overload
+    async def update(self, sparql: str, *, using: Graphs = ..., using_named: Graphs = ...) -> Updated: ...
+    @overload
+    async def update(
+        self,
+        sparql: str,
+        *,
+        delay: timedelta | None = ...,
+        at: datetime | None = ...,
+        id: str | None = ...,
+        using: Graphs = ...,
+        using_named: Graphs = ...,
+    ) -> Updated | Scheduled: ...
+    async def update(
+        self,
+        sparql: str,
+        *,
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        id: str | None = None,  # noqa: A002 - the protocol's name
+        using: Graphs = None,
+        using_named: Graphs = None,
+    ) -> Updated | Scheduled:
+        """Change the graph now; or after `delay`, or `at` a time, under a name (`id`) by which it can be replaced.
+
+        Answered when it is durable. `using` and `using_named` are the dataset of the WHERE clauses.
+        """
+        text, due = Text(sparql, using, using_named), when(delay, at, id)
+
+        async def change(attempt: Attempt) -> Updated | Scheduled:
+            transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
+            return await transport.update(text, due, attempt)
+
+        return await self._patiently(change)
+
+    async def subscribe(
+        self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
+    ) -> Subscription:
+        """Subscribe; returns when the first result is there. Waits for a broker as long as it takes.
+
+        `asyncio.timeout` sets a limit. Raises `Refused`, `Closed`.
+        """
+        if self._closed:
+            raise Closed("the client was closed")
+        return await self._socket.subscribe(sparql, default_graphs, named_graphs)
+
+    async def timers(self, state: str | None = None) -> list[Timer]:
+        """The updates that are scheduled, or were; `state` picks those that are in it."""
+
+        async def look(attempt: Attempt) -> list[Timer]:
+            return await (await self._timekeeper(attempt)).timers(state, attempt)
+
+        return await self._patiently(look, repeat=True)
+
+    async def timer(self, id: str) -> Timer:  # noqa: A002 - the protocol's name
+        """One of them. Raises `Refused` (404)."""
+
+        async def look(attempt: Attempt) -> Timer:
+            return await (await self._timekeeper(attempt)).timer(id, attempt)
+
+        return await self._patiently(look, repeat=True)
+
+    async def cancel(self, id: str) -> None:  # noqa: A002 - the protocol's name
+        """Take back an update that waits. Raises `Refused`."""
+
+        async def take_back(attempt: Attempt) -> None:
+            await (await self._timekeeper(attempt)).cancel(id, attempt)
+
+        await self._patiently(take_back)
+
+    async def _transport(self, attempt: Attempt) -> Transport:
+        if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):
+            return OverSocket(self._socket.link)
+        return OverHttp(self._connections.http, self.endpoints)
+
+    async def _timekeeper(self, attempt: Attempt) -> Transport:
+        """As `_transport`. A broker without timers would take a delayed update for one that is due at once."""
+        if self._over != "websocket" and not await self._is_gateway(attempt):
+            raise Unsupported(f"{self.endpoints.update} is not known to keep time: it has no timers")
+        return await self._transport(attempt)
+
+    async def _is_gateway(self, attempt: Attempt) -> bool:
+        if self._gateway is None:
+            async with self._asking:  # fair: requests keep their order
+                if self._gateway is None:
+                    self._gateway = await self._connections.http.is_gateway(self.endpoints, attempt)
+        return self._gateway
+
+    async def _patiently(self, attempt: Callable[[Attempt], Awaitable[T]], *, repeat: bool = False) -> T:
+        """Try until it is answered, or it is too late, or what was sent must not be sent again."""
+        loop = asyncio.get_running_loop()
+        authorization = self._connections.authorization
+        deadline = loop.time() + self._options.timeout
+        renewed = False
+        waits = iter(self._options.backoff)
+        while True:
+            if self._closed:
+                raise Closed("the client was closed")
+            value: str | None = None
+            failure: Refused | NoAnswer
+            try:
+                value = await authorization.value()
+                return await attempt(Attempt(value, deadline))
+            except Refused as error:
+                if error.status_code == UNAUTHORIZED and not renewed and authorization.refused(value):
+                    renewed = True
+                    continue
+                if error.status_code != RETRY_LATER:
+                    raise
+                failure = error
+            except NoAnswer as error:
+                if error.sent and not repeat:
+                    raise
+                failure = error
+            wait = next(waits)
+            if loop.time() + wait >= deadline:
+                raise failure
+            await asyncio.sleep(wait)
+
+
+def _be(kind: type[T], result: object) -> T:
+    if not isinstance(result, kind):
+        raise BadAnswer(f"the query is of another form: its result is of type {type(result).__name__}")
+    return result

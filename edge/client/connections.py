@@ -1,0 +1,39 @@
+"""What clients share: one WebSocket for each URL, one pool of HTTP connections, one authorization."""
+
+from __future__ import annotations
+
+from edge.client.authorization import Authorization
+from edge.client.link import Link
+from edge.client.options import Options
+from edge.client.over_http import Http
+from edge.client.subscriptions import Subscriptions
+
+
+class Connections:
+    """Belongs to one event loop. `close` ends all of it."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.authorization = Authorization(options.token)
+        self.http = Http(options.tls)
+        self._sockets: dict[str, Subscriptions] = {}
+
+    def socket(self, url: str) -> Subscriptions:
+        """The WebSocket to `url`, whether it is open or not."""
+        found = self._sockets.get(url)
+        if found is None:
+            link = Link(url, self.options, self.authorization)
+            found = self._sockets[url] = Subscriptions(link, self.options, self.authorization)
+        return found
+
+    @property
+    def connected(self) -> bool:
+        """Whether all WebSockets that are in use are open. Without any: False."""
+        started = [socket.link for socket in self._sockets.values() if socket.link.started]
+        return bool(started) and all(link.connected for link in started)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for socket in self._sockets.values():
+            await socket.link.close()
+        await self.http.close()

@@ -1,0 +1,176 @@
+"""Requests of the SPARQL 1.1 Protocol (W3C, section 2) over HTTP, which every broker and SPARQL endpoint takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import httpx
+import pyoxigraph as ox
+
+from edge.client.answers import Scheduled, Timer, Updated
+from edge.client.endpoints import Endpoints, Method, place, sibling
+from edge.client.errors import BadAnswer, NoAnswer, Refused
+from edge.client.results import Result, query_form, read_result
+from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
+
+_RESULTS: Final = "application/sparql-results+json"
+_TRIPLES: Final = "application/n-triples"
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+Parameters = list[tuple[str, str]]
+
+
+class Http:
+    """One pool of connections for all servers."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self._client = httpx.AsyncClient(verify=True if tls is None else tls, trust_env=False)  # a broker is near
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._client.aclose()
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        attempt: Attempt,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> httpx.Response:
+        """The response, if it is a success. Raises `Refused`, `NoAnswer`."""
+        headers = dict(headers or {})
+        if attempt.authorization is not None:
+            headers["Authorization"] = attempt.authorization
+        left = attempt.deadline - asyncio.get_running_loop().time()
+        request = self._client.build_request(method, url, headers=headers, content=content, timeout=max(left, 0.001))
+        try:
+            async with asyncio.timeout_at(attempt.deadline):
+                response = await self._client.send(request)
+        except _NOT_SENT as error:
+            raise NoAnswer(f"no connection to {url}: {error or type(error).__name__}", sent=False) from None
+        except (httpx.TransportError, TimeoutError) as error:
+            raise NoAnswer(f"no answer from {url}: {error or type(error).__name__}", sent=True) from None
+        if response.is_success:
+            return response
+        message = _object(response, lenient=True)
+        if "error" not in message:
+            message = {"error": "http", "error_description": f"{url} answered {response.status_code}"}
+        raise Refused.of(message, response.status_code)
+
+    async def is_gateway(self, endpoints: Endpoints, attempt: Attempt) -> bool:
+        """Whether updates go to a gateway of ours, and its WebSocket is the one of subscriptions.
+
+        Raises `NoAnswer` and, where it may be told later, `Refused`.
+        """
+        host, _ = place(endpoints.update)
+        subscribe_host, port = place(endpoints.subscribe)
+        if host != subscribe_host:
+            return False
+        try:
+            response = await self.send("GET", sibling(endpoints.update, "/api/endpoints"), attempt)
+        except Refused as error:
+            if error.status_code in (401, 503):
+                raise
+            return False
+        url = _object(response, lenient=True).get("ws")
+        return isinstance(url, str) and url.startswith(("ws://", "wss://")) and place(url)[1] == port
+
+
+class OverHttp:
+    """A `Transport`."""
+
+    def __init__(self, http: Http, endpoints: Endpoints) -> None:
+        self._http = http
+        self._endpoints = endpoints
+
+    async def query(self, text: Text, attempt: Attempt) -> Result:
+        """Ask."""
+        form = query_form(text.sparql)
+        accept = f"{_TRIPLES}, {_RESULTS};q=0.5" if form in ("CONSTRUCT", "DESCRIBE") else _RESULTS
+        dataset = _parameters(text.members(*QUERY_DATASET))
+        url, method = self._endpoints.query, self._endpoints.query_method
+        response = await self._send("query", text.sparql, dataset, url, method, attempt, accept)
+        if response.headers.get("content-type", "").split(";")[0].strip() != _TRIPLES:
+            return read_result(_object(response), form)
+        try:
+            return [quad.triple for quad in ox.parse(response.content, format=ox.RdfFormat.N_TRIPLES)]
+        except (SyntaxError, ValueError) as error:
+            raise BadAnswer(f"these are not triples: {error}") from None
+
+    async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
+        """Change the graph now, or when `due` says."""
+        parameters = _parameters({**text.members(*UPDATE_DATASET), **due})
+        url, method = self._endpoints.update, self._endpoints.update_method
+        response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
+        answer = _object(response, lenient=not due)
+        if not due:
+            return Updated.of(answer)
+        if "scheduled" not in answer:
+            raise BadAnswer("the broker has not scheduled the update; it may have carried it out")
+        return Scheduled.of(answer["scheduled"])
+
+    async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
+        """The updates that are scheduled, or were."""
+        url = _with(self._timers(), [] if state is None else [("state", state)])
+        return Timer.several(_object(await self._http.send("GET", url, attempt)))
+
+    async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
+        """One of them."""
+        return Timer.of(_object(await self._http.send("GET", self._timers(id), attempt)))
+
+    async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
+        """Take one back that waits."""
+        await self._http.send("DELETE", self._timers(id), attempt)
+
+    def _timers(self, id: str | None = None) -> str:  # noqa: A002 - the protocol's name
+        return sibling(self._endpoints.update, "/timers" if id is None else f"/timers/{quote(id, safe='')}")
+
+    async def _send(
+        self,
+        primitive: str,
+        sparql: str,
+        parameters: Parameters,
+        url: str,
+        method: Method,
+        attempt: Attempt,
+        accept: str,
+    ) -> httpx.Response:
+        whole = [(primitive, sparql), *parameters]
+        if method == "GET":
+            return await self._http.send("GET", _with(url, whole), attempt, headers={"Accept": accept})
+        if method == "POST":
+            url, media_type, body = _with(url, parameters), f"application/sparql-{primitive}", sparql
+        else:
+            media_type, body = "application/x-www-form-urlencoded", urlencode(whole)
+        headers = {"Accept": accept, "Content-Type": media_type}
+        return await self._http.send("POST", url, attempt, headers=headers, content=body.encode())
+
+
+def _parameters(members: Mapping[str, Any]) -> Parameters:
+    return [
+        (name, str(item)) for name, value in members.items() for item in (value if isinstance(value, list) else [value])
+    ]
+
+
+def _with(url: str, parameters: Parameters) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(parameters)}" if parameters else url
+
+
+def _object(response: httpx.Response, *, lenient: bool = False) -> dict[str, Any]:
+    """The body as a JSON object; with `lenient`, an empty one where it is none."""
+    try:
+        found = json.loads(response.content)
+    except ValueError:
+        found = None
+    if isinstance(found, dict):
+        return found
+    if lenient:
+        return {}
+    raise BadAnswer(f"{response.url.path} answered no JSON object: {response.text:.200}")

@@ -1,0 +1,55 @@
+"""Requests as messages over the WebSocket of subscriptions: in order, many in flight. Only gateways take them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edge.client.answers import Scheduled, Timer, Updated
+from edge.client.errors import BadAnswer
+from edge.client.link import Link, Message
+from edge.client.results import Result, query_form, read_result
+from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
+
+
+class OverSocket:
+    """A `Transport`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def query(self, text: Text, attempt: Attempt) -> Result:
+        """Ask."""
+        answer = await self._request("query", {"sparql": text.sparql, **text.members(*QUERY_DATASET)}, attempt)
+        return read_result(_object(answer, "result"), query_form(text.sparql))
+
+    async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
+        """Change the graph now, or when `due` says."""
+        members = {"sparql": text.sparql, **text.members(*UPDATE_DATASET), **due}
+        answer = await self._request("update", members, attempt)
+        return Scheduled.of(_object(answer, "scheduled")) if due else Updated.of(_object(answer, "updated"))
+
+    async def timers(self, state: str | None, attempt: Attempt) -> list[Timer]:
+        """The updates that are scheduled, or were."""
+        answer = await self._request("timers", {} if state is None else {"state": state}, attempt)
+        return Timer.several(answer)
+
+    async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
+        """One of them."""
+        return Timer.of(_object(await self._request("timer", {"id": id}, attempt), "timer"))
+
+    async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
+        """Take one back that waits."""
+        _object(await self._request("cancel", {"id": id}, attempt), "cancelled")
+
+    async def _request(self, kind: str, members: Message, attempt: Attempt) -> Message:
+        if attempt.authorization is not None:
+            members = {**members, "authorization": attempt.authorization}
+        return await self._link.request(kind, members, attempt.deadline)
+
+
+def _object(answer: Message, member: str) -> Message:
+    found = answer.get(member)
+    if not isinstance(found, dict):
+        raise BadAnswer(f'no "{member}" in {answer!r:.200}')
+    return found

@@ -1,0 +1,94 @@
+"""A subscription as the application holds it: an asynchronous iterator of notifications."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from edge.client.backlog import Backlog, Notification
+from edge.client.errors import ClientError
+from edge.client.rows import Row
+
+
+class Subscription:
+    """Iterate over it for what changes; it ends when it is closed. One reader at a time.
+
+    Connections may break and come back: the application is told what changed meanwhile, and nothing twice. Iterating
+    raises `Refused` when the broker no longer serves the query.
+    """
+
+    def __init__(
+        self,
+        sparql: str,
+        default_graphs: Sequence[str] | None,
+        named_graphs: Sequence[str] | None,
+        waiting: int,
+        end: Callable[[Subscription], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.sparql = sparql
+        self.members: dict[str, Any] = {"sparql": sparql}
+        """The subscribe request."""
+        if default_graphs is not None:
+            self.members["default-graph-uri"] = list(default_graphs)
+        if named_graphs is not None:
+            self.members["named-graph-uri"] = list(named_graphs)
+        self._backlog = Backlog(waiting)
+        self._end = end
+        self._error: ClientError | None = None
+        self._ended = False
+        self._news = asyncio.Event()
+
+    @property
+    def results(self) -> list[Row]:
+        """The newest result, which may be ahead of the notifications taken so far."""
+        return self._backlog.rows()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Notification:
+        while True:
+            if not self._ended and (notification := self._backlog.take()) is not None:
+                return notification
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Unsubscribe. Nothing is handed over after that."""
+        if not self._ended:
+            self.end()
+            await self._end(self)
+
+    def replace(self, rows: Iterable[Row]) -> None:
+        """A whole result came."""
+        self._backlog.replace(rows)
+        self._news.set()
+
+    def change(self, added: Iterable[Row], removed: Iterable[Row]) -> None:
+        """A change came."""
+        self._backlog.change(added, removed)
+        self._news.set()
+
+    def fail(self, error: ClientError) -> None:
+        """The broker no longer serves it: what waits is handed over, then comes the error."""
+        self._error = error
+        self._news.set()
+
+    def end(self) -> None:
+        """It was closed, or its client was."""
+        self._ended = True
+        self._news.set()

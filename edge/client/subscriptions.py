@@ -1,0 +1,175 @@
+"""The subscriptions of a link: made again on each connection, and fed with what comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edge.client.authorization import Authorization
+from edge.client.errors import RETRY_LATER, UNAUTHORIZED, Closed, NoAnswer, Refused
+from edge.client.link import Link, Message
+from edge.client.options import Options
+from edge.client.results import read_rows
+from edge.client.subscription import Subscription
+
+_log = logging.getLogger("edge.client")
+
+
+@dataclass(slots=True, eq=False)
+class _Feed:
+    """A subscription as its broker knows it."""
+
+    alias: str
+    subscription: Subscription
+    first: asyncio.Future[None]
+    """Done with the first result, or without one."""
+    spuid: str | None = None
+    opening: asyncio.Task[None] | None = None
+
+    def stop_opening(self) -> None:
+        if self.opening is not None:
+            self.opening.cancel()
+            self.opening = None
+
+
+class Subscriptions:
+    """The `Listener` of a link."""
+
+    def __init__(self, link: Link, options: Options, authorization: Authorization) -> None:
+        self.link = link
+        link.listener = self
+        self._options = options
+        self._authorization = authorization
+        self._feeds: dict[str, _Feed] = {}
+        self._by_spuid: dict[str, _Feed] = {}
+
+    async def subscribe(
+        self, sparql: str, default_graphs: Sequence[str] | None = None, named_graphs: Sequence[str] | None = None
+    ) -> Subscription:
+        """Subscribe; returns when the first result is there, however long that takes. Raises `Refused`, `Closed`."""
+        self.link.start()
+
+        async def leave(_: Subscription) -> None:
+            self._leave(feed)
+
+        subscription = Subscription(sparql, default_graphs, named_graphs, self._options.waiting, leave)
+        feed = _Feed(self.link.name(), subscription, asyncio.get_running_loop().create_future())
+        self._feeds[feed.alias] = feed
+        if self.link.connected:
+            self._open(feed)
+        try:
+            await feed.first
+        except BaseException:
+            self._leave(feed)
+            raise
+        return subscription
+
+    def opened(self) -> None:
+        """Make all subscriptions."""
+        for feed in self._feeds.values():
+            self._open(feed)
+
+    def broken(self) -> None:
+        """What the broker called them is of no use any more."""
+        self._by_spuid.clear()
+        for feed in self._feeds.values():
+            feed.stop_opening()
+            feed.spuid = None
+
+    def closed(self) -> None:
+        """End all."""
+        for feed in self._feeds.values():
+            feed.subscription.end()
+            if not feed.first.done():
+                feed.first.set_exception(Closed("the client was closed"))
+        self._feeds.clear()
+
+    def notified(self, body: Message) -> None:
+        """A result, or a change of one. Raises `BadAnswer`."""
+        spuid, sequence = body.get("spuid"), body.get("sequence")
+        feed = self._by_spuid.get(str(spuid)) or self._feeds.get(str(body.get("alias")))
+        if feed is None:
+            if sequence == 0:  # whoever asked for it has gone meanwhile
+                self.link.say("unsubscribe", {"spuid": spuid})
+            return
+        added, removed = read_rows(body.get("addedResults") or {}), read_rows(body.get("removedResults") or {})
+        call = self.link.waits(feed.alias)
+        if call is None and sequence != 0:
+            feed.subscription.change(added, removed)
+            return
+        if isinstance(spuid, str):
+            feed.spuid = spuid
+            self._by_spuid[spuid] = feed
+        feed.subscription.replace(added)
+        if call is not None and not call.answer.done():
+            call.answer.set_result(body)
+        if not feed.first.done():
+            feed.first.set_result(None)
+
+    def refused(self, alias: object, spuid: object, error: Refused) -> bool:
+        """A subscription that was served is not any more: try again, where that can help."""
+        feed = self._by_spuid.pop(str(spuid), None) or self._feeds.get(str(alias))
+        if feed is None:
+            return False
+        feed.spuid = None
+        if _passing(feed, error):
+            _log.warning("a subscription ended: %s; subscribing again", error)
+            self._open(feed, after=next(iter(self._options.backoff)))
+        else:
+            self._fail(feed, error)
+        return True
+
+    def _open(self, feed: _Feed, *, after: float = 0.0) -> None:
+        feed.stop_opening()
+        feed.opening = asyncio.create_task(self._opening(feed, after))
+
+    async def _opening(self, feed: _Feed, after: float) -> None:
+        """Subscribe on the connection that there is. When that breaks, this task is cancelled."""
+        await asyncio.sleep(after)
+        renewed = False
+        waits = iter(self._options.backoff)
+        while True:
+            value: str | None = None
+            try:
+                value = await self._authorization.value()
+                members = feed.subscription.members
+                if value is not None:
+                    members = {**members, "authorization": value}
+                call = self.link.call("subscribe", feed.alias, members, bound=True)
+                await self.link.answer(feed.alias, call)
+                return
+            except Refused as error:
+                if error.status_code == UNAUTHORIZED and not renewed and self._authorization.refused(value):
+                    renewed = True
+                    continue
+                if not _passing(feed, error):
+                    self._fail(feed, error)
+                    return
+                _log.warning("a subscription was refused: %s; trying again", error)
+            except NoAnswer as error:
+                _log.warning("cannot subscribe: %s; trying again", error)
+            await asyncio.sleep(next(waits))
+
+    def _fail(self, feed: _Feed, error: Refused) -> None:
+        self._feeds.pop(feed.alias, None)
+        if feed.first.done():
+            feed.subscription.fail(error)
+        else:
+            feed.first.set_exception(error)
+
+    def _leave(self, feed: _Feed) -> None:
+        """Nobody wants it any more."""
+        feed.subscription.end()
+        feed.stop_opening()
+        if self._feeds.pop(feed.alias, None) is not None and feed.spuid is not None:
+            self._by_spuid.pop(feed.spuid, None)
+            self.link.say("unsubscribe", {"spuid": feed.spuid})
+
+
+def _passing(feed: _Feed, error: Refused) -> bool:
+    """Whether waiting may help. A first refusal is told at once, unless the broker is starting."""
+    if error.status_code == RETRY_LATER:
+        return True
+    return feed.first.done() and (error.status_code in (408, 429) or error.status_code >= 500)

@@ -1,0 +1,86 @@
+"""The gateway that clients are tried on, and what tests say to it."""
+
+import asyncio
+import os
+import signal
+import time
+
+import httpx
+
+from edge.client import Backoff, Endpoints, Options
+from tests.support.processes import GatewayProcess, free_port
+
+PATIENCE = 30.0
+"""Seconds after which a test gives up waiting."""
+
+QUICK = Options(backoff=Backoff(0.05, 0.2))
+
+
+class Gateway(GatewayProcess):
+    """`edge run` on ports that stay the same."""
+
+    def __init__(self, data_dir, **settings):
+        self.http_port, self.ws_port = free_port(), free_port()
+        super().__init__(
+            data_dir,
+            {
+                "EDGE__HTTP__PORT": str(self.http_port),
+                "EDGE__WS__PORT": str(self.ws_port),
+                "EDGE__MQTT__ENABLED": "false",
+                "EDGE__HOST__ENABLED": "false",
+                **settings,
+            },
+        )
+
+    @property
+    def endpoints(self):
+        return Endpoints.at("127.0.0.1", http_port=self.http_port, ws_port=self.ws_port)
+
+    def update(self, sparql):
+        """An update that has nothing to do with the client under test."""
+        url = f"http://127.0.0.1:{self.http_port}/update"
+        assert httpx.post(url, data={"update": sparql}, trust_env=False).status_code == 200
+
+    def put(self, *numbers):
+        """Add numbers to the set that `NUMBERS` asks for."""
+        self.update("INSERT DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }")
+
+    def take(self, *numbers):
+        self.update("DELETE DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }")
+
+    def clear(self):
+        self.update("CLEAR ALL")
+
+    def freeze(self):
+        """Alive for TCP, dead for everybody who waits for an answer."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self):
+        os.kill(self.pid, signal.SIGCONT)
+
+    def end(self):
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+
+
+NUMBERS = "SELECT ?n { <urn:set> <urn:has> ?n }"
+
+
+def numbers(rows):
+    """The values of `?n`, sorted."""
+    return sorted(row.plain()["n"] for row in rows)
+
+
+async def until(condition, what):
+    """Wait for a condition."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        await asyncio.sleep(0.01)
+
+
+async def following(subscription):
+    """The next notification, with patience."""
+    async with asyncio.timeout(PATIENCE):
+        return await anext(subscription)

@@ -1,0 +1,86 @@
+"""What waits for a slow application: bounded, merged, and always leading to the broker's result."""
+
+from collections import Counter
+
+import pyoxigraph as ox
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.client.backlog import Backlog, Notification
+from edge.client.rows import Row
+
+ROWS = [Row({"n": ox.Literal(n)}) for n in range(4)]
+bags = st.lists(st.sampled_from(ROWS), max_size=6)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("replace"), bags),
+        st.tuples(st.just("change"), bags, bags),
+        st.tuples(st.just("take")),
+    ),
+    max_size=30,
+)
+
+
+def apply(state, notification):
+    state.subtract(notification.removed)
+    assert not state or min(state.values()) >= 0, "more removed than there was"
+    state.update(notification.added)
+
+
+@given(steps=steps, limit=st.integers(1, 4))
+def test_notifications_lead_to_the_result(steps, limit):
+    backlog = Backlog(limit)
+    backlog.replace([])
+    truth, state, sequences = Counter(), Counter(), []
+
+    def take():
+        notification = backlog.take()
+        if notification is not None:
+            assert not Counter(notification.added) & Counter(notification.removed)
+            apply(state, notification)
+            sequences.append(notification.sequence)
+        return notification
+
+    for step in steps:
+        if step[0] == "replace":
+            truth = Counter(step[1])
+            backlog.replace(step[1])
+        elif step[0] == "change":
+            truth = (truth - Counter(step[2])) + Counter(step[1])
+            backlog.change(step[1], step[2])
+        else:
+            take()
+        assert Counter(backlog.rows()) == truth
+    taken = 0
+    while take():
+        taken += 1
+    assert taken <= limit
+    assert +state == truth
+    assert sequences == list(range(len(sequences)))
+
+
+def test_an_empty_first_result_is_told_and_no_change_is_not():
+    backlog = Backlog(10)
+    backlog.replace([])
+    assert backlog.take() == Notification((), (), 0)
+    backlog.replace([])
+    backlog.change([], [ROWS[0]])
+    assert backlog.take() is None
+
+
+def test_what_comes_and_goes_while_nobody_looks_is_nothing():
+    backlog = Backlog(1)
+    backlog.replace([ROWS[0]])
+    backlog.take()
+    backlog.change([ROWS[1]], [])
+    backlog.change([], [ROWS[1]])
+    assert backlog.take() is None
+
+
+def test_after_a_reconnection_only_the_difference_is_told():
+    backlog = Backlog(10)
+    backlog.replace([ROWS[0], ROWS[0], ROWS[1]])
+    backlog.take()
+    backlog.replace([ROWS[0], ROWS[2]])
+    notification = backlog.take()
+    assert (notification.added, notification.removed) == ((ROWS[2],), (ROWS[0], ROWS[1]))
