@@ -1,13 +1,14 @@
-"""Applications described as JSON SPARQL Application Profiles (SEPA paper, section 5.3): read, checked, ready to be sent.
+"""Applications as JSON SPARQL Application Profiles (SEPA paper, section 5.3): read, checked, ready to be sent.
 
 A profile has updates and queries with names. Each is cut into pieces once; to send it is to put terms between them.
 """
 
 from edge.jsap.bindings import ForcedBinding, Value
 from edge.jsap.check import Report, check
+from edge.jsap.entries import Entry, Graphs
 from edge.jsap.errors import BindingError, Problem, ProfileError, UnknownEntry
 from edge.jsap.mappings import SemanticMapping
-from edge.jsap.profile import Entry, Graphs, Profile
+from edge.jsap.profile import Profile
 from edge.jsap.targets import Authentication, Sparql11Target, SubscribeTarget
 
 __all__ = [

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from edge.protocol.results import Term
+import pyoxigraph as ox
+
+from edge.jsap.errors import BindingError
+from edge.jsap.names import XSD, absolute, expand, shown
+
+Term = ox.NamedNode | ox.Literal | ox.BlankNode
+"""What a variable can be bound to."""
 
 Value = str | int | float | bool | Decimal | datetime | Term | Mapping[str, Any]
 """What a caller may bind: a Python value, an RDF term, or a binding object of the SPARQL JSON results."""
+
+_TYPES: Final[dict[type[Term], str]] = {ox.NamedNode: "uri", ox.Literal: "literal", ox.BlankNode: "bnode"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +34,114 @@ class ForcedBinding:
     language: str | None = None
     default: Term | None = None
     """None: who uses the entry must give a value."""
+
+    def term(self, value: Value, namespaces: Mapping[str, str]) -> Term:
+        """A value as a term. Raises `BindingError` where it is not of this type, datatype and language.
+
+        A text is an IRI, in full or with a prefix of `namespaces`, or the label of a blank node, or the lexical form of
+        a literal. A number, truth value or time has the datatype that the binding declares, else that of XSD which it
+        has in Python. A term or binding object is what it is; nothing in it is expanded.
+        """
+        try:
+            if isinstance(value, Mapping):
+                value = _of_json(value)
+            term = value if isinstance(value, ox.NamedNode | ox.Literal | ox.BlankNode) else self._of(value, namespaces)
+            self._check(term)
+        except UnicodeEncodeError:
+            raise BindingError(f"?{self.name}: the value has half a surrogate pair, which is no character") from None
+        except ValueError as error:
+            raise BindingError(f"?{self.name}: {error}") from None
+        return term
+
+    def _of(self, value: object, namespaces: Mapping[str, str]) -> Term:
+        if self.type == "literal":
+            text, datatype = _lexical(value)
+            if self.language is not None:
+                return ox.Literal(text, language=self.language)
+            datatype = self.datatype or datatype
+            return ox.Literal(text, datatype=ox.NamedNode(datatype)) if datatype else ox.Literal(text)
+        if not isinstance(value, str):
+            raise BindingError(f"?{self.name}: a {self.type} is a text, not {type(value).__name__}")
+        if self.type == "uri":
+            return ox.NamedNode(expand(value, namespaces))
+        return _blank(value)
+
+    def _check(self, term: Term) -> None:
+        """Raises `ValueError` for a term that is not what is declared, or that no request can hold."""
+        if _TYPES[type(term)] != self.type:
+            raise ValueError(f"it is declared as {self.type}, and {shown(str(term))} is a {_TYPES[type(term)]}")
+        if not isinstance(term, ox.Literal):
+            return
+        if "\0" in term.value:
+            raise ValueError("the value has a NUL character, which SPARQL results in XML could not hold")
+        if term.direction is not None:
+            raise ValueError("SPARQL 1.1 knows no base directions")
+        if self.language is not None and (term.language or "").lower() != self.language.lower():
+            raise ValueError(f"it is declared with language {self.language}, unlike {shown(str(term))}")
+        if self.datatype is not None and term.datatype.value != self.datatype:
+            raise ValueError(f"it is declared as <{self.datatype}>, unlike {shown(str(term))}")
+
+
+def _lexical(value: object) -> tuple[str, str | None]:
+    """The lexical form of a Python value, and its datatype (XSD 1.1 part 2). Raises `ValueError`."""
+    match value:
+        case str():
+            return value, None
+        case bool():
+            return ("true" if value else "false"), XSD + "boolean"
+        case int():
+            return str(value), XSD + "integer"
+        case float():
+            if math.isfinite(value):
+                return repr(value), XSD + "double"
+            return ("NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"), XSD + "double"
+        case Decimal() if value.is_finite():
+            return f"{value:f}", XSD + "decimal"
+        case datetime():
+            return value.isoformat(), XSD + "dateTime"
+    raise ValueError(f"{shown(str(value))} of type {type(value).__name__} cannot be written as a literal")
+
+
+def _of_json(given: Mapping[str, Any]) -> Term:
+    """A binding object of the SPARQL 1.1 Query Results JSON format, section 3.2.2. Raises `ValueError`."""
+    kind, value = given.get("type"), given.get("value")
+    if isinstance(value, str):
+        if kind == "uri":
+            return ox.NamedNode(absolute(value))
+        if kind == "bnode":
+            return _blank(value)
+        if kind in ("literal", "typed-literal"):
+            language, datatype = given.get("xml:lang"), given.get("datatype")
+            if isinstance(language, str):
+                return ox.Literal(value, language=language)
+            return ox.Literal(value, datatype=ox.NamedNode(absolute(datatype))) if datatype else ox.Literal(value)
+    raise ValueError("the object is no binding of SPARQL JSON results: it needs type (uri, literal, bnode) and value")
+
+
+def _blank(label: str) -> ox.BlankNode:
+    try:
+        return ox.BlankNode(label.removeprefix("_:"))
+    except ValueError:
+        raise ValueError(f"{shown(label)} is no label of a blank node") from None
+
+
+def written(term: Term, blanks: str) -> str:
+    """A term as SPARQL text that means the same wherever a term may stand (SPARQL 1.1 Query, section 19.8).
+
+    `blanks` goes before the labels of blank nodes, so that they are none of the request's own.
+    """
+    if isinstance(term, ox.NamedNode):
+        return f"<{term.value}>"
+    if isinstance(term, ox.BlankNode):
+        return f"_:{blanks}{term.value}"
+    text = term.value.translate(_ESCAPED)
+    if "\\u" in text or "\\U" in text:
+        # Section 19.2: some read \u0022 before they read strings, so that "\\u0022" would end here.
+        text = text.replace("\\u", "\\\\u0075").replace("\\U", "\\\\u0055")
+    if term.language is not None:
+        return f'"{text}"@{term.language}'
+    datatype = term.datatype.value
+    return f'"{text}"' if datatype == XSD + "string" else f'"{text}"^^<{datatype}>'
+
+
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})

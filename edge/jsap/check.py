@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 
+from edge.jsap import files
 from edge.jsap.errors import Problem
-from edge.jsap.profile import Profile
+from edge.jsap.findings import Findings
+from edge.jsap.profile import Profile, profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,4 +25,6 @@ class Report:
 
 def check(path: str | PathLike[str]) -> Report:
     """Read and check a profile and what it includes. Raises `OSError` where the file itself cannot be read."""
-    raise NotImplementedError
+    findings = Findings()
+    profile = profile_of(files.read(Path(path), findings), str(path), findings)
+    return Report(None if findings.problems else profile, findings.problems, findings.notes)

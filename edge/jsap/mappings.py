@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from edge.jsap.findings import Findings
+from edge.jsap.members import Members
+
+MEMBER: Final = "semantic-mappings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +22,21 @@ class SemanticMapping:
     location: str | None = None
     comment: str | None = None
     label: str | None = None
+
+
+def semantic_mappings(
+    extended: Members, namespaces: Mapping[str, str], findings: Findings
+) -> tuple[SemanticMapping, ...]:
+    """The mappings of a profile. A topic stands for itself: it is no pattern."""
+    found = []
+    for topic, node in extended.items(MEMBER):
+        entry = Members(node, findings)
+        observation = entry.iri("observation", namespaces)
+        if entry.node("observation") is None:
+            findings.problem(node.key_problem(f'the mapping of "{topic}" names no observation'))
+        unit, location = entry.iri("unit", namespaces), entry.iri("location", namespaces)
+        comment, label = entry.text("comment"), entry.text("label")
+        entry.rest()
+        if observation is not None:
+            found.append(SemanticMapping(topic, observation, unit, location, comment, label))
+    return tuple(found)

@@ -1,48 +1,24 @@
-"""A profile: named updates and queries, each with its forced bindings, its graphs and where it goes."""
+"""A profile: named updates and queries, each with its forced bindings, its graphs and where it goes (Listing 12)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Literal
+from pathlib import Path
+from typing import Final
 
-from edge.jsap.bindings import ForcedBinding, Value
-from edge.jsap.mappings import SemanticMapping
-from edge.jsap.targets import Sparql11Target, SubscribeTarget
-
-
-@dataclass(frozen=True, slots=True)
-class Graphs:
-    """The dataset of a request: `using-graph-uri`, `using-named-graph-uri` of an update, `default-` and `named-` of a
-    query. None: the request names none.
-    """
-
-    default: tuple[str, ...] | None = None
-    named: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One update or query of a profile (Listing 15), ready to be sent."""
-
-    name: str
-    kind: Literal["update", "query"]
-    forced: Mapping[str, ForcedBinding]
-    """By variable name, without question mark."""
-    graphs: Graphs
-    sparql11: Sparql11Target
-    """Where the update or query is sent."""
-    sparql11se: SubscribeTarget
-    """Where a query is subscribed to."""
-
-    def text(self, bindings: Mapping[str, Value] | None = None) -> str:
-        """The SPARQL with these values, and defaults for the others, in the places of the forced variables.
-
-        It has PREFIX lines for what it uses and does not declare. Raises `BindingError` for a missing, unknown or
-        unfit value.
-        """
-        raise NotImplementedError
+from edge.jsap import files
+from edge.jsap.entries import Common, Entry, read_entry, read_graphs
+from edge.jsap.errors import ProfileError, UnknownEntry
+from edge.jsap.findings import Findings
+from edge.jsap.mappings import SemanticMapping, semantic_mappings
+from edge.jsap.members import Members
+from edge.jsap.names import NAMESPACES, absolute, shown
+from edge.jsap.nodes import Node
+from edge.jsap.targets import Kind, Targets
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
 
 
 @dataclass(frozen=True)
@@ -56,6 +32,8 @@ class Profile:
     """Application data of the profile's own, as JSON has it: objects are dicts, numbers int or float."""
     namespaces: Mapping[str, str]
     """Prefix to IRI."""
+    mappings: tuple[SemanticMapping, ...]
+    """Of `extended.semantic-mappings` (Listing 17): which topics belong to which observations."""
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Profile:
@@ -63,21 +41,76 @@ class Profile:
 
         Raises `ProfileError` with all that is wrong, `OSError` where the file cannot be read.
         """
-        raise NotImplementedError
+        findings = Findings()
+        return _usable(profile_of(files.read(Path(path), findings), str(path), findings), findings)
 
     @classmethod
     def parse(cls, text: str, name: str = "profile.jsap") -> Profile:
         """The same from a text. `name` is what messages call it; what it includes is looked for beside `name`."""
-        raise NotImplementedError
+        findings = Findings()
+        return _usable(profile_of(files.parse(text, name, findings), name, findings), findings)
 
     def update(self, name: str) -> Entry:
         """The update of this name. Raises `UnknownEntry`."""
-        raise NotImplementedError
+        return self._entry("update", self.updates, name)
 
     def query(self, name: str) -> Entry:
         """The query of this name. Raises `UnknownEntry`."""
-        raise NotImplementedError
+        return self._entry("query", self.queries, name)
 
-    def semantic_mappings(self) -> tuple[SemanticMapping, ...]:
-        """`extended.semantic-mappings` (Listing 17): which topics belong to which observations."""
-        raise NotImplementedError
+    def _entry(self, kind: Kind, entries: Mapping[str, Entry], name: str) -> Entry:
+        if name not in entries:
+            raise UnknownEntry(self.name, kind, name, entries)
+        return entries[name]
+
+
+def _usable(profile: Profile | None, findings: Findings) -> Profile:
+    if profile is None or findings.problems:
+        raise ProfileError(findings.problems)
+    return profile
+
+
+def profile_of(node: Node | None, name: str, findings: Findings) -> Profile | None:
+    """The profile of a document, as far as it can be read; `findings` has all that is wrong with it."""
+    if node is None:
+        return None
+    members = Members(node, findings)
+    namespaces = dict(NAMESPACES)
+    for prefix, each in members.items("namespaces"):
+        namespaces[prefix] = _namespace(prefix, each, findings)
+    graphs = members.object("graphs")
+    common = Common(
+        namespaces,
+        Targets.of(members, findings),
+        {"update": read_graphs(graphs, "update", namespaces), "query": read_graphs(graphs, "query", namespaces)},
+    )
+    graphs.rest()
+    found: dict[Kind, dict[str, Entry]] = {"update": {}, "query": {}}
+    for kind, member in _ENTRIES.items():
+        for identifier, each in members.items(member):
+            entry = read_entry(kind, identifier, each, common, findings)
+            if entry is not None:
+                found[kind][identifier] = entry
+    extended = members.object("extended")
+    mappings = semantic_mappings(extended, namespaces, findings)
+    plain = {key: each.plain() for key, each in members.items("extended")}
+    members.node("include", "#include")
+    members.rest()
+    return Profile(name, found["update"], found["query"], plain, namespaces, mappings)
+
+
+_ENTRIES: Final[Mapping[Kind, str]] = {"update": "updates", "query": "queries"}
+
+
+def _namespace(prefix: str, node: Node, findings: Findings) -> str:
+    try:
+        tokens = tokenize(f"{prefix}:")
+        if len(tokens) != 1 or tokens[0].kind != "name":
+            raise ParsingFailed("no prefix")
+    except ParsingFailed:
+        findings.problem(node.key_problem(f"{shown(prefix)} cannot be a prefix in SPARQL"))
+    try:
+        return absolute(node.value) if isinstance(node.value, str) else absolute("")
+    except ValueError as error:
+        findings.problem(node.problem(str(error)))
+        return "urn:x-jsap:"

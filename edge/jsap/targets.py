@@ -1,12 +1,42 @@
-"""Where the updates and queries of a profile go (Listings 13 and 14)."""
+"""Where the updates and queries of a profile go (Listings 13 and 14).
+
+What a profile does not say is as the reference engine has it: localhost, http at port 8000 with /query and /update,
+ws at port 9000 with /subscribe. A member that is there, and names no port, means the port of its scheme.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+from edge.jsap.findings import Findings
+from edge.jsap.members import Members
+from edge.jsap.names import meant, shown
+from edge.jsap.nodes import Node, merged
 
 Method = Literal["GET", "POST", "URLENCODED_POST"]
 """How a request is sent (SPARQL 1.1 Protocol, sections 2.1 and 2.2): in the URL, as the body itself, as a form."""
+
+Kind = Literal["update", "query"]
+Gate = Literal["ws", "wss"]
+
+_METHODS: Final[Mapping[Kind, Mapping[str, Method]]] = {
+    "query": {
+        "GET": "GET",
+        "POST": "POST",
+        "URLENCODED_POST": "URLENCODED_POST",
+        "URL_ENCODED_POST": "URLENCODED_POST",
+    },
+    "update": {"POST": "POST", "URLENCODED_POST": "URLENCODED_POST", "URL_ENCODED_POST": "URLENCODED_POST"},
+}
+_FORMATS: Final[Mapping[Kind, Mapping[str, str]]] = {
+    "query": {name: name for name in ("JSON", "XML", "CSV", "TSV")},
+    "update": {name: name for name in ("JSON", "HTML")},
+}
+_HOST: Final = re.compile(r"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+")
+_PATH: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +69,140 @@ class Sparql11Target:
 class SubscribeTarget:
     """A SPARQL 1.1 Subscribe endpoint."""
 
-    protocol: Literal["ws", "wss"]
+    protocol: Gate
     url: str
     reconnect: bool = True
     """Whether a connection that broke should be made anew."""
     authentication: Authentication | None = None
     """None: the profile describes none for this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a profile says for all its entries: hosts, protocols and authentication."""
+
+    host: str
+    sparql11: Node | None
+    sparql11se: Node | None
+    authentication: Authentication | None
+
+    @classmethod
+    def of(cls, profile: Members, findings: Findings) -> Targets:
+        """From the members of Listing 12, all of them checked."""
+        host = _host(profile, "localhost")
+        sparql11, sparql11se = profile.node("sparql11protocol"), profile.node("sparql11seprotocol")
+        security = Members(sparql11se, findings).node("security")
+        oauth = profile.node("oauth")
+        targets = cls(host, sparql11, sparql11se, _authentication(security or oauth, findings))
+        nothing = Members(None, findings)
+        targets.sparql11_of("query", nothing, findings)
+        targets.sparql11_of("update", nothing, findings)
+        targets.subscribe_of(nothing, findings)
+        return targets
+
+    def sparql11_of(self, kind: Kind, entry: Members, findings: Findings) -> Sparql11Target:
+        """Where an update or query goes, with what its entry says otherwise."""
+        own = entry.node("sparql11protocol")
+        members = Members(merged(self.sparql11, own), findings)
+        usual = _host(Members(self.sparql11, findings), self.host)
+        host = _host(Members(own, findings), _host(entry, usual))
+        members.node("host")
+        scheme = members.choice("protocol", {"http": "http", "https": "https"}) or "http"
+        port = members.port() or (8000 if self.sparql11 is None else None)
+        request = members.object(kind)
+        url = _url(scheme, host, port, _path(request, f"/{kind}"))
+        method: Method = request.choice("method", _METHODS[kind]) or "POST"
+        form = request.choice("format", _FORMATS[kind]) or "JSON"
+        request.rest()
+        members.node("query", "update")
+        members.rest()
+        return Sparql11Target(url, method, form, self._authentication(entry, host == usual, findings))
+
+    def subscribe_of(self, entry: Members, findings: Findings) -> SubscribeTarget:
+        """Where a query is subscribed to, with what its entry says otherwise."""
+        own = entry.node("sparql11seprotocol")
+        node = merged(self.sparql11se, own)
+        members = Members(node, findings)
+        protocol = _protocol(members, node, findings)
+        usual = _gate_host(self.sparql11se, protocol, self.host, findings)
+        host = _gate_host(own, protocol, _host(entry, usual), findings)
+        gate = members.object("availableProtocols").object(protocol)
+        port = gate.port() or (9000 if node is None else None)
+        url = _url(protocol, host, port, _path(gate, "/subscribe"))
+        reconnect = members.flag("reconnect")
+        for each, known in ((gate, "host"), (members, "host"), (members, "security")):
+            each.node(known)
+        gate.rest()
+        members.rest()
+        return SubscribeTarget(
+            protocol, url, reconnect is not False, self._authentication(entry, host == usual, findings)
+        )
+
+    def _authentication(self, entry: Members, usual: bool, findings: Findings) -> Authentication | None:
+        """The profile's for the hosts of the profile; another host gets no secrets but those that the entry has."""
+        own = _authentication(entry.node("authentication"), findings)
+        return own or (self.authentication if usual else None)
+
+
+def _protocol(members: Members, node: Node | None, findings: Findings) -> Gate:
+    """Which of the available protocols is used. Both members are mandatory (section 5.3)."""
+    if node is None:
+        return "ws"
+    for name in ("protocol", "availableProtocols"):
+        if members.node(name) is None:
+            findings.problem(node.problem(f'the member "{name}" is missing'))
+    protocol = members.text("protocol")
+    available = dict(members.items("availableProtocols"))
+    if protocol is None or members.node("availableProtocols") is None:
+        return "ws"
+    if protocol not in available:
+        members.wrong("protocol", f"{shown(protocol)} is none of the availableProtocols{meant(protocol, available)}")
+    elif protocol not in ("ws", "wss"):
+        members.wrong("protocol", f"there is no gate for {shown(protocol)}; there are: ws, wss")
+    return "wss" if protocol == "wss" else "ws"
+
+
+def _gate_host(node: Node | None, protocol: Gate, default: str, findings: Findings) -> str:
+    members = Members(node, findings)
+    return _host(members.object("availableProtocols").object(protocol), _host(members, default))
+
+
+def _host(members: Members, default: str) -> str:
+    host = members.text("host")
+    if host is None:
+        return default
+    if _HOST.fullmatch(host) is None:
+        members.wrong("host", f"{shown(host)} is no host name or address (protocol, port and path are members)")
+        return default
+    return host
+
+
+def _path(members: Members, default: str) -> str:
+    path = members.text("path")
+    if path is None:
+        return default
+    if _PATH.fullmatch(path) is None:
+        members.wrong("path", f"{shown(path)} is no path of a URL")
+        return default
+    return path if path.startswith("/") else f"/{path}"
+
+
+def _url(scheme: str, host: str, port: int | None, path: str) -> str:
+    address = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"{scheme}://{address}{'' if port is None else f':{port}'}{path}"
+
+
+def _authentication(node: Node | None, findings: Findings) -> Authentication | None:
+    """`security` (Listing 14), `oauth` or `authentication` of the reference engine's clients, old and new form."""
+    members = Members(node, findings)
+    if node is None or members.flag("enable") is False:
+        return None
+    registration, token = members.object("registration"), members.object("authentication")
+    return Authentication(
+        register=members.text("register") or registration.text("endpoint"),
+        token_request=members.text("tokenRequest") or token.text("endpoint"),
+        client_id=members.text("client_id") or token.text("client_id"),
+        client_secret=members.text("client_secret") or token.text("client_secret"),
+        initial_token=registration.text("initialAccessToken"),
+        username=registration.text("username", "client_id"),
+    )

@@ -1,0 +1,160 @@
+"""The updates and queries of a profile (Listing 15): read and checked once, then filled in as often as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import pyoxigraph as ox
+
+from edge.jsap.bindings import ForcedBinding, Term, Value
+from edge.jsap.errors import BindingError
+from edge.jsap.findings import Findings
+from edge.jsap.members import Members
+from edge.jsap.nodes import Node
+from edge.jsap.targets import Kind, Sparql11Target, SubscribeTarget, Targets
+from edge.jsap.template import Template
+from edge.jsap.texts import Draft, template_of
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """The dataset of a request: `using-graph-uri`, `using-named-graph-uri` of an update, `default-` and `named-` of a
+    query. None: the request names none.
+    """
+
+    default: tuple[str, ...] | None = None
+    named: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One update or query of a profile (Listing 15), ready to be sent."""
+
+    name: str
+    kind: Kind
+    forced: Mapping[str, ForcedBinding]
+    """By variable name, without question mark."""
+    graphs: Graphs
+    sparql11: Sparql11Target
+    """Where the update or query is sent."""
+    sparql11se: SubscribeTarget
+    """Where a query is subscribed to."""
+    template: Template = field(repr=False)
+    namespaces: Mapping[str, str] = field(repr=False)
+
+    def text(self, bindings: Mapping[str, Value] | None = None) -> str:
+        """The SPARQL with these values, and defaults for the others, in the places of the forced variables.
+
+        It has PREFIX lines for what it uses and does not declare. Raises `BindingError` for a missing, unknown or
+        unfit value.
+        """
+        given = bindings or {}
+        if unknown := given.keys() - self.forced.keys():
+            name = min(unknown)
+            listed = ", ".join(f"?{each}" for each in self.forced) or "none"
+            raise BindingError(f'{self.kind} "{self.name}" has no forced binding ?{name}; there are: {listed}')
+        terms: dict[str, Term] = {}
+        for name, binding in self.forced.items():
+            if name in given:
+                try:
+                    terms[name] = binding.term(given[name], self.namespaces)
+                except BindingError as error:
+                    raise BindingError(f'{self.kind} "{self.name}": {error}') from None
+            elif binding.default is not None:
+                terms[name] = binding.default
+            else:
+                raise BindingError(f'{self.kind} "{self.name}" needs a value for ?{name}, which has no default')
+        return self.template.filled(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What a profile says for all its entries."""
+
+    namespaces: Mapping[str, str]
+    targets: Targets
+    graphs: Mapping[Kind, Graphs]
+
+
+def read_graphs(members: Members, kind: Kind, namespaces: Mapping[str, str]) -> Graphs:
+    """The graphs of an update or query, of those that a member `graphs` names."""
+    default, named = ("using-graph-uri", "using-named-graph-uri")
+    if kind == "query":
+        default, named = ("default-graph-uri", "named-graph-uri")
+    return Graphs(members.iris(default, namespaces), members.iris(named, namespaces))
+
+
+def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Findings) -> Entry | None:
+    """An entry. None: it has no text, and `findings` has more."""
+    members = Members(node, findings)
+    sparql = members.node("sparql")
+    text = members.text("sparql")
+    forced = {
+        variable: binding
+        for variable, each in members.items("forcedBindings")
+        if (binding := _forced(variable, each, common.namespaces, findings)) is not None
+    }
+    graphs = members.object("graphs")
+    own = {each: read_graphs(graphs, each, common.namespaces) for each in ("query", "update")}
+    graphs.rest()
+    members.node("host", "authentication", "sparql11protocol", "sparql11seprotocol")
+    sparql11 = common.targets.sparql11_of(kind, members, findings)
+    sparql11se = common.targets.subscribe_of(members, findings)
+    members.rest()
+    if text is None or sparql is None:
+        findings.problem(node.key_problem(f'{kind} "{name}" has no member "sparql"'))
+        return None
+    places = dict(members.items("forcedBindings"))
+    template = template_of(Draft(kind, name, sparql, text, forced), places, common.namespaces, findings)
+    if template is None:
+        return None
+    return Entry(
+        name,
+        kind,
+        forced,
+        own[kind] if "graphs" in members else common.graphs[kind],
+        sparql11,
+        sparql11se,
+        template,
+        common.namespaces,
+    )
+
+
+_TYPES: Final[Mapping[str, Literal["uri", "literal", "bnode"]]] = {"uri": "uri", "literal": "literal", "bnode": "bnode"}
+
+
+def _forced(variable: str, node: Node, namespaces: Mapping[str, str], findings: Findings) -> ForcedBinding | None:
+    members = Members(node, findings)
+    type_ = members.choice("type", _TYPES)
+    if members.node("type") is None:
+        findings.problem(node.key_problem(f'?{variable} has no member "type"'))
+    datatype, language = members.iri("datatype", namespaces), members.text("language")
+    value = members.node("value")
+    members.rest()
+    if type_ is None:
+        return None
+    for member in ("datatype", "language"):
+        if type_ != "literal" and members.node(member) is not None:
+            members.wrong(member, f"a {type_} has no {member}")
+    if datatype is not None and language is not None:
+        members.wrong("language", "a literal has a datatype or a language, not both")
+        return None
+    if language is not None:
+        try:
+            ox.Literal("", language=language)
+        except ValueError as error:
+            members.wrong("language", f"no language tag: {error}")
+            return None
+    binding = ForcedBinding(variable, type_, datatype, language)
+    if value is None:
+        return binding
+    if isinstance(value.value, dict | list) or value.value is None:
+        findings.problem(value.problem("must be a text, a number or a truth value"))
+        return binding
+    try:
+        return ForcedBinding(variable, type_, datatype, language, binding.term(value.value, namespaces))
+    except BindingError as error:
+        findings.problem(value.problem(str(error)))
+        return binding

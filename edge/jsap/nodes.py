@@ -1,0 +1,87 @@
+"""A document as a tree whose nodes know where they stand in their file."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Final
+
+from edge.jsap.errors import Problem
+
+MAX_DEPTH: Final = 100
+"""Objects within objects."""
+
+MAX_NODES: Final = 200_000
+"""Values of a document, those that YAML repeats counted each time."""
+
+Scalar = str | int | float | bool | Decimal | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's text."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return [0, *(index + 1 for index, character in enumerate(self.text) if character == "\n")]
+
+    def problem(self, offset: int, reason: str) -> Problem:
+        """Something that is wrong at a position of the text."""
+        line = bisect_right(self._lines, offset)
+        return Problem(self.name, line, offset - self._lines[line - 1] + 1, reason)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """A value of a document. Numbers are int, Decimal, or with an exponent float."""
+
+    value: Scalar | list[Node] | dict[str, Node]
+    source: Source
+    start: int
+    key: int | None = None
+    """Where the member's name stands that it is the value of."""
+    inner: Callable[[int], int] | None = None
+    """Where a character of a text stands, by its number."""
+
+    def problem(self, reason: str, inside: int | None = None) -> Problem:
+        """Something that is wrong with it, or with its character number `inside`."""
+        offset = self.start if inside is None or self.inner is None else self.inner(inside)
+        return self.source.problem(offset, reason)
+
+    def key_problem(self, reason: str) -> Problem:
+        """Something that is wrong with the member whose value it is."""
+        return self.source.problem(self.start if self.key is None else self.key, reason)
+
+    def plain(self) -> object:
+        """As `json.loads` gives it."""
+        if isinstance(self.value, dict):
+            return {name: node.plain() for name, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return float(self.value) if isinstance(self.value, Decimal) else self.value
+
+
+class NotReadable(Exception):
+    """A text is not JSON or YAML; holds the `Problem`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def merged(below: Node | None, above: Node | None) -> Node | None:
+    """Two nodes as one. Objects are merged member by member, of all else `above` counts. None: there is none."""
+    if below is None or above is None:
+        return above or below
+    if not isinstance(below.value, dict) or not isinstance(above.value, dict):
+        return above
+    members = dict(below.value)
+    for name, node in above.value.items():
+        members[name] = merged(members.get(name), node) or node
+    return replace(above, value=members)

@@ -1,0 +1,138 @@
+"""The SPARQL of an entry, judged and made a template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.jsap.bindings import ForcedBinding, Term, written
+from edge.jsap.findings import Findings
+from edge.jsap.judge import judge
+from edge.jsap.names import meant
+from edge.jsap.nodes import Node
+from edge.jsap.targets import Kind
+from edge.jsap.template import Edit, Template, blank_prefix, cut, edits, original
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import Token, read_prologue, variables
+
+_QUERIES: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
+_UPDATES: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"})
+
+_PLACE: Final = re.compile(r" at line (\d+), column (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The text of an update or query, as it stands in its file."""
+
+    kind: Kind
+    name: str
+    node: Node
+    text: str
+    forced: Mapping[str, ForcedBinding]
+
+    def __str__(self) -> str:
+        return f'{self.kind} "{self.name}"'
+
+
+def template_of(
+    draft: Draft, places: Mapping[str, Node], namespaces: Mapping[str, str], findings: Findings
+) -> Template | None:
+    """The template of a text, with PREFIX lines for what it uses and does not declare itself.
+
+    Everything that is wrong is told at its place in the text, or at the forced binding, which `places` has. None: there
+    is no template.
+    """
+    try:
+        changes, refusals, tokens = edits(draft.text, {name: each.type for name, each in draft.forced.items()})
+    except ParsingFailed as error:
+        _not_sparql(draft, error, findings)
+        return None
+    names = list(variables(tokens))
+    for name, node in places.items():
+        if name not in names:
+            findings.problem(node.key_problem(f"{draft} has no variable ?{name}{meant(name, names)}"))
+    for position, reason in refusals:
+        findings.problem(draft.node.problem(reason, position))
+    used = _undeclared(tokens)
+    for prefix, position in used.items():
+        if prefix not in namespaces:
+            reason = f'the prefix "{prefix}:" is declared neither here nor in namespaces{meant(prefix, namespaces)}'
+            findings.problem(draft.node.problem(reason, position))
+    prologue = "".join(f"PREFIX {prefix}: <{namespaces[prefix]}>\n" for prefix in used if prefix in namespaces)
+    template = cut(prologue, draft.text, changes, blank_prefix(tokens))
+    if not refusals and _is_of_kind(draft, tokens, findings):
+        unknown = "".join(f"PREFIX {prefix}: <urn:x-jsap:> " for prefix in used if prefix not in namespaces)
+        _judge(draft, template, changes, len(prologue), unknown, findings)
+    return template
+
+
+def _is_of_kind(draft: Draft, tokens: Sequence[Token], findings: Findings) -> bool:
+    """Whether it is an update among updates, a query among queries."""
+    _, index = read_prologue(draft.text, tokens, 0)
+    if index >= len(tokens):
+        findings.problem(draft.node.problem(f"{draft} is empty"))
+        return False
+    word = tokens[index].word()
+    if word in (_UPDATES if draft.kind == "query" else _QUERIES):
+        other = "a query, which belongs under queries" if word in _QUERIES else "an update, which belongs under updates"
+        findings.problem(draft.node.problem(f"{draft} is {other}", tokens[index].start))
+        return False
+    return True
+
+
+def _judge(
+    draft: Draft, template: Template, changes: Sequence[Edit], prologue: int, unknown: str, findings: Findings
+) -> None:
+    """Let Oxigraph parse the text with a term in each place: what is legal depends on the kinds of terms only.
+
+    `prologue`: characters of the template before the text. `unknown`: declarations that are missing.
+    """
+    terms = {name: _example(binding) for name, binding in draft.forced.items()}
+    fault = judge(draft.kind, unknown + template.filled(terms))
+    if fault is not None:
+        lengths = {name: len(written(term, template.blanks)) for name, term in terms.items()}
+        position = original(changes, max(0, fault.position - len(unknown) - prologue), lengths)
+        findings.problem(draft.node.problem(f"{draft}: {fault.reason}", position))
+
+
+def _example(binding: ForcedBinding) -> Term:
+    """A term of the kind that a binding has."""
+    if binding.default is not None:
+        return binding.default
+    if binding.type == "uri":
+        return ox.NamedNode("urn:x-jsap:example")
+    if binding.type == "bnode":
+        return ox.BlankNode("example")
+    if binding.language is not None:
+        return ox.Literal("", language=binding.language)
+    return ox.Literal("", datatype=ox.NamedNode(binding.datatype)) if binding.datatype else ox.Literal("")
+
+
+def _undeclared(tokens: Sequence[Token]) -> dict[str, int]:
+    """Prefixes that are used before the text declares them, and where they first are."""
+    declared: set[str] = set()
+    found: dict[str, int] = {}
+    for index, token in enumerate(tokens):
+        if token.kind == "name":
+            prefix = token.text.partition(":")[0]
+            if index and tokens[index - 1].word() == "PREFIX":
+                declared.add(prefix)
+            elif prefix not in declared:
+                found.setdefault(prefix, token.start)
+    return found
+
+
+def _not_sparql(draft: Draft, error: ParsingFailed, findings: Findings) -> None:
+    """Tell where the tokenizer stopped, and why."""
+    place = _PLACE.search(error.description)
+    position = 0
+    if place is not None:
+        lines = draft.text.split("\n")[: int(place[1]) - 1]
+        position = sum(len(line) + 1 for line in lines) + int(place[2]) - 1
+    reason = _PLACE.sub("", error.description)
+    findings.problem(draft.node.problem(f"{draft}: {reason}", position))

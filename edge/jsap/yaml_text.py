@@ -1,0 +1,100 @@
+"""YAML as nodes that know their places. Scalars mean what JSON would have them mean: `no` is a text, `1:30` is one.
+
+Quoted and block scalars are texts; plain ones are true, false, null, a number as JSON writes it, or a text.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import yaml
+
+from edge.jsap.findings import Findings
+from edge.jsap.json_text import number
+from edge.jsap.nodes import MAX_DEPTH, MAX_NODES, Node, NotReadable, Scalar, Source
+
+_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None, "~": None, "": None}
+_TAGS: Final = frozenset({"str", "map", "seq"})
+"""Those that a scalar, an object, a list have without being told."""
+
+
+def read_yaml(source: Source, findings: Findings) -> Node:
+    """The document. Raises `NotReadable` for the first place where it is no YAML, or more than JSON could say."""
+    try:
+        root = yaml.compose(source.text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        offset = mark.index if mark is not None else 0
+        what = ": ".join(part for part in (error.context, error.problem) if part)
+        raise NotReadable(source.problem(min(offset, len(source.text)), f"not YAML: {what}")) from None
+    except yaml.reader.ReaderError as error:
+        raise NotReadable(source.problem(error.position, f"not YAML: {error.reason}")) from None
+    except RecursionError:
+        raise NotReadable(source.problem(0, f"nested deeper than {MAX_DEPTH} levels")) from None
+    if root is None:
+        raise NotReadable(source.problem(0, "the file is empty"))
+    return _Converter(source, findings).node(root, None, 0)
+
+
+class _Converter:
+    def __init__(self, source: Source, findings: Findings) -> None:
+        self._source = source
+        self._findings = findings
+        self._nodes = 0
+
+    def node(self, given: yaml.Node, key: int | None, depth: int) -> Node:
+        self._nodes += 1
+        start = given.start_mark.index
+        if depth > MAX_DEPTH:
+            raise self._end(given, f"nested deeper than {MAX_DEPTH} levels")
+        if self._nodes > MAX_NODES:
+            raise self._end(given, f"more than {MAX_NODES} values")
+        tag = str(given.tag)
+        if tag.removeprefix("tag:yaml.org,2002:") not in _TAGS:
+            self._wrong(given, f'the tag "{tag}" means nothing here')
+        if isinstance(given, yaml.ScalarNode):
+            inner = partial(_offset, self._source.text, given)
+            return Node(_scalar(given), self._source, start, key, inner)
+        if isinstance(given, yaml.SequenceNode):
+            return Node([self.node(item, None, depth + 1) for item in given.value], self._source, start, key)
+        members: dict[str, Node] = {}
+        for name, value in given.value:
+            if not isinstance(name, yaml.ScalarNode):
+                self._wrong(name, "a member's name must be a text")
+                continue
+            if name.value in members:
+                self._wrong(name, f'the member "{name.value}" stands here twice')
+            members[name.value] = self.node(value, name.start_mark.index, depth + 1)
+        return Node(members, self._source, start, key)
+
+    def _wrong(self, given: yaml.Node, reason: str) -> None:
+        self._findings.problem(self._source.problem(given.start_mark.index, reason))
+
+    def _end(self, given: yaml.Node, reason: str) -> NotReadable:
+        return NotReadable(self._source.problem(given.start_mark.index, reason))
+
+
+def _scalar(given: yaml.ScalarNode) -> Scalar:
+    text = str(given.value)
+    if given.style is not None:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    found = number(text)
+    return text if found is None else found
+
+
+def _offset(text: str, given: yaml.ScalarNode, number_: int) -> int:
+    """Where character `number_` of a scalar stands; where it was folded or escaped, about where."""
+    start: int = given.start_mark.index
+    end: int = given.end_mark.index
+    written, value = text[start:end], str(given.value)
+    if (verbatim := written.find(value)) >= 0:
+        return start + verbatim + number_
+    line, column = value.count("\n", 0, number_), number_ - value.rfind("\n", 0, number_) - 1
+    lines = written.splitlines(keepends=True)
+    if given.style != "|" or line + 1 >= len(lines):
+        return start
+    wanted = value.splitlines()[line] if line < len(value.splitlines()) else ""
+    return start + sum(map(len, lines[: line + 1])) + max(0, lines[line + 1].find(wanted)) + column
