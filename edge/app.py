@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from edge import __version__, endpoints
 from edge.adapters import settings as adapters
+from edge.adapters.actuation import Actuation
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.files import MappingFiles
 from edge.adapters.host import HostAdapter
@@ -81,6 +82,7 @@ class Gateway:
         self._intake: Intake | None = None
         self._files: MappingFiles | None = None
         self._mqtt: MqttAdapter | None = None
+        self._actuation: Actuation | None = None
         self._began = time.monotonic()
         self._stack = AsyncExitStack()
         self._ready = False
@@ -198,16 +200,14 @@ class Gateway:
         settings = self.settings
         mappings = part(adapters.MappingsSettings, settings.mappings, dir=settings.mappings_dir)
 
-        def declare(mapper: Mapper) -> None:
+        def changed(mapper: Mapper) -> None:
+            actuation.follow(mapper.actuators)
             observations.declare(_as_reading(declared) for declared in mapper.declared())
 
         try:
-            files = await asyncio.to_thread(MappingFiles, mappings, declare)
+            files = await asyncio.to_thread(MappingFiles, mappings, changed)
         except MappingError as error:
             raise StartError(f"mappings.packs: {error}") from error
-        await asyncio.to_thread(declare, files.mapper)
-        files.start()
-        self._stack.push_async_callback(_in_thread, files.stop)
         self._files = files
         self._intake = intake = Intake(lambda: files.mapper, observations, mappings)
         url = settings.mqtt.broker
@@ -216,6 +216,11 @@ class Gateway:
             await _listening(broker.start, "mqtt", settings.mqtt.host, settings.mqtt.port)
             self._stack.push_async_callback(broker.stop)
             url = f"mqtt://{_host(settings.mqtt.host)}:{broker.port}"
+        actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), intake.bad_values)
+        self._actuation = actuation
+        await asyncio.to_thread(changed, files.mapper)
+        files.start()
+        self._stack.push_async_callback(_in_thread, files.stop)
         self.endpoints["mqtt"] = url
         connection = part(
             adapters.MqttSettings,
@@ -229,7 +234,8 @@ class Gateway:
         except OSError as error:
             raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
         self._mqtt = adapter
-        self._watch_mqtt(adapter, intake, files)
+        self._watch_mqtt(adapter, intake)
+        self._watch_actuation(actuation)
         adapter.start()
         self._stack.push_async_callback(_in_thread, adapter.stop, settings.shutdown.timeout * 0.5)
 
@@ -238,6 +244,8 @@ class Gateway:
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
             fault=self._fault,
             health=self._health,
+        actuation.start(connection)
+        self._stack.push_async_callback(_in_thread, actuation.stop, settings.shutdown.timeout * 0.2)
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
             bad_values=lambda: self._intake.bad_values.listed() if self._intake is not None else [],
@@ -264,10 +272,22 @@ class Gateway:
         if self._mqtt is not None:
             health["mqtt"] = "connected" if self._mqtt.connected else "disconnected"
         if self._files is not None:
-            health["mapping_faults"] = self._files.faults()
+            health["mapping_faults"] = self._mapping_faults()
         return health
 
-    def _watch_mqtt(self, adapter: MqttAdapter, intake: Intake, files: MappingFiles) -> None:
+    def _mapping_faults(self) -> list[dict[str, object]]:
+        files = self._files.faults() if self._files is not None else []
+        return files + (self._actuation.faults() if self._actuation is not None else [])
+
+    def _watch_actuation(self, actuation: Actuation) -> None:
+        watch = self.metrics.watch
+        watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
+        watch("actuation_sent", "Messages of actuators that the broker took.", lambda: actuation.sent)
+        watch("actuation_queued", "Messages of actuators that wait.", lambda: actuation.queued)
+        watch("actuation_conflated", "Messages that a newer one replaced.", lambda: actuation.conflated)
+        watch("actuation_failed", "Messages that could not be made or sent.", lambda: actuation.failed)
+
+    def _watch_mqtt(self, adapter: MqttAdapter, intake: Intake) -> None:
         watch = self.metrics.watch
         watch("mqtt_connected", "Whether the broker is connected: 1 or 0.", lambda: adapter.connected)
         watch("mqtt_received", "Messages that came in since the start.", lambda: adapter.received)
@@ -277,7 +297,8 @@ class Gateway:
         watch("mqtt_readings", "Readings that messages held.", lambda: intake.readings)
         watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: intake.unmapped.total)
         watch("mqtt_bad_values", "Values that could not be read.", lambda: intake.bad_values.total)
-        watch("mqtt_mapping_faults", "Mapping files that cannot be used as they are.", lambda: len(files.faults()))
+        faults = self._mapping_faults
+        watch("mqtt_mapping_faults", "Mapping files and actuators that cannot be used.", lambda: len(faults()))
 
 
 def _costs(figures: Figures) -> Costs:

@@ -61,6 +61,18 @@ class MappingsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ActuationSettings:
+    """How fast messages of actuators may leave."""
+
+    rate: float = 100.0
+    """Messages a second over all topics."""
+    topic_rate: float = 10.0
+    """Messages a second to one topic, where the actuator says nothing else."""
+    max_queued: int = 10_000
+    """Topics that may have a message waiting, and notifications of the engine that may wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostSettings:
     """The gateway's own sensors."""
 

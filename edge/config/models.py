@@ -309,6 +309,22 @@ class ShutdownSettings(Section):
     timeout: float = key(
         5.0, "Time for draining queues and telling clients before the process ends.", unit="s", minimum=0.1, maximum=300
     )
+class ActuationSettings(Section):
+    """From the graph to devices: how fast the messages of actuators leave."""
+
+    rate: float = key(100.0, "Messages a second over all topics, at the most.", minimum=0.01, maximum=10_000)
+    topic_rate: float = key(
+        10.0,
+        "Messages a second to one topic, at the most; what comes in between is left out but for the newest. An "
+        "actuator may say otherwise (rate).",
+        minimum=0.01,
+        maximum=1000,
+    )
+    max_queued: int = key(
+        10_000, "Topics that may have a message waiting, for example while the broker is away.", minimum=1
+    )
+
+
 
 
 class Settings(Section):
@@ -333,3 +349,4 @@ class Settings(Section):
     def mappings_dir(self) -> Path:
         """Where the operator's own mapping files are."""
         return self.mappings.dir or self.data_dir / "mappings"
+    actuation: ActuationSettings = ActuationSettings()

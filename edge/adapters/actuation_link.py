@@ -1,0 +1,126 @@
+"""The connection that commands leave by: to the broker that readings come from, and apart from theirs."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, error_string
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge.adapters.mqtt_client import make_client
+from edge.adapters.settings import MqttSettings
+
+_log = logging.getLogger(__name__)
+
+_LOOP = 1.0
+"""Seconds the thread sleeps at most while nothing happens."""
+_SUFFIX = "-out"
+
+
+class Link:
+    """A connection for sending alone, made anew for ever. Its callbacks come on its own thread.
+
+    Each connection is a client of its own with a clean session: what is not acknowledged is for the caller to send
+    again, who knows what is out of date by then.
+    """
+
+    def __init__(
+        self,
+        settings: MqttSettings,
+        on_up: Callable[[Client], None],
+        on_down: Callable[[], None],
+        on_answer: Callable[[Client, int, str], None],
+    ) -> None:
+        """`on_answer`: client, packet identifier and why the broker refused the message; empty: it did not."""
+        self._settings = replace(settings, client_id=settings.client_id + _SUFFIX, session_expiry=0)
+        self._on_up = on_up
+        self._on_down = on_down
+        self._on_answer = on_answer
+        self._client: Client | None = None
+        self._stopping = threading.Event()
+        self._reason = ""
+        self._attempt = 0
+        self._down = False
+        self._thread = threading.Thread(target=self._stay_connected, name="edge-actuation-mqtt", daemon=True)
+
+    def start(self) -> None:
+        """Connect and stay connected. Returns at once."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Disconnect."""
+        self._stopping.set()
+        self.drop("")
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def drop(self, reason: str) -> None:
+        """Give this connection up, so that another is made."""
+        self._reason = reason
+        client = self._client
+        if client is not None:
+            client.disconnect()
+
+    def _stay_connected(self) -> None:
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            self._reason = ""
+            try:
+                self._serve()
+            except Exception as error:  # noqa: BLE001  whatever a broker sends, this thread goes on
+                self._reason = self._reason or str(error)
+            self._on_down()
+            if self._stopping.is_set():
+                return
+            if not self._down:
+                self._down = True
+                _log.warning("actuation.down", extra={"broker": self._settings.broker, "reason": self._reason})
+            if time.monotonic() - began > self._settings.reconnect_max:
+                self._attempt = 0
+            longest = min(self._settings.reconnect_max, self._settings.reconnect_min * 2 ** min(self._attempt, 30))
+            self._attempt += 1
+            self._stopping.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, hides nothing
+
+    def _serve(self) -> None:
+        client = make_client(self._settings)
+        client.on_connect = self._connected
+        client.on_disconnect = self._disconnected
+        client.on_publish = self._answered
+        client.reconnect()
+        self._client = client
+        code = MQTTErrorCode.MQTT_ERR_SUCCESS
+        while code == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._stopping.is_set():
+            code = client.loop(_LOOP)
+        if self._stopping.is_set():
+            client.disconnect()
+            client.loop(_LOOP)
+        self._reason = self._reason or error_string(code)
+
+    def _connected(
+        self, client: Client, _: object, __: ConnectFlags, reason: ReasonCode, ___: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._reason = f"the broker refused the connection: {reason}"
+            return
+        if self._down:
+            _log.info("actuation.up", extra={"broker": self._settings.broker})
+        self._down = False
+        self._on_up(client)
+
+    def _disconnected(
+        self, _: Client, __: object, ___: DisconnectFlags, reason: ReasonCode, ____: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._reason = self._reason or str(reason)
+
+    def _answered(self, client: Client, _: object, mid: int, reason: ReasonCode, __: Properties | None) -> None:
+        if not reason.is_failure:
+            self._attempt = 0
+        self._on_answer(client, mid, str(reason) if reason.is_failure else "")

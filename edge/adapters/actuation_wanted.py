@@ -1,0 +1,108 @@
+"""What an actuator wants: for each topic the rows of its query that name it, and the messages that changes lead to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyoxigraph as ox
+
+from edge.mapping.actuators import Actuator, Command, Message
+from edge.mapping.solution import CommandError, Solution, Term
+from edge.protocol.results import Row
+
+Refuse = Callable[[Solution, str], None]
+"""Told of a solution of which no message can be made, and why."""
+
+
+class Wanted:
+    """The state of one actuator. A topic that several rows name is wanted as the newest of them says.
+
+    Rows are taken in as a bag; one of which no topic can be made is told once and then left out. Not thread-safe.
+    """
+
+    def __init__(self, actuator: Actuator, refuse: Refuse) -> None:
+        self.actuator = actuator
+        self._refuse = refuse
+        self._variables: Sequence[str] = ()
+        self._topics: dict[str, dict[Row, int]] = {}
+
+    def replace(self, variables: Sequence[str], rows: Iterable[Row]) -> list[Command]:
+        """The whole state anew (the sequence 0 of a subscription): the messages for what is different now."""
+        before: Counter[Row] = Counter()
+        for known in self._topics.values():
+            before.update(known)
+        after = Counter(rows)
+        return self.apply(variables, (after - before).elements(), (before - after).elements())
+
+    def apply(self, variables: Sequence[str], added: Iterable[Row], removed: Iterable[Row]) -> list[Command]:
+        """One change of the state: at most one message for each topic, in the order in which they are named."""
+        self._variables = variables
+        gone: dict[str, Row] = {}
+        before: dict[str, Row | None] = {}
+        news: set[str] = set()
+        for row in removed:
+            topic = self._topic(row, self._ignore)
+            rows = self._topics.get(topic, {})
+            if row not in rows:
+                continue
+            before.setdefault(topic, next(reversed(rows)))
+            gone[topic] = row
+            rows[row] -= 1
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self._topics[topic]
+        for row in added:
+            topic = self._topic(row, self._refuse)
+            if not topic:
+                continue
+            rows = self._topics.setdefault(topic, {})
+            before.setdefault(topic, None)
+            news.add(topic)
+            rows[row] = rows.pop(row, 0) + 1
+        commands = []
+        for topic, previous in before.items():
+            left = self._topics.get(topic)
+            if left is None:
+                commands += self._message(self.actuator.removed, gone[topic])
+            elif topic in news or next(reversed(left)) != previous:
+                commands += self._message(self.actuator.added, next(reversed(left)))
+        return commands
+
+    def commands(self) -> Iterator[Command]:
+        """The messages that the state as a whole asks for, one for each topic."""
+        for rows in self._topics.values():
+            yield from self._message(self.actuator.added, next(reversed(rows)))
+
+    def _message(self, message: Message | None, row: Row) -> list[Command]:
+        if message is None:
+            return []
+        solution = self._solution(row)
+        try:
+            return [message.render(solution)]
+        except CommandError as error:
+            self._refuse(solution, str(error))
+            return []
+
+    def _topic(self, row: Row, refuse: Refuse) -> str:
+        """The topic that a row names; empty: none can be made of it."""
+        solution = self._solution(row)
+        try:
+            return self.actuator.added.topic.render(solution)
+        except CommandError as error:
+            refuse(solution, str(error))
+            return ""
+
+    def _solution(self, row: Row) -> Solution:
+        terms: dict[str, Term] = {}
+        for name, term in zip(self._variables, row, strict=True):
+            if isinstance(term, ox.Literal):
+                terms[name] = Term(term.value, term.datatype.value)
+            elif isinstance(term, ox.NamedNode):
+                terms[name] = Term(term.value, None)
+        return self.actuator.solution(terms)
+
+    @staticmethod
+    def _ignore(_: Solution, __: str) -> None:
+        """It was told when the row came."""
