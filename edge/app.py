@@ -153,6 +153,7 @@ class Gateway:
             pending_updates=lambda: engine.pending_updates,
             journal_sequence=lambda: engine.sequence,
             spus=lambda: engine.spus,
+            pending_timers=lambda: engine.pending_timers,
         )
         self.metrics.watch_costs(lambda: _costs(engine.figures))
         return engine
@@ -164,7 +165,12 @@ class Gateway:
     async def _start_gates(self, engine: Scheduler) -> None:
         settings = self.settings
         grace = settings.shutdown.timeout * 0.2
-        ws = WsGate(engine, part(WsGateSettings, settings.ws, close_timeout=grace), self.metrics)
+        query_timeout = settings.engine.query_timeout
+        ws = WsGate(
+            engine,
+            part(WsGateSettings, settings.ws, query_timeout=query_timeout, close_timeout=grace),
+            self.metrics,
+        )
         port = await _listening(ws.start, "ws", settings.ws.host, settings.ws.port)
         self._stack.push_async_callback(ws.stop)
         self.endpoints["ws"] = f"ws://{_host(settings.ws.host)}:{port}/subscribe"
@@ -173,7 +179,7 @@ class Gateway:
             part(
                 HttpGateSettings,
                 settings.http,
-                query_timeout=settings.engine.query_timeout,
+                query_timeout=query_timeout,
                 shutdown_timeout=grace,
             ),
             self.metrics,
@@ -210,17 +216,17 @@ class Gateway:
             raise StartError(f"mappings.packs: {error}") from error
         self._files = files
         self._intake = intake = Intake(lambda: files.mapper, observations, mappings)
+        actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), intake.bad_values)
+        self._actuation = actuation
+        await asyncio.to_thread(changed, files.mapper)
+        files.start()
+        self._stack.push_async_callback(_in_thread, files.stop)
         url = settings.mqtt.broker
         if not url:
             broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt))
             await _listening(broker.start, "mqtt", settings.mqtt.host, settings.mqtt.port)
             self._stack.push_async_callback(broker.stop)
             url = f"mqtt://{_host(settings.mqtt.host)}:{broker.port}"
-        actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), intake.bad_values)
-        self._actuation = actuation
-        await asyncio.to_thread(changed, files.mapper)
-        files.start()
-        self._stack.push_async_callback(_in_thread, files.stop)
         self.endpoints["mqtt"] = url
         connection = part(
             adapters.MqttSettings,
@@ -238,14 +244,14 @@ class Gateway:
         self._watch_actuation(actuation)
         adapter.start()
         self._stack.push_async_callback(_in_thread, adapter.stop, settings.shutdown.timeout * 0.5)
+        actuation.start(connection)
+        self._stack.push_async_callback(_in_thread, actuation.stop, settings.shutdown.timeout * 0.2)
 
     def _views(self) -> Views:
         return Views(
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
             fault=self._fault,
             health=self._health,
-        actuation.start(connection)
-        self._stack.push_async_callback(_in_thread, actuation.stop, settings.shutdown.timeout * 0.2)
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
             bad_values=lambda: self._intake.bad_values.listed() if self._intake is not None else [],
@@ -266,6 +272,7 @@ class Gateway:
             "version": __version__,
             "uptime_seconds": round(time.monotonic() - self._began),
             "pending_updates": self._engine.pending_updates if self._engine is not None else 0,
+            "pending_timers": self._engine.pending_timers if self._engine is not None else 0,
         }
         if self._engine is not None and self._engine.storage_failing:
             health["storage"] = self._engine.storage_failing

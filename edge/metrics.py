@@ -77,12 +77,14 @@ class Metrics:
         pending_updates: Callable[[], float],
         journal_sequence: Callable[[], float],
         spus: Callable[[], float],
+        pending_timers: Callable[[], float],
     ) -> None:
         """Show the engine's state: how large, how busy, how far."""
         self.watch("triples", "Triples in the live graph, named graphs included.", triples)
         self.watch("pending_updates", "Updates that wait for the engine.", pending_updates)
         self.watch("journal_sequence", "Sequence number of the last change set in the journal.", journal_sequence)
         self.watch("spus", "Subscription processing units: distinct subscribed queries.", spus)
+        self.watch("pending_timers", "Delayed updates that wait for their time.", pending_timers)
 
     def watch_costs(self, costs: Callable[[], Costs]) -> None:
         """Show the engine's performance model, asked for whenever the metrics are read."""

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 ELSEWHERE = {
     HttpGateSettings: {"query_timeout", "shutdown_timeout"},
-    WsGateSettings: {"path", "close_timeout"},
+    WsGateSettings: {"query_timeout", "close_timeout", "path"},
 }
 """What is given by another section, or by the protocol."""
 

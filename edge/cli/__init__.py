@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "query": ("edge.cli.sparql", "Ask the running gateway a SPARQL query."),
     "update": ("edge.cli.sparql", "Change the graph of the running gateway with a SPARQL update."),
     "subscribe": ("edge.cli.subscribe", "Print what changes in the results of a SPARQL query, as it changes."),
+    "timers": ("edge.cli.timers", "List delayed updates, look at one, cancel one."),
     "explain": ("edge.cli.explain", "Say what a subscription to a SPARQL query costs, and why."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
     "engine": ("edge.cli.engine", "Show what updates cost, and how they are processed."),

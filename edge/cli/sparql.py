@@ -13,6 +13,7 @@ from edge.cli.failures import EXIT_CODES, refused
 from edge.cli.http import Answer, dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
+from edge.cli.timers import moment
 
 _FORMATS: Final = {
     "table": "application/sparql-results+json, text/turtle;q=0.9",
@@ -78,15 +79,22 @@ def query(
     \b
     edge update 'INSERT DATA {{ <urn:lamp> <urn:state> true }}'
     edge update @load.ru
+    edge update --delay PT30S --id lamp-off @off.ru
     """,
 )
 @click.argument("text")
+@click.option("--delay", metavar="DURATION", help="Run it later: after PT30S, PT2H30M, P1DT12H, P2W.")
+@click.option("--at", metavar="TIME", help="Run it later: at 2030-01-31T12:00:00Z, or microseconds since 1970.")
+@click.option("--id", "name", metavar="ID", help="With --delay or --at: its id. One that waits is replaced.")
 @dataset_options("using-graph-uri", "using-named-graph-uri")
 @url_option
 @data_dir_option
 @timeout_option
 def update(
     text: str,
+    delay: str | None,
+    at: str | None,
+    name: str | None,
     default_graphs: tuple[str, ...],
     named_graphs: tuple[str, ...],
     url: str | None,
@@ -97,8 +105,13 @@ def update(
     parameters = [("update", read_source(text))]
     parameters += [("using-graph-uri", graph) for graph in default_graphs]
     parameters += [("using-named-graph-uri", graph) for graph in named_graphs]
+    parameters += [(key, value) for key, value in (("delay", delay), ("at", at), ("id", name)) if value is not None]
     answer = post(http_endpoint(url, data_dir, "update"), parameters, accept="application/json", timeout=timeout)
     outcome = answer.json()
+    if "scheduled" in outcome:
+        scheduled = outcome["scheduled"]
+        click.echo(f"{scheduled['id']} runs at {moment(scheduled['at'])}")
+        return
     click.echo(f"{outcome.get('added', '?')} added, {outcome.get('removed', '?')} removed")
 
 

@@ -55,6 +55,7 @@ class WsSettings(Section):
     host: BindHost = key("127.0.0.1", "Address to listen on. Only loopback addresses as long as there is no security.")
     port: Port = key(9000, "TCP port to listen on. 0 is any free port.")
     max_message: int = key(1 * MIB, "Largest message a client may send.", unit="bytes", minimum=KIB)
+    max_result: int = key(4 * MIB, "Largest result of a query; a larger one is given up.", unit="bytes", minimum=KIB)
     ping_interval: float = key(
         20.0, "Time between keep-alive pings to each client. 0 sends none.", unit="s", minimum=0, maximum=3600
     )
@@ -167,6 +168,32 @@ class EngineSettings(Section):
     )
     max_pending_updates: int = key(10_000, "Updates that may wait; more are answered 429.", minimum=1)
     max_batch: int = key(256, "Waiting updates that share one commit at most.", minimum=1, maximum=10_000)
+    max_pending_timers: int = key(
+        200_000, "Delayed updates that may wait for their time; more are answered 429.", minimum=0
+    )
+    max_lateness: float = key(
+        0.0,
+        "How late a delayed update may be and is still run; one that is later, after a day without power say, is "
+        "marked as missed. 0: however late.",
+        unit="s",
+        minimum=0,
+        maximum=3_155_760_000,
+    )
+    timer_outcomes_for: float = key(
+        86_400.0,
+        "How long it can be asked what became of a delayed update.",
+        unit="s",
+        minimum=0,
+        maximum=31_557_600,
+    )
+    max_timer_outcomes: int = key(
+        10_000, "Delayed updates of which that can be asked at most; the oldest go first.", minimum=0
+    )
+    trust_clock: Literal["auto", "always", "never"] = key(
+        "auto",
+        "Whether the machine's clock is right when it starts, so that the time without power counts for delayed "
+        'updates. "auto": where there is a clock with a battery (RTC), or once NTP has set it.',
+    )
     stall_after: float = key(
         30.0,
         "Time after which updates that do not move on count as stalled: /health then says so, with 503.",
@@ -282,6 +309,22 @@ class ObservationsSettings(Section):
     )
 
 
+class ActuationSettings(Section):
+    """From the graph to devices: how fast the messages of actuators leave."""
+
+    rate: float = key(100.0, "Messages a second over all topics, at the most.", minimum=0.01, maximum=10_000)
+    topic_rate: float = key(
+        10.0,
+        "Messages a second to one topic, at the most; what comes in between is left out but for the newest. An "
+        "actuator may say otherwise (rate).",
+        minimum=0.01,
+        maximum=1000,
+    )
+    max_queued: int = key(
+        10_000, "Topics that may have a message waiting, for example while the broker is away.", minimum=1
+    )
+
+
 class HostSettings(Section):
     """The gateway's own sensors: temperatures, load, memory, disks, network."""
 
@@ -309,22 +352,6 @@ class ShutdownSettings(Section):
     timeout: float = key(
         5.0, "Time for draining queues and telling clients before the process ends.", unit="s", minimum=0.1, maximum=300
     )
-class ActuationSettings(Section):
-    """From the graph to devices: how fast the messages of actuators leave."""
-
-    rate: float = key(100.0, "Messages a second over all topics, at the most.", minimum=0.01, maximum=10_000)
-    topic_rate: float = key(
-        10.0,
-        "Messages a second to one topic, at the most; what comes in between is left out but for the newest. An "
-        "actuator may say otherwise (rate).",
-        minimum=0.01,
-        maximum=1000,
-    )
-    max_queued: int = key(
-        10_000, "Topics that may have a message waiting, for example while the broker is away.", minimum=1
-    )
-
-
 
 
 class Settings(Section):
@@ -341,6 +368,7 @@ class Settings(Section):
     engine: EngineSettings = EngineSettings()
     mappings: MappingsSettings = MappingsSettings()
     observations: ObservationsSettings = ObservationsSettings()
+    actuation: ActuationSettings = ActuationSettings()
     host: HostSettings = HostSettings()
     log: LogSettings = LogSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
@@ -349,4 +377,3 @@ class Settings(Section):
     def mappings_dir(self) -> Path:
         """Where the operator's own mapping files are."""
         return self.mappings.dir or self.data_dir / "mappings"
-    actuation: ActuationSettings = ActuationSettings()

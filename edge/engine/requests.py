@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pyoxigraph as ox
 
@@ -46,24 +45,6 @@ class UpdateRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """A delay: so many microseconds from now, however the machine's clock is set meanwhile."""
-
-    microseconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """A time of day: when the machine's clock shows so many microseconds since 1970, or more."""
-
-    microseconds: int
-
-
-When = After | At
-"""When a delayed update is to be run (SPS paper, section II)."""
-
-
-@dataclass(frozen=True, slots=True)
 class QueryRequest:
     """One SPARQL 1.1 Query of any form."""
 
@@ -82,39 +63,6 @@ class UpdateOutcome:
     def changed(self) -> bool:
         """Whether the update did anything."""
         return bool(self.added or self.removed)
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    """A delayed update that is stored and will be run. `at`: microseconds since 1970, as far as can be told now."""
-
-    id: str
-    at: int
-    replaced: bool
-    """Whether it took the place of one that had the same id."""
-
-
-TimerState = Literal["pending", "done", "unchanged", "failed", "missed", "cancelled"]
-"""What became of a delayed update. "unchanged": it ran and changed nothing. "missed": it would have run too late."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """A delayed update as those see it who ask. Times are microseconds since 1970."""
-
-    id: str
-    state: TimerState
-    at: int
-    """When it is to run, or was."""
-    scheduled: int
-    """When it was given."""
-    sparql: str | None = None
-    """Its text, while it is pending."""
-    finished: int | None = None
-    added: int = 0
-    removed: int = 0
-    error: str | None = None
-    error_description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,10 @@ from edge.engine.requests import (
     Answer,
     QueryRequest,
     QueryResult,
-    Scheduled,
     Sink,
     Subscription,
-    Timer,
-    TimerState,
     UpdateOutcome,
     UpdateRequest,
-    When,
 )
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.timer_table import TimerTable
@@ -40,6 +36,8 @@ from edge.engine.work import Cancel, Schedule, Task, Updates, fail, settle
 from edge.engine.workers import Workers
 from edge.engine.writer import Writer
 from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
+from edge.protocol.moments import When
+from edge.protocol.timers import Scheduled, Timer, TimerState
 
 T = TypeVar("T")
 

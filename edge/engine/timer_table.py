@@ -15,9 +15,10 @@ import pyoxigraph as ox
 
 from edge.engine.journal import Journal
 from edge.engine.journal_file import checksum
-from edge.engine.requests import Dataset, Timer, UpdateRequest
+from edge.engine.requests import Dataset, UpdateRequest
 from edge.engine.time_scale import Anchors
 from edge.protocol.results import Term
+from edge.protocol.timers import Timer
 
 Statement = tuple[str, Sequence[object]]
 """SQL that changes something, and its parameters."""

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from edge.engine.clock import Clock
-from edge.engine.requests import After, Scheduled, Timer, TimerState, UpdateRequest, When
+from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.time_scale import TimeScale
 from edge.engine.timer_table import Given, Statement, TimerTable, Waiting
 from edge.protocol.errors import EdgeError, NotFound, TooManyRequests
+from edge.protocol.moments import After, When
+from edge.protocol.timers import Scheduled, Timer, TimerState
 
 _LOOK: Final = 1.0
 """Seconds after which the machine's clock is looked at again: somebody may have set it."""

@@ -16,10 +16,12 @@ from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.evaluation import frameless
 from edge.engine.journal import Entry
-from edge.engine.requests import Scheduled, UpdateOutcome, UpdateRequest, When
+from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.engine.timer_table import Given, Waiting
 from edge.engine.timers import Timers
 from edge.protocol.errors import EdgeError
+from edge.protocol.moments import When
+from edge.protocol.timers import Scheduled
 
 T = TypeVar("T")
 

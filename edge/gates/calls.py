@@ -1,4 +1,4 @@
-"""The requests of a session while they are in work: handed to the engine, answered when it has answered.
+"""Subscribe and unsubscribe requests while they are in work: handed to the engine, answered when it has answered.
 
 All methods are called on the event loop. The answers come over the bridge, in engine order.
 """
@@ -13,24 +13,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from edge.engine.requests import (
-    Dataset,
-    Notification,
-    QueryRequest,
-    SubscribeFailed,
-    Subscription,
-    UpdateOutcome,
-    UpdateRequest,
-)
+from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
-from edge.protocol.messages import (
-    SubscribeMessage,
-    UnsubscribeMessage,
-    UpdateMessage,
-    unsubscribed_message,
-    updated_message,
-)
+from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
 if TYPE_CHECKING:
     from edge.gates.session import Session
@@ -56,7 +42,7 @@ class Subscribe:
         """Hand it to the engine. Raises what the engine refuses at once."""
         request, shared = self.request, self.session.shared
         query = QueryRequest(
-            request.sparql, Dataset(_as_tuple(request.default_graph_uri), _as_tuple(request.named_graph_uri))
+            request.sparql, Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
         )
         sink = partial(shared.bridge.put, self.notify)
         try:
@@ -118,7 +104,7 @@ class Subscribe:
                 session.end(future.result().spuid)
         elif failure is not None:
             self.drop()
-            session.refuse(_as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
+            session.refuse(as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
 
 
 class Unsubscribe:
@@ -149,48 +135,18 @@ class Unsubscribe:
         session.forget(self.request.spuid)
         failure = future.exception()
         if failure is not None:
-            session.refuse(_as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
+            session.refuse(as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
         else:
             session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
             session.shared.answered("unsubscribe", 200, self.started)
 
 
-class Update:
-    """One update request. It is carried out, and answered, whatever becomes of the client."""
-
-    def __init__(self, session: Session, request: UpdateMessage, started: float) -> None:
-        self.session = session
-        self.request = request
-        self.started = started
-
-    def start(self) -> None:
-        """Hand it to the engine. Raises what the engine refuses at once."""
-        request, shared = self.request, self.session.shared
-        dataset = Dataset(_as_tuple(request.using_graph_uri), _as_tuple(request.using_named_graph_uri))
-        try:
-            future = shared.engine.update([UpdateRequest(request.sparql, dataset)])
-        except EdgeError as error:
-            raise error.with_alias(request.alias) from error
-        self.session.begun()
-        future.add_done_callback(partial(shared.bridge.put, self._done))
-
-    def _done(self, future: Future[list[UpdateOutcome]]) -> None:
-        session, alias = self.session, self.request.alias
-        session.done()
-        failure = future.exception()
-        if failure is not None:
-            session.refuse(_as_told(failure, alias, session.shared.metrics), "update", self.started)
-            return
-        (outcome,) = future.result()
-        session.outgoing.send(updated_message(alias, outcome.added, outcome.removed))
-        session.shared.answered("update", 200, self.started)
-
-
-def _as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
+def as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
+    """Graphs as a dataset has them."""
     return None if graphs is None else tuple(graphs)
 
 
-def _as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
+def as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
     """What went wrong, as the client is told. What no error of the tree describes is a fault of ours, and logged."""
     if isinstance(failure, EdgeError):
         return failure.with_alias(alias)

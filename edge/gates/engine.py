@@ -10,19 +10,39 @@ from edge.engine.explanation import Explanation
 from edge.engine.performance import Figures
 from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.settings import Booster, Processing
+from edge.protocol.moments import When
+from edge.protocol.timers import Scheduled, Timer, TimerState
 
 T = TypeVar("T")
 
 
-class UpdateEngine(Protocol):
-    """Updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+class SparqlEngine(Protocol):
+    """Queries and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
 
     def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
         """Run updates; done when they are durable."""
 
+    def read(self, request: QueryRequest, read: Callable[[Answer], T], /) -> Future[T]:
+        """Answer a query over the state at some moment between the call and the result.
 
-class SessionEngine(UpdateEngine, Protocol):
-    """Subscriptions and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+        `read` takes the answer in on a thread of the engine; what it returns or raises is the future's.
+        """
+
+    def schedule(self, request: UpdateRequest, when: When, name: str | None, /) -> Future[Scheduled]:
+        """Have an update run later; done when that is durable."""
+
+    def cancel(self, name: str, /) -> Future[None]:
+        """Have a delayed update not run."""
+
+    def timer(self, name: str, /) -> Future[Timer]:
+        """A delayed update, or what became of it."""
+
+    def timers(self, state: TimerState | None, limit: int, /) -> Future[list[Timer]]:
+        """Delayed updates: those that wait, then what became of others."""
+
+
+class SessionEngine(SparqlEngine, Protocol):
+    """Subscriptions, too."""
 
     def subscribe(self, query: QueryRequest, sink: Sink, /, alias: str | None = None) -> Future[Subscription]:
         """Subscribe; the first notification goes to the sink before the future is done."""
@@ -31,24 +51,14 @@ class SessionEngine(UpdateEngine, Protocol):
         """End a subscription."""
 
 
-class SparqlEngine(UpdateEngine, Protocol):
-    """Queries and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
-
-    def read(self, request: QueryRequest, read: Callable[[Answer], T], /) -> Future[T]:
-        """Answer a query over the state at some moment between the call and the result.
-
-        `read` takes the answer in on a thread of the engine; what it returns or raises is the future's.
-        """
-
-    def explain(self, query: QueryRequest, /) -> Future[Explanation]:
-        """Say how a subscription to a query is, or would be, kept up to date."""
-
-
 class OperatedEngine(SparqlEngine, Protocol):
     """What operators see of the engine, and the one thing that they decide while it runs."""
 
     processing: Processing
     """It may be set at any time."""
+
+    def explain(self, query: QueryRequest, /) -> Future[Explanation]:
+        """Say how a subscription to a query is, or would be, kept up to date."""
 
     @property
     def booster(self) -> Booster:

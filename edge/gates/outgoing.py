@@ -71,6 +71,11 @@ class Outgoing:
             if self._writer is None:
                 self._writer = asyncio.get_running_loop().create_task(self._write())
 
+    async def room(self, limit: int) -> None:
+        """Wait until fewer than `limit` messages wait for the client."""
+        if len(self._waiting) >= limit and self._writer is not None:
+            await asyncio.wait([self._writer])
+
     def close(self) -> None:
         """Forget what waits; send nothing more."""
         self._closed = True

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import time
 
+from edge.gates.asks import ask
 from edge.gates.bridge import Bridge
-from edge.gates.calls import Subscribe, Unsubscribe, Update
+from edge.gates.calls import Subscribe, Unsubscribe
 from edge.gates.engine import SessionEngine
 from edge.gates.outgoing import Connection, Outgoing
 from edge.metrics import Metrics
@@ -26,6 +27,8 @@ class Sessions:
         *,
         gate: str,
         max_message: int,
+        max_result: int,
+        query_timeout: float,
         max_subscriptions: int,
         max_pending_requests: int,
         max_pending_notifications: int,
@@ -35,6 +38,8 @@ class Sessions:
         self.metrics = metrics
         self.gate = gate
         self.max_message = max_message
+        self.max_result = max_result
+        self.query_timeout = query_timeout
         self.max_subscriptions = max_subscriptions
         self.max_pending_requests = max_pending_requests
         self.max_pending_notifications = max_pending_notifications
@@ -79,13 +84,17 @@ class Session:
             elif isinstance(request, UnsubscribeMessage):
                 self._unsubscribe(request, started)
             else:
-                Update(self, request, started).start()
+                ask(self, request, started)
         except EdgeError as error:
             self.refuse(error, primitive, started)
 
     async def room(self) -> None:
-        """Wait until the session may take another message: not while too many requests of it are in work."""
+        """Wait until the session may take another message.
+
+        Not while too many requests of it are in work, nor while as many messages wait for a client that does not read.
+        """
         await self._room.wait()
+        await self.outgoing.room(self.shared.max_pending_requests)
 
     def close(self) -> None:
         """The client is gone: end all its subscriptions, also those that are about to begin."""

@@ -45,6 +45,10 @@ class WsGateSettings:
     path: str = "/subscribe"
     max_message: int = 1 * MIB
     """Largest message in bytes that is worked on. Up to twice as much gets an error, more closes the connection."""
+    max_result: int = 4 * MIB
+    """Largest result of a query in bytes; the evaluation of a larger one is given up."""
+    query_timeout: float = 30.0
+    """Seconds after which a query is given up."""
     ping_interval: float = 20.0
     """Seconds between keep-alive pings; 0 sends none."""
     ping_timeout: float = 20.0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring as quoted
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from edge.protocol.errors import InvalidRequest
+from edge.protocol.moments import When, read_when
+from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
 
 def _as_list(value: object) -> object:
@@ -69,13 +72,64 @@ class UpdateMessage(_Message):
     sparql: Text
     using_graph_uri: GraphUris = Field(default=None, alias="using-graph-uri")
     using_named_graph_uri: GraphUris = Field(default=None, alias="using-named-graph-uri")
+    delay: Text | None = None
+    """An ISO 8601 duration after which it is to run."""
+    at: int | Text | None = None
+    """When it is to run: xsd:dateTime, or microseconds since 1970."""
+    id: Text | None = None
+    """By which it is asked for, cancelled and replaced while it waits."""
+
+    @model_validator(mode="after")
+    def _check_when(self) -> Self:
+        _ = self.when
+        return self
+
+    @property
+    def when(self) -> When | None:
+        """When it is to run; None: now."""
+        return read_when(self.delay, self.at, self.id)
 
 
-Message = SubscribeMessage | UnsubscribeMessage | UpdateMessage
+class QueryMessage(_Message):
+    """`{"query": {...}}`: a query by the socket that the client has already."""
 
-_MESSAGES: Final[dict[str, type[Message]]] = {
-    message.kind: message for message in (SubscribeMessage, UnsubscribeMessage, UpdateMessage)
-}
+    kind: ClassVar = "query"
+
+    sparql: Text
+    default_graph_uri: GraphUris = Field(default=None, alias="default-graph-uri")
+    named_graph_uri: GraphUris = Field(default=None, alias="named-graph-uri")
+
+
+class TimersMessage(_Message):
+    """`{"timers": {}}`: which delayed updates there are."""
+
+    kind: ClassVar = "timers"
+
+    state: TimerState | None = None
+    limit: int = Field(default=DEFAULT_LISTED, ge=1, le=MAX_LISTED)
+
+
+class TimerMessage(_Message):
+    """`{"timer": {"id": ".."}}`: what became of a delayed update."""
+
+    kind: ClassVar = "timer"
+
+    id: Text
+
+
+class CancelMessage(_Message):
+    """`{"cancel": {"id": ".."}}`: a delayed update is not to be run."""
+
+    kind: ClassVar = "cancel"
+
+    id: Text
+
+
+Message = (
+    SubscribeMessage | UnsubscribeMessage | UpdateMessage | QueryMessage | TimersMessage | TimerMessage | CancelMessage
+)
+
+_MESSAGES: Final[dict[str, type[Message]]] = {message.kind: message for message in get_args(Message)}
 
 _ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
 
@@ -104,8 +158,9 @@ def parse_message(text: str | bytes) -> Message:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         member = ".".join(str(part) for part in first["loc"])
+        where = f'"{kind}": member "{member}"' if member else f'"{kind}"'
         reason = first["msg"].removeprefix("Value error, ")
-        raise InvalidRequest(f'"{kind}": member "{member}": {reason}', alias=_alias_of(body)) from None
+        raise InvalidRequest(f"{where}: {reason}", alias=_alias_of(body)) from None
 
 
 def notification_message(spuid: str, alias: str | None, sequence: int, added: str, removed: str) -> str:
@@ -121,6 +176,36 @@ def updated_message(alias: str | None, added: int, removed: int) -> str:
     """The answer to an update, as JSON text: how many triples are new and how many are gone."""
     named = {} if alias is None else {"alias": alias}
     return json.dumps({"updated": {**named, "added": added, "removed": removed}})
+
+
+def scheduled_message(alias: str | None, scheduled: Mapping[str, object]) -> str:
+    """The answer to a delayed update: its id, and when it will run."""
+    named = {} if alias is None else {"alias": alias}
+    return json.dumps({"scheduled": {**named, **scheduled}})
+
+
+def result_message(alias: str | None, result: str) -> str:
+    """The answer to a query. `result` is an object of the SPARQL results format as JSON text."""
+    named = "" if alias is None else f'"alias":{json.dumps(alias)},'
+    return f'{{"result":{{{named}{result[1:]}}}'
+
+
+def timers_message(alias: str | None, timers: Sequence[Mapping[str, object]]) -> str:
+    """Delayed updates."""
+    named = {} if alias is None else {"alias": alias}
+    return json.dumps({"timers": timers, **named})
+
+
+def timer_message(alias: str | None, timer: Mapping[str, object]) -> str:
+    """One delayed update."""
+    named = {} if alias is None else {"alias": alias}
+    return json.dumps({"timer": {**named, **timer}})
+
+
+def cancelled_message(alias: str | None, name: str) -> str:
+    """The answer to a cancel request."""
+    named = {} if alias is None else {"alias": alias}
+    return json.dumps({"cancelled": {**named, "id": name}})
 
 
 def unsubscribed_message(spuid: str, alias: str | None) -> str:

@@ -15,17 +15,14 @@ from fake_clock import SECOND, START, FakeClock
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.requests import (
-    After,
-    At,
     Dataset,
     QueryRequest,
-    Scheduled,
     Solutions,
-    Timer,
     UpdateRequest,
-    When,
 )
 from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
+from edge.protocol.moments import After, At, When
+from edge.protocol.timers import Scheduled, Timer
 
 WAIT = 30.0
 

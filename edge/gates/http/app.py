@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import TypeVar
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,9 +25,11 @@ from edge.gates.http.engine import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.sparql import Operation, Primitive, read_operation
+from edge.gates.http.timers import read_listing
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, MethodNotAllowed, NotFound, NotReady, RequestTimeout
+from edge.protocol.errors import EdgeError, InvalidRequest, MethodNotAllowed, NotFound, NotReady, RequestTimeout
+from edge.protocol.moments import When
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -65,6 +68,8 @@ class Routes:
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
             _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
+            _route("/timers", "timers", self._timers, ["GET"]),
+            _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
             _route("/explain", "explain", self._explain, ["GET", "POST"]),
             _route("/health", "health", self._health, ["GET"]),
             _route("/metrics", "metrics", self._show_metrics, ["GET"]),
@@ -79,10 +84,13 @@ class Routes:
         app.router.redirect_slashes = False
         return app
 
+    def _check_ready(self) -> None:
+        if not self._views.ready():
+            raise _not_ready()
+
     def _sparql(self, accepted: list[Primitive]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
-            if not self._views.ready():
-                raise _not_ready()
+            self._check_ready()
             operation = await read_operation(request, accepted, self._settings)
             request.scope[PRIMITIVE] = operation.primitive
             if operation.primitive == "update":
@@ -109,6 +117,8 @@ class Routes:
         return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
     async def _update(self, operation: Operation) -> Response:
+        if operation.when is not None:
+            return await self._schedule(operation, operation.when, operation.name)
         # Shielded: a request that is broken off must not take an update out of the engine's queue half-known.
         future = self._engine.update([UpdateRequest(operation.text, operation.dataset)])
         (outcome,) = await asyncio.shield(_result(future))
@@ -120,9 +130,35 @@ class Routes:
         }
         return _json(answer)
 
+    async def _schedule(self, operation: Operation, when: When, name: str | None) -> Response:
+        request = UpdateRequest(operation.text, operation.dataset)
+        scheduled = await asyncio.shield(_result(self._engine.schedule(request, when, name)))
+        location = f"/timers/{quote(scheduled.id, safe='')}"
+        return _json({"scheduled": scheduled.to_message()}, 202, {"Location": location})
+
+    async def _timers(self, request: Request) -> Response:
+        self._check_ready()
+        state, limit = read_listing(request)
+        timers = await _result(self._engine.timers(state, limit))
+        return _json({"timers": [timer.to_message() for timer in timers]})
+
+    async def _timer(self, request: Request) -> Response:
+        self._check_ready()
+        name: str = request.path_params["id"]
+        if request.method == "PUT":
+            operation = await read_operation(request, ["update"], self._settings)
+            if operation.when is None:
+                raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
+            if operation.name not in (None, name):
+                raise InvalidRequest('The id is in the path; leave out the parameter "id"')
+            return await self._schedule(operation, operation.when, name)
+        if request.method == "DELETE":
+            await asyncio.shield(_result(self._engine.cancel(name)))
+            return _json({"cancelled": {"id": name}})
+        return _json({"timer": (await _result(self._engine.timer(name))).to_message()})
+
     async def _explain(self, request: Request) -> Response:
-        if not self._views.ready():
-            raise _not_ready()
+        self._check_ready()
         operation = await read_operation(request, ["query"], self._settings)
         timeout = self._settings.query_timeout
         try:
@@ -135,8 +171,7 @@ class Routes:
         return _json(asdict(told))
 
     async def _health(self, request: Request) -> Response:
-        if not self._views.ready():
-            raise _not_ready()
+        self._check_ready()
         if fault := self._views.fault():
             raise NotReady(fault)
         return _json({"status": "ready", **self._views.health()})
@@ -145,8 +180,7 @@ class Routes:
         return Response(self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _operate(self, request: Request) -> Response:
-        if not self._views.ready():
-            raise _not_ready()
+        self._check_ready()
         if request.method == "PUT":
             self._engine.processing = await read_processing(request, self._settings)
         return _json(shown(self._engine))
@@ -184,7 +218,7 @@ async def _framework_error(request: Request, exception: Exception) -> Response:
         allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
         error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
         return error_response(error, {"Allow": allow})
-    paths = "/query, /update, /sparql, /explain, /health, /metrics"
+    paths = "/query, /update, /sparql, /timers, /explain, /health, /metrics"
     return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
 
@@ -203,5 +237,5 @@ def _not_ready() -> NotReady:
     return NotReady("The gateway is starting or stopping; try again in a few seconds")
 
 
-def _json(value: object) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False), media_type="application/json")
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps(value, ensure_ascii=False), status, headers, "application/json")

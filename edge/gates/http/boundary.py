@@ -72,9 +72,9 @@ class Boundary:
         if scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
             if not allowed:
                 raise _forbidden()
-            await _preflight(headers)(scope, receive, send)
+            await _preflight(scope["path"], headers)(scope, receive, send)
             return
-        if scope["method"] == "POST" and not allowed:
+        if scope["method"] in ("POST", "PUT", "DELETE") and not allowed:
             # The browser would only hide the answer from the page, after the update was made.
             raise _forbidden()
         await self._app(scope, receive, send)
@@ -93,9 +93,10 @@ class Boundary:
         return EdgeError(f"Internal error {incident}: the gateway's log tells more")
 
 
-def _preflight(headers: Headers) -> Response:
+def _preflight(path: str, headers: Headers) -> Response:
+    others = ", PUT, DELETE" if path.startswith("/timers/") else ""
     answer = {
-        "Access-Control-Allow-Methods": "GET, HEAD, POST, OPTIONS",
+        "Access-Control-Allow-Methods": f"GET, HEAD, POST, OPTIONS{others}",
         "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Accept, Content-Type"),
         "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
         "Vary": "Access-Control-Request-Headers",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import re
-import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import pyoxigraph as ox
 
 from edge.engine.requests import Answer
 from edge.gates.http.negotiation import choose
-from edge.protocol.errors import NotAcceptable, RequestTimeout, ResultTooLarge
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from edge.gates.output import Output
+from edge.protocol.errors import NotAcceptable
 
 _JSON = ox.QueryResultsFormat.JSON
 
@@ -52,25 +47,6 @@ def check_acceptable(accept: str | None) -> None:
         raise _not_acceptable(accept, [*RESULT_FORMATS, *GRAPH_FORMATS])
 
 
-class _Output(io.BytesIO):
-    """Takes in what a serialiser writes, within limits: what it raises ends the evaluation, too."""
-
-    def __init__(self, max_bytes: int, seconds: float) -> None:
-        super().__init__()
-        self._max_bytes = max_bytes
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
-
-    def write(self, data: Buffer, /) -> int:
-        """Take in more. Raises `ResultTooLarge`, `RequestTimeout`."""
-        written = super().write(data)
-        if self.tell() > self._max_bytes:
-            raise ResultTooLarge(f"The result is larger than {self._max_bytes} bytes (http.max_result); ask for less")
-        if time.monotonic() > self._deadline:
-            raise RequestTimeout(f"The query took longer than {self._seconds:g} s (engine.query_timeout); ask for less")
-        return written
-
-
 def serialize(answer: Answer, accept: str | None, max_bytes: int, seconds: float) -> tuple[str, bytes]:
     """The media type, with charset where it has one, and the content.
 
@@ -81,9 +57,9 @@ def serialize(answer: Answer, accept: str | None, max_bytes: int, seconds: float
     if media_type is None:
         raise _not_acceptable(accept, formats)
     if isinstance(answer, ox.QueryTriples):
-        content = _graph(answer, GRAPH_FORMATS[media_type], _Output(max_bytes, seconds))
+        content = _graph(answer, GRAPH_FORMATS[media_type], Output(max_bytes, seconds))
     else:
-        output = _Output(max_bytes, seconds)
+        output = Output(max_bytes, seconds)
         answer.serialize(output, format=RESULT_FORMATS[media_type])
         content = output.getvalue()
         if RESULT_FORMATS[media_type] == ox.QueryResultsFormat.XML:
@@ -91,7 +67,7 @@ def serialize(answer: Answer, accept: str | None, max_bytes: int, seconds: float
     return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type), content
 
 
-def _graph(answer: ox.QueryTriples, wanted: ox.RdfFormat, output: _Output) -> bytes:
+def _graph(answer: ox.QueryTriples, wanted: ox.RdfFormat, output: Output) -> bytes:
     if wanted != ox.RdfFormat.RDF_XML:
         answer.serialize(output, format=wanted)
         return output.getvalue()

@@ -12,6 +12,7 @@ from edge.engine.requests import Dataset
 from edge.gates.http.body import FORM, content_type, parse_parameters, read_text
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
+from edge.protocol.moments import When, read_when
 
 Primitive = Literal["query", "update"]
 
@@ -32,6 +33,10 @@ class Operation:
     primitive: Primitive
     text: str
     dataset: Dataset
+    when: When | None = None
+    """When a delayed update is to be run."""
+    name: str | None = None
+    """The id that the client wants for it."""
 
 
 async def read_operation(request: Request, accepted: Collection[Primitive], settings: HttpGateSettings) -> Operation:
@@ -57,7 +62,7 @@ async def read_operation(request: Request, accepted: Collection[Primitive], sett
         if name in _DATASET:
             raise InvalidRequest(f'With {media_type} the text is the body: leave out the parameter "{name}"')
     text = await read_text(request, settings.max_body, settings.read_timeout)
-    return Operation(primitive, text, _dataset(primitive, parameters))
+    return _operation(primitive, text, parameters)
 
 
 def _from_parameters(parameters: list[tuple[str, str]], accepted: Collection[Primitive]) -> Operation:
@@ -70,7 +75,28 @@ def _from_parameters(parameters: list[tuple[str, str]], accepted: Collection[Pri
     if len(texts) > 1:
         raise InvalidRequest(f"The parameter {names} must be given once, and is there {len(texts)} times")
     primitive, text = texts[0]
-    return Operation(primitive, text, _dataset(primitive, parameters))
+    return _operation(primitive, text, parameters)
+
+
+def _operation(primitive: Primitive, text: str, parameters: list[tuple[str, str]]) -> Operation:
+    dataset = _dataset(primitive, parameters)
+    delay, at, name = (_single(parameter, parameters) for parameter in ("delay", "at", "id"))
+    if primitive == "query":
+        if delay is not None or at is not None:
+            raise InvalidRequest('"delay" and "at" are for updates; a query is answered at once')
+        return Operation(primitive, text, dataset)
+    try:
+        when = read_when(delay, at, name)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    return Operation(primitive, text, dataset, when, name)
+
+
+def _single(wanted: str, parameters: list[tuple[str, str]]) -> str | None:
+    values = [value for name, value in parameters if name == wanted]
+    if len(values) > 1:
+        raise InvalidRequest(f'The parameter "{wanted}" must be given once, and is there {len(values)} times')
+    return values[0] if values else None
 
 
 def _dataset(primitive: Primitive, parameters: list[tuple[str, str]]) -> Dataset:

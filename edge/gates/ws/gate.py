@@ -47,6 +47,8 @@ class WsGate:
             self._metrics,
             gate=_GATE,
             max_message=settings.max_message,
+            max_result=settings.max_result,
+            query_timeout=settings.query_timeout,
             max_subscriptions=settings.max_subscriptions,
             max_pending_requests=settings.max_pending_requests,
             max_pending_notifications=settings.max_pending_notifications,

@@ -1,0 +1,23 @@
+"""The parameters of a list of delayed updates."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+from starlette.requests import Request
+
+from edge.gates.http.body import parse_parameters
+from edge.protocol.errors import InvalidRequest
+from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
+
+
+def read_listing(request: Request) -> tuple[TimerState | None, int]:
+    """Which are wanted, and how many at the most. Raises `InvalidRequest`."""
+    parameters = dict(parse_parameters(request.scope["query_string"]))
+    state = parameters.get("state")
+    if state is not None and state not in get_args(TimerState):
+        raise InvalidRequest(f'"state" must be one of {", ".join(get_args(TimerState))}')
+    limit = parameters.get("limit", str(DEFAULT_LISTED))
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= MAX_LISTED):
+        raise InvalidRequest(f'"limit" must be a number from 1 to {MAX_LISTED}')
+    return cast("TimerState | None", state), int(limit)
