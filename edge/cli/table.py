@@ -77,6 +77,12 @@ def lines(variables: Sequence[str], bindings: Iterable[Binding], *, widths: list
     return [_aligned(row, sizes) for row in [header, rule, *rows]]
 
 
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line for each row, cells below each other. All rows are equally long."""
+    sizes = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return [_aligned(row, sizes) for row in rows]
+
+
 def _aligned(cells: Sequence[str], sizes: Sequence[int]) -> str:
     padded = [cell + " " * (size - _width(cell)) for cell, size in zip(cells, sizes, strict=True)]
     return "  ".join(padded).rstrip()

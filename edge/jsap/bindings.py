@@ -61,7 +61,7 @@ class ForcedBinding:
             datatype = self.datatype or datatype
             return ox.Literal(text, datatype=ox.NamedNode(datatype)) if datatype else ox.Literal(text)
         if not isinstance(value, str):
-            raise BindingError(f"?{self.name}: a {self.type} is a text, not {type(value).__name__}")
+            raise ValueError(f"a {self.type} is a text, not {type(value).__name__}")  # noqa: TRY004 - as all others
         if self.type == "uri":
             return ox.NamedNode(expand(value, namespaces))
         return _blank(value)

@@ -65,7 +65,7 @@ def template_of(
             findings.problem(draft.node.problem(reason, position))
     prologue = "".join(f"PREFIX {prefix}: <{namespaces[prefix]}>\n" for prefix in used if prefix in namespaces)
     template = cut(prologue, draft.text, changes, blank_prefix(tokens))
-    if not refusals and _is_of_kind(draft, tokens, findings):
+    if _is_of_kind(draft, tokens, findings) and not refusals and places.keys() == draft.forced.keys():
         unknown = "".join(f"PREFIX {prefix}: <urn:x-jsap:> " for prefix in used if prefix not in namespaces)
         _judge(draft, template, changes, len(prologue), unknown, findings)
     return template

@@ -92,9 +92,12 @@ def _offset(text: str, given: yaml.ScalarNode, number_: int) -> int:
     written, value = text[start:end], str(given.value)
     if (verbatim := written.find(value)) >= 0:
         return start + verbatim + number_
-    line, column = value.count("\n", 0, number_), number_ - value.rfind("\n", 0, number_) - 1
-    lines = written.splitlines(keepends=True)
-    if given.style != "|" or line + 1 >= len(lines):
+    if given.style != "|" or not value.strip():
         return start
-    wanted = value.splitlines()[line] if line < len(value.splitlines()) else ""
-    return start + sum(map(len, lines[: line + 1])) + max(0, lines[line + 1].find(wanted)) + column
+    number_ = min(number_, len(value.rstrip("\n")))
+    line, column = value.count("\n", 0, number_), number_ - value.rfind("\n", 0, number_) - 1
+    lines = written.splitlines(keepends=True)[1:]
+    if line >= len(lines):
+        return start
+    indent = max(0, lines[line].find(value.splitlines()[line]))
+    return start + written.index("\n") + 1 + sum(map(len, lines[:line])) + indent + column
