@@ -11,13 +11,12 @@ from pathlib import Path
 from edge.adapters.settings import MappingsSettings
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
-from edge.mapping.pack import MappingPack, load_builtin, load_pack
+from edge.mapping.pack import MappingPack, load_builtin
 from edge.mapping.settings import MappingLimits
+from edge.packs import is_mapping_file, load_file
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
-
-_ENDINGS = (".toml", ".json")
 
 _Stamp = tuple[int, int, int]
 """Modification time (ns), size and inode: replaced, rewritten and touched files all differ."""
@@ -112,7 +111,7 @@ class MappingFiles:
 
     def _load(self, path: Path, stamp: _Stamp, known: _File | None) -> bool:
         try:
-            pack = load_pack(path, limits=self._limits)
+            pack = load_file(path, limits=self._limits)
         except (MappingError, OSError) as error:
             previous = known.pack if known is not None else None
             self._files[path] = _File(stamp, previous, str(error))
@@ -132,7 +131,7 @@ class MappingFiles:
             return found
         try:
             for path in self._directory.iterdir():
-                if path.suffix in _ENDINGS and not path.name.startswith("."):
+                if is_mapping_file(path):
                     status = path.stat()
                     found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
         except FileNotFoundError:

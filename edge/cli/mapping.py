@@ -41,16 +41,17 @@ def mapping() -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def check(files: tuple[Path, ...]) -> None:
     """Check mapping files; exit code 2 and a line for each fault."""
-    from edge.mapping import check_file, load_pack
+    from edge.mapping import check_file
+    from edge.packs import load_file
 
     faulty = False
     for file in files:
-        if faults := check_file(file):
+        if faults := check_file(file, load_file):
             faulty = True
             for fault in faults:
                 click.echo(f"edge: {fault}", err=True)
         else:
-            pack = load_pack(file)
+            pack = load_file(file)
             counts = [_counted(len(pack.mappings), "mapping")] if pack.mappings or not pack.actuators else []
             counts += [_counted(len(pack.actuators), "actuator")] if pack.actuators else []
             click.echo(f"{file}: good, {', '.join(counts)}")
@@ -196,11 +197,12 @@ def _terms(solution: bytes) -> dict[str, Term]:
 
 def _mapper(settings: Settings, own: Path | None) -> Mapper:
     """The mapper that the gateway would have, with `own` in place of its own files where that is given."""
-    from edge.mapping import Mapper, MappingError, MappingLimits, load_builtin, load_pack
+    from edge.mapping import Mapper, MappingError, MappingLimits, load_builtin
+    from edge.packs import load_file
 
     limits = MappingLimits(payload=settings.mappings.max_payload, readings=settings.mappings.max_readings)
     try:
-        files = [load_pack(own, limits=limits)] if own is not None else _files_of(settings.mappings_dir, limits)
+        files = [load_file(own, limits=limits)] if own is not None else _files_of(settings.mappings_dir, limits)
         return Mapper([*files, *(load_builtin(name, limits=limits) for name in settings.mappings.packs)], limits)
     except MappingError as error:
         raise misused("\n".join(map(str, error.faults))) from None
@@ -209,12 +211,11 @@ def _mapper(settings: Settings, own: Path | None) -> Mapper:
 
 
 def _files_of(directory: Path, limits: Any) -> list[MappingPack]:  # noqa: ANN401 - MappingLimits, imported late
-    from edge.mapping import load_pack
+    from edge.packs import is_mapping_file, load_file
 
     if not directory.is_dir():
         return []
-    files = sorted(file for file in directory.iterdir() if file.suffix in (".toml", ".json"))
-    return [load_pack(file, limits=limits) for file in files if not file.name.startswith(".")]
+    return [load_file(file, limits=limits) for file in sorted(filter(is_mapping_file, directory.iterdir()))]
 
 
 def _payload(text: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -46,10 +47,10 @@ class Explanation:
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
 
-def check_file(path: Path) -> list[Fault]:
-    """Everything that is wrong with a mapping file; empty where it can be used."""
+def check_file(path: Path, load: Callable[[Path], object] = load_pack) -> list[Fault]:
+    """Everything that is wrong with a mapping file; empty where it can be used. `load` reads it."""
     try:
-        load_pack(path)
+        load(path)
     except MappingError as error:
         return list(error.faults)
     except OSError as error:

@@ -1,0 +1,39 @@
+"""Mapping files of either form: the mapping language, and profiles of applications with initial mappings (JSAP)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+from edge.jsap import Profile, ProfileError, SemanticMapping
+from edge.mapping import Fault, MappingError, MappingLimits, MappingPack, load_pack
+
+_PROFILES: Final = frozenset({".jsap", ".yaml", ".yml"})
+_ENDINGS: Final = frozenset({".toml", ".json"}) | _PROFILES
+
+
+def is_mapping_file(path: Path) -> bool:
+    """Whether a file of a directory of mapping files is one, by its name."""
+    return path.suffix in _ENDINGS and not path.name.startswith(".")
+
+
+def load_file(path: Path, *, limits: MappingLimits | None = None) -> MappingPack:
+    """The pack of a file. Raises `MappingError` with every fault, `OSError` where the file cannot be read."""
+    if path.suffix not in _PROFILES:
+        return load_pack(path, limits=limits)
+    try:
+        profile = Profile.load(path)
+    except ProfileError as error:
+        faults = [Fault(each.reason, file=each.file, line=each.line or None) for each in error.problems]
+        raise MappingError(faults) from None
+    table = {mapping.topic: _entry(mapping) for mapping in profile.mappings}
+    pack = load_pack(json.dumps({"semantic-mappings": table}), path.stem, limits=limits)
+    return replace(pack, file=str(path))
+
+
+def _entry(mapping: SemanticMapping) -> dict[str, str]:
+    """An entry of Listing 17. Its IRIs are complete: no prefix is to be looked for in them."""
+    entry = {key: value for key, value in asdict(mapping).items() if value is not None and key != "topic"}
+    return {key: f"<{value}>" if key in ("observation", "unit", "location") else value for key, value in entry.items()}
