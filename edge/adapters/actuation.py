@@ -285,7 +285,8 @@ class Actuation:
 
     def _down(self) -> None:
         self._sending = None
-        self._outbox.lost()
+        for command in self._outbox.lost():
+            self._refused_by_broker(command, "it ended the connection whenever this was sent")
 
     def _answered(self, client: Client, mid: int, refused: str) -> None:
         if self._sending is None or self._sending.client is not client:
@@ -298,9 +299,12 @@ class Actuation:
             self.sent += 1
             self._refused.pop(topic, None)
         elif command is not None:
-            self._fail(topic, command.actuator, f"the broker refused it: {refused}", command.payload)
-            if len(self._refused) < self._settings.max_queued:
-                self._refused[topic] = command
+            self._refused_by_broker(command, refused)
+
+    def _refused_by_broker(self, command: Command, reason: str) -> None:
+        self._fail(command.topic, command.actuator, f"the broker refused it: {reason}", command.payload)
+        if len(self._refused) < self._settings.max_queued:
+            self._refused[command.topic] = command
 
     def _send(self) -> None:
         sending, now = self._sending, time.monotonic()

@@ -11,9 +11,15 @@ WINDOW = 20
 """Messages that may be unacknowledged at a time: what paho and brokers take without being asked."""
 
 
+_LOSSES = 3
+"""Connections that may end while a message is on its way, until it is given up as their cause."""
+
+
 class _Entry(NamedTuple):
     command: Command
     interval: float
+    losses: int = 0
+    """Connections that ended while it was on its way."""
 
 
 class Outbox:
@@ -21,6 +27,9 @@ class Outbox:
 
     Of each topic only the newest message waits, in the place of the first, and it is sent when the one before is
     acknowledged and the topic's interval is over. So the messages of a topic never overtake each other.
+
+    A broker may close the connection of who sends what it does not allow (MQTT 3.1.1, section 3.3.5). Messages that
+    were on their way when a connection ended are therefore sent last, one at a time, so that the culprit shows.
     """
 
     def __init__(self, rate: float, limit: int) -> None:
@@ -48,7 +57,8 @@ class Outbox:
             return False
         if known is not None and known.command != command:
             self.conflated += 1
-        self._waiting[topic] = _Entry(command, interval)
+        if known is None or known.command != command:
+            self._waiting[topic] = _Entry(command, interval)
         self._file(topic)
         return True
 
@@ -58,7 +68,7 @@ class Outbox:
             _, topic = heapq.heappop(self._ends)
             self._resting.discard(topic)
             self._file(topic)
-        if not self._ready or now < self._free or len(self._sent) >= WINDOW:
+        if not self._ready or now < self._free or self._must_wait():
             return None
         topic = next(iter(self._ready))
         del self._ready[topic]
@@ -71,7 +81,7 @@ class Outbox:
 
     def wait(self, now: float) -> float | None:
         """Seconds until `due` may have something, as far as time decides; None: it does not."""
-        if not self._waiting or len(self._sent) >= WINDOW:
+        if not self._waiting or self._must_wait():
             return None
         if self._ready:
             return max(0.0, self._free - now)
@@ -87,18 +97,36 @@ class Outbox:
         """When the message was sent that waits longest for its acknowledgement."""
         return next((sent for _, sent in self._sent.values()), None)
 
-    def lost(self) -> None:
-        """The connection is gone: what was not acknowledged is sent again, unless something newer waits."""
-        again = {topic: entry for topic, (entry, _) in self._sent.items() if topic not in self._waiting}
+    def lost(self) -> list[Command]:
+        """The connection is gone: what was not acknowledged is sent again, unless something newer waits.
+
+        Returns what is given up: messages that were alone on their way whenever connections ended.
+        """
+        given_up = []
+        for topic, (entry, _) in self._sent.items():
+            if topic in self._waiting:
+                continue
+            if entry.losses + 1 >= _LOSSES:
+                given_up.append(entry.command)
+            else:
+                self._waiting[topic] = entry._replace(losses=entry.losses + 1)
         self._sent.clear()
-        self._waiting = {**again, **self._waiting}
         self._ready = {topic: None for topic in self._waiting if topic not in self._resting}
+        return given_up
 
     def withdraw(self, actuator: str) -> None:
         """An actuator is no more: what it would have sent is not sent."""
         for topic in [topic for topic, entry in self._waiting.items() if entry.command.actuator == actuator]:
             del self._waiting[topic]
             self._ready.pop(topic, None)
+
+    def _must_wait(self) -> bool:
+        """Whether an acknowledgement must come before anything is sent."""
+        if not self._sent:
+            return False
+        suspected = any(entry.losses for entry, _ in self._sent.values())
+        topic = next(iter(self._ready), None)
+        return suspected or len(self._sent) >= WINDOW or (topic is not None and self._waiting[topic].losses > 0)
 
     def _file(self, topic: str) -> None:
         if topic in self._waiting and topic not in self._sent and topic not in self._resting:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import socketserver
 import threading
 from collections import defaultdict
 from contextlib import contextmanager
@@ -275,6 +276,45 @@ def test_a_broker_that_refuses_a_message_is_listed(engine, tmp_path):
         actuation.stop()
     finally:
         broker.stop()
+
+
+class Prudish(socketserver.BaseRequestHandler):
+    """A broker that closes the connection of who sends to lamp "a", and acknowledges everything else."""
+
+    def handle(self) -> None:
+        self.server.connections += 1
+        self.request.recv(1000)
+        self.request.sendall(b"\x20\x02\x00\x00")
+        while packets := self.request.recv(4000):
+            while len(packets) > 2 and packets[0] & 0xF0 == 0x30:
+                length, name = packets[1], packets[3]
+                topic, mid = packets[4 : 4 + name].decode(), packets[4 + name : 6 + name]
+                self.server.came.append(topic)
+                if topic == "lamps/a/set":
+                    return
+                self.request.sendall(b"\x40\x02" + mid)
+                packets = packets[2 + length :]
+
+
+def test_a_broker_that_closes_the_connection_for_a_message_gets_all_others(engine):
+    update(engine, put("a", 1), put("b", 1))
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Prudish) as server:
+        server.daemon_threads = True
+        server.connections, server.came = 0, []
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        with actuating(engine, f"mqtt://127.0.0.1:{server.server_address[1]}") as actuation:
+            wait_for(lambda: actuation.failed == 1)
+            update(engine, put("c", 1))
+            wait_for(lambda: "lamps/c/set" in server.came and not actuation.queued)
+            (bad,) = actuation._bad_values.listed()
+            assert (bad["topic"], bad["count"]) == ("lamps/a/set", 1)
+            assert "ended the connection" in bad["reason"]
+            assert "lamps/b/set" in server.came
+            assert server.came.count("lamps/a/set") == 3
+            assert server.connections == 4
+            update(engine, put("a", 2))
+            wait_for(lambda: actuation.failed == 2, what="something else for it is tried again")
+        server.shutdown()
 
 
 def test_a_broker_that_acknowledges_nothing_is_connected_anew(engine, monkeypatch):
