@@ -2,12 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
+import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.mapping import CommandError, Mapper, MappingError, Term, explain, load_pack
+from edge.mapping import CommandError, Mapper, MappingError, Term, explain, load_builtin, load_pack
 from edge.mapping.reading import XSD
 
 EX = '[namespaces]\nex = "http://example.org/"\n\n'
@@ -267,3 +269,54 @@ def test_what_a_change_of_the_file_changes():
     assert first.same(moved)
     assert not first.same(actuator(keys.replace("v =", "w =")))
     assert not first.same(actuator(keys, HEAD.replace("example.org", "example.com")))
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "actuation.md").read_text("utf-8")
+DATA = re.search("```sparql\n(.*?)```", GUIDE, re.DOTALL)[1]
+
+
+def recipes():
+    """What the guide's actuators send for the lamp it describes, one that is off, and one without a dimmer."""
+    store = ox.Store()
+    store.update(DATA)
+    store.update(
+        DATA.replace("lamp1", "lamp2").replace("kitchen", "hall").replace("true", "false").replace("40", "100")
+    )
+    store.update(re.sub("; ex:dimming [0-9]+", "", DATA).replace("lamp1", "lamp3").replace("kitchen", "attic"))
+    for number, text in enumerate(re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)):
+        for each in load_pack(text, f"example{number}").actuators:
+            rows = store.query(each.query)
+            names = [variable.value for variable in rows.variables]
+            for row in rows:
+                found = {name: term for name, term in zip(names, row, strict=True) if term is not None}
+                terms = {name: Term(term.value, term.datatype.value) for name, term in found.items()}
+                yield each.added.render(each.solution(terms))
+
+
+def test_the_examples_of_the_guide_do_what_it_says():
+    told = {(each.topic, each.payload.decode()) for each in recipes()}
+    rpc = '{{"id":1,"src":"shelly-answers","method":"{}","params":{{"id":0,"on":{}}}}}'
+    assert told >= {
+        ("zigbee2mqtt/kitchen/set", '{"state":"ON","brightness":40}'),
+        ("zigbee2mqtt/kitchen/set", '{"state":"ON","brightness":102,"transition":1}'),
+        ("zigbee2mqtt/hall/set", '{"state":"OFF","brightness":254,"transition":1}'),
+        ("zigbee2mqtt/attic/set", '{"state":"ON","transition":1}'),
+        ("cmnd/kitchen/POWER", "ON"),
+        ("cmnd/hall/POWER", "OFF"),
+        ("cmnd/kitchen/Dimmer", "40"),
+        ("cmnd/hall/Dimmer", "0"),
+        ("shellies/attic/relay/0/command", "on"),
+        ("shellies/hall/light/0/set", '{"turn":"off","brightness":100}'),
+        ("attic/rpc", rpc.format("Switch.Set", "true")),
+        ("hall/rpc", rpc.format("Light.Set", 'false,"brightness":100')),
+    }
+
+
+def test_what_actuators_of_known_devices_send_is_no_reading():
+    mapper = Mapper([load_builtin(name) for name in ("zigbee2mqtt", "tasmota", "shelly")])
+    for command in recipes():
+        if not command.topic.endswith("/rpc"):
+            outcome = mapper.map(command.topic, command.payload)
+            assert outcome.ignored
+            assert not outcome.readings
+    assert mapper.map("shelly-answers/rpc", b"{}").ignored
