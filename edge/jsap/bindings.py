@@ -13,6 +13,8 @@ import pyoxigraph as ox
 
 from edge.jsap.errors import BindingError
 from edge.jsap.names import XSD, absolute, expand, shown
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
 
 Term = ox.NamedNode | ox.Literal | ox.BlankNode
 """What a variable can be bound to."""
@@ -47,8 +49,6 @@ class ForcedBinding:
                 value = _of_json(value)
             term = value if isinstance(value, ox.NamedNode | ox.Literal | ox.BlankNode) else self._of(value, namespaces)
             self._check(term)
-        except UnicodeEncodeError:
-            raise BindingError(f"?{self.name}: the value has half a surrogate pair, which is no character") from None
         except ValueError as error:
             raise BindingError(f"?{self.name}: {error}") from None
         return term
@@ -70,6 +70,8 @@ class ForcedBinding:
         """Raises `ValueError` for a term that is not what is declared, or that no request can hold."""
         if _TYPES[type(term)] != self.type:
             raise ValueError(f"it is declared as {self.type}, and {shown(str(term))} is a {_TYPES[type(term)]}")
+        if isinstance(term, ox.BlankNode):
+            _blank(term.value)
         if not isinstance(term, ox.Literal):
             return
         if "\0" in term.value:
@@ -86,7 +88,7 @@ def _lexical(value: object) -> tuple[str, str | None]:
     """The lexical form of a Python value, and its datatype (XSD 1.1 part 2). Raises `ValueError`."""
     match value:
         case str():
-            return value, None
+            return _characters(value), None
         case bool():
             return ("true" if value else "false"), XSD + "boolean"
         case int():
@@ -111,6 +113,7 @@ def _of_json(given: Mapping[str, Any]) -> Term:
         if kind == "bnode":
             return _blank(value)
         if kind in ("literal", "typed-literal"):
+            value = _characters(value)
             language, datatype = given.get("xml:lang"), given.get("datatype")
             if isinstance(language, str):
                 return ox.Literal(value, language=language)
@@ -118,11 +121,22 @@ def _of_json(given: Mapping[str, Any]) -> Term:
     raise ValueError("the object is no binding of SPARQL JSON results: it needs type (uri, literal, bnode) and value")
 
 
+def _characters(text: str) -> str:
+    """The text. Raises `ValueError` if it is none in Unicode."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("the value has half a surrogate pair, which is no character")
+    return text
+
+
 def _blank(label: str) -> ox.BlankNode:
+    """A blank node. SPARQL knows fewer labels than Oxigraph does. Raises `ValueError`."""
+    name = label.removeprefix("_:")
     try:
-        return ox.BlankNode(label.removeprefix("_:"))
-    except ValueError:
-        raise ValueError(f"{shown(label)} is no label of a blank node") from None
+        if [token.text for token in tokenize(f"_:{name}")] == [f"_:{name}"]:
+            return ox.BlankNode(name)
+    except ParsingFailed:
+        pass
+    raise ValueError(f"{shown(label)} is no label of a blank node")
 
 
 def written(term: Term, blanks: str) -> str:

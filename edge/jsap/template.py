@@ -135,7 +135,6 @@ class _Cutter:
         self._forced = forced
         self._templates = list(_templates(tokens))
         self._levels = [_Level("")]
-        self._columns: set[str] = set()
         self.edits: list[Edit] = []
         self.refusals: list[Refusal] = []
 
@@ -202,8 +201,7 @@ class _Cutter:
             self.edits.append(Edit(token.start, token.end, " ", name, " "))
 
     def _column(self, token: Token, level: _Level, name: str) -> None:
-        if len(self._levels) == 1 and name not in self._columns:
-            self._columns.add(name)
+        if len(self._levels) == 1:
             level.projected += 1
             self.edits.append(Edit(token.start, token.end, " (", name, f" AS ?{name}) "))
         else:
