@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
@@ -180,10 +180,10 @@ class Journal:
             if also is not None:
                 also(connection)
 
-    def select(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Read other tables of the file. Raises `StorageFailed`."""
+    def select(self, query: str, parameters: Sequence[object] = ()) -> Generator[tuple[Any, ...]]:
+        """Read other tables of the file, row by row. Raises `StorageFailed`."""
         try:
-            return self._connection.execute(query, parameters).fetchall()
+            yield from self._connection.execute(query, parameters)
         except sqlite3.Error as error:
             raise StorageFailed(
                 f"{self._path or 'Memory'} cannot be read ({error}). See whether its disk is in order."

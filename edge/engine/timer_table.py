@@ -6,6 +6,7 @@ known. `due` is engine time (microseconds) where `relative` is 1, the machine's 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,12 +51,12 @@ class TimerTable:
 
     def waiting(self) -> Iterator[tuple[Waiting, int]]:
         """All that wait, each with the engine time at which it was given. Raises `DataDirectoryRefused` on damage."""
-        rows = self._journal.select("SELECT * FROM timers ORDER BY number")
-        for number, name, due, relative, since, scheduled, body, crc in rows:
-            waiting = Waiting(due, number, name, bool(relative))
-            if _checksum(waiting, since, scheduled, body) != crc:
-                self._journal.refuse(f"the delayed update {number} fails its checksum")
-            yield waiting, since
+        with contextlib.closing(self._journal.select("SELECT * FROM timers ORDER BY number")) as rows:
+            for number, name, due, relative, since, scheduled, body, crc in rows:
+                waiting = Waiting(due, number, name, bool(relative))
+                if _checksum(waiting, since, scheduled, body) != crc:
+                    self._journal.refuse(f"the delayed update {number} fails its checksum")
+                yield waiting, since
 
     def given(self, numbers: Sequence[int]) -> Mapping[int, Given]:
         """What these are. Raises `StorageFailed`."""

@@ -136,6 +136,12 @@ def test_footprint():
     assert figures["loaded_start_s"] > 0
 
 
+def test_timers():
+    report = found("timers")
+    assert report["notifications"] == report["updates"] == 100
+    assert report["figures"]["start_s"] > 0
+
+
 def test_readings():
     if shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None:
         pytest.skip("no mosquitto here; install the package mosquitto")
