@@ -42,6 +42,7 @@ def settings(data_dir, **sections):
         (WsGateSettings, "ws"),
         (adapters.MqttSettings, "mqtt"),
         (adapters.BrokerSettings, "mqtt"),
+        (adapters.ActuationSettings, "actuation"),
         (adapters.HostSettings, "host"),
         (adapters.MappingsSettings, "mappings"),
         (adapters.ObservationsSettings, "observations"),

@@ -7,8 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
@@ -16,11 +15,10 @@ from paho.mqtt.client import Client
 
 from edge.adapters.actuation_link import Link
 from edge.adapters.actuation_outbox import Outbox
-from edge.adapters.actuation_wanted import Wanted
+from edge.adapters.actuation_rules import Rules
 from edge.adapters.observations import Engine
 from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.solution import Solution
 
@@ -28,29 +26,6 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
 """Seconds a broker may leave a message unacknowledged before the connection is given up."""
-_RETRY_MIN, _RETRY_MAX = 1.0, 60.0
-"""Seconds between attempts to subscribe to a query that failed."""
-
-
-@dataclass(eq=False)
-class _Rule:
-    """One actuator in force."""
-
-    actuator: Actuator
-    wanted: Wanted
-    feed: _Feed | None = None
-    failure: str = ""
-    wait: float = _RETRY_MIN
-    retry_at: float | None = None
-
-
-@dataclass(eq=False)
-class _Feed:
-    """One subscription of a rule; notifications of an earlier one mean nothing any more."""
-
-    rule: _Rule
-    spuid: str = ""
-    closed: bool = False
 
 
 @dataclass(eq=False)
@@ -69,12 +44,17 @@ class Actuation:
 
     def __init__(self, engine: Engine, settings: ActuationSettings, bad_values: BadValues) -> None:
         """`bad_values`: where solutions are listed of which no message can be made."""
-        self._engine = engine
         self._settings = settings
         self._bad_values = bad_values
-        self._rules: dict[str, _Rule] = {}
         self._outbox = Outbox(settings.rate, settings.max_queued)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._rules = Rules(
+            engine,
+            post=self._events.put,
+            waiting=lambda: self._events.qsize() >= settings.max_queued,
+            send=self._put,
+            refuse=self._refuse,
+        )
         self._link: Link | None = None
         self._link_started = False
         self._sending: _Sending | None = None
@@ -121,8 +101,7 @@ class Actuation:
 
         def finish() -> None:
             self._deadline = deadline - timeout / 4
-            for rule in self._rules.values():
-                self._close(rule)
+            self._rules.close()
 
         self._events.put(finish)
         if self._thread.is_alive():
@@ -132,28 +111,18 @@ class Actuation:
 
     def faults(self) -> list[dict[str, object]]:
         """Actuators whose query fails: `file`, `reason`, `previous_version_applies`."""
-        return [
-            {
-                "file": rule.actuator.place.file,
-                "reason": str(replace(rule.actuator.place, reason=rule.failure, key="query")),
-                "previous_version_applies": False,
-            }
-            for rule in list(self._rules.values())
-            if rule.failure
-        ]
+        return self._rules.faults()
 
-    # Everything below runs on the one thread, but for `_take`
+    # Everything below runs on the one thread
 
     def _run(self) -> None:
         while not self._finished():
-            self._retry()
-            self._send()
             try:
-                event = self._events.get(timeout=self._pause())
+                self._rules.retry(time.monotonic())
+                self._send()
+                self._events.get(timeout=self._pause())()
             except queue.Empty:
                 continue
-            try:
-                event()
             except Exception:  # noqa: BLE001  a fault of ours must not end the way back for all that comes after
                 _log.exception("actuation.fault")
 
@@ -167,7 +136,9 @@ class Actuation:
         if not self._events.empty():
             return 0.0
         now = time.monotonic()
-        ends = [rule.retry_at - now for rule in self._rules.values() if rule.retry_at is not None]
+        ends = []
+        if (retry_at := self._rules.next_retry()) is not None:
+            ends.append(retry_at - now)
         if self._sending is not None:
             if (wait := self._outbox.wait(now)) is not None:
                 ends.append(wait)
@@ -178,100 +149,15 @@ class Actuation:
         return max(0.0, min(ends)) if ends else None
 
     def _follow(self, actuators: tuple[Actuator, ...]) -> None:
-        wanted = {actuator.name: actuator for actuator in actuators}
-        for name, rule in list(self._rules.items()):
-            actuator = wanted.get(name)
-            if actuator is not None and rule.actuator.same(actuator):
-                # The file changed around it: what is wrong with it must be told where it is now.
-                rule.actuator = actuator
-                continue
-            del self._rules[name]
-            self._close(rule)
+        for name in self._rules.follow(actuators):
             self._outbox.withdraw(name)
             self._refused = {topic: each for topic, each in self._refused.items() if each.actuator != name}
-        for name, actuator in wanted.items():
-            if name not in self._rules:
-                rule = self._rules[name] = _Rule(actuator, Wanted(actuator, partial(self._refuse, actuator)))
-                self._subscribe(rule)
-        if self._rules and self._link is not None and not self._link_started:
+        if len(self._rules) and self._link is not None and not self._link_started:
             self._link_started = True
             self._link.start()
 
-    def _subscribe(self, rule: _Rule) -> None:
-        self._close(rule)
-        rule.retry_at = None
-        feed = rule.feed = _Feed(rule)
-        future = self._engine.subscribe(QueryRequest(rule.actuator.query), partial(self._take, feed))
-        future.add_done_callback(lambda done: self._events.put(partial(self._subscribed, feed, done)))
-
-    def _close(self, rule: _Rule) -> None:
-        feed, rule.feed = rule.feed, None
-        if feed is not None:
-            feed.closed = True
-            if feed.spuid:
-                self._engine.unsubscribe(feed.spuid)
-
-    def _subscribed(self, feed: _Feed, future: Future[Subscription]) -> None:
-        if (error := future.exception()) is not None:
-            self._query_failed(feed, str(error))
-            return
-        feed.spuid = future.result().spuid
-        if feed.closed:
-            self._engine.unsubscribe(feed.spuid)
-            return
-        rule = feed.rule
-        rule.wait = _RETRY_MIN
-        if rule.failure:
-            rule.failure = ""
-            _log.info("actuation.query_recovered", extra={"actuator": rule.actuator.name})
-
-    def _query_failed(self, feed: _Feed, reason: str) -> None:
-        rule = feed.rule
-        if rule.feed is not feed:
-            return
-        rule.feed = None
-        if rule.failure != reason:
-            _log.error("actuation.query_failed", extra={"actuator": rule.actuator.name, "reason": reason})
-        rule.failure = reason
-        rule.retry_at = time.monotonic() + rule.wait
-        rule.wait = min(rule.wait * 2, _RETRY_MAX)
-
-    def _retry(self) -> None:
-        now = time.monotonic()
-        for rule in self._rules.values():
-            if rule.retry_at is not None and rule.retry_at <= now and self._deadline is None:
-                self._subscribe(rule)
-
-    def _take(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
-        """On the engine's thread: hand a notification over, or give up following when too many wait."""
-        if feed.closed:
-            return
-        if self._events.qsize() >= self._settings.max_queued:
-            feed.closed = True
-            self._events.put(partial(self._fell_behind, feed))
-            return
-        self._events.put(partial(self._told, feed, event))
-
-    def _fell_behind(self, feed: _Feed) -> None:
-        """Notifications were left out: the state is asked for as a whole, and differences are sent."""
-        if feed.rule.feed is feed:
-            self._subscribe(feed.rule)
-
-    def _told(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
-        if feed.rule.feed is not feed:
-            return
-        if isinstance(event, SubscribeFailed):
-            self._query_failed(feed, event.description)
-            return
-        delta, wanted = event.delta, feed.rule.wanted
-        if event.sequence == 0:
-            commands = wanted.replace(delta.variables, delta.added)
-        else:
-            commands = wanted.apply(delta.variables, delta.added, delta.removed)
-        self._put(feed.rule, commands)
-
-    def _put(self, rule: _Rule, commands: Iterable[Command]) -> None:
-        interval = 1 / (rule.actuator.rate or self._settings.topic_rate)
+    def _put(self, actuator: Actuator, commands: Iterable[Command]) -> None:
+        interval = 1 / (actuator.rate or self._settings.topic_rate)
         for command in commands:
             if not self._outbox.put(command, interval):
                 reason = f"{self._settings.max_queued} messages wait already (actuation.max_queued)"
@@ -279,9 +165,9 @@ class Actuation:
 
     def _up(self, client: Client) -> None:
         self._sending = _Sending(client)
-        for rule in self._rules.values():
+        for actuator, commands in self._rules.states():
             # Some brokers close the connection of who sends what they refuse: it would never end.
-            self._put(rule, (each for each in rule.wanted.commands() if self._refused.get(each.topic) != each))
+            self._put(actuator, (each for each in commands if self._refused.get(each.topic) != each))
 
     def _down(self) -> None:
         self._sending = None

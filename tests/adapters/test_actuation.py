@@ -198,12 +198,12 @@ def test_changed_actuators_begin_anew_and_others_go_on(engine, mosquitto):
     update(engine, put("a", 1))
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url, LAMPS + other) as actuation:
         wait_for(lambda: devices.told["lamps/a/set"] and devices.told["others/a/set"])
-        feed = actuation._rules["f/others"].feed
+        feed = actuation._rules._rules["f/others"].feed
         changed = LAMPS.replace('"ON"', '"on"') + "\n" + other
         actuation.follow(load_pack(changed, "f").actuators)
         wait_for(lambda: len(devices.told["lamps/a/set"]) == 2)
         assert devices.told["lamps/a/set"][1] == on(1).replace("ON", "on")
-        assert actuation._rules["f/others"].feed is feed
+        assert actuation._rules._rules["f/others"].feed is feed
         actuation.follow(load_pack(LAMPS.replace('"ON"', '"on"'), "f").actuators)
         update(engine, put("a", 2))
         wait_for(lambda: len(devices.told["lamps/a/set"]) == 3)
