@@ -89,3 +89,39 @@ def test_control_characters_do_not_reach_the_terminal(edge, file):
 
 def test_the_schema(edge):
     assert "mapping" in json.loads(edge("mapping", "schema").stdout)["properties"]
+
+
+ACTUATOR = """
+[[actuator]]
+name = "lamps"
+query = "SELECT ?id ?on { ?lamp <urn:id> ?id ; <urn:on> ?on }"
+topic = "lamps/{id|local}/set"
+payload = { on = "{on}" }
+removed = { payload = "" }
+"""
+
+
+def test_an_actuator_shows_its_messages(edge, file):
+    file.write_text(MAPPING + ACTUATOR)
+    assert edge("mapping", "check", file).stdout == f"{file}: good, 1 mapping, 1 actuator\n"
+    solution = '{"id": "<urn:lamp:7>", "on": true}'
+    done = edge("mapping", "test", "--actuator", "lamps", solution, "--file", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("greenhouse/lamps (lamps/{id|local}/set)\n")
+    assert 'payload  {"on":true}' in done.stdout
+    done = edge("mapping", "test", "--actuator", "lamps", solution, "--file", file, "--json")
+    found = json.loads(done.stdout)
+    assert found["added"] == {"topic": "lamps/7/set", "payload": '{"on":true}', "qos": 1, "retain": False}
+    assert found["removed"]["payload"] == ""
+
+
+def test_an_actuator_tells_what_is_wrong_with_a_solution(edge, file):
+    file.write_text(ACTUATOR)
+    done = edge("mapping", "test", "--actuator", "lamps", '{"id": "a+b", "on": 1.5}', "--file", file)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "?id holds the wildcard +" in done.stdout
+    for solution in ("[]", "{", '{"id": []}'):
+        assert edge("mapping", "test", "--actuator", "lamps", solution, "--file", file).returncode == 2
+    done = edge("mapping", "test", "--actuator", "lamp", "{}", "--file", file)
+    assert done.returncode == 2
+    assert "greenhouse/lamps" in done.stderr
