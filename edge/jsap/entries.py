@@ -103,8 +103,9 @@ def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Find
     sparql11 = common.targets.sparql11_of(kind, members, findings)
     sparql11se = common.targets.subscribe_of(members, findings)
     members.rest()
-    if text is None or sparql is None:
+    if sparql is None:
         findings.problem(node.key_problem(f'{kind} "{name}" has no member "sparql"'))
+    if sparql is None or text is None:
         return None
     places = dict(members.items("forcedBindings"))
     template = template_of(Draft(kind, name, sparql, text, forced), places, common.namespaces, findings)

@@ -88,10 +88,10 @@ def _included(file: Node, findings: Findings, including: tuple[Path, ...]) -> No
         findings.problem(file.problem(f"{shown(file.value)}: only files can be included, nothing is fetched"))
         return None
     path = Path(file.source.name).parent / (unquote(parts.path) if parts.scheme else file.value)
-    if path.resolve() in including:
-        findings.problem(file.problem(f"{shown(file.value)} includes itself, by way of {len(including) - 1} others"))
-        return None
     try:
+        if path.resolve() in including:
+            findings.problem(file.problem(f"{shown(file.value)} includes this file: they would go round for ever"))
+            return None
         text = _text(path, findings)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
