@@ -1,31 +1,50 @@
 """The client library: producers, consumers and aggregators, and the low-level client that they are made of."""
 
+from edge.client.aggregator import Aggregator
 from edge.client.answers import Scheduled, Timer, Updated
+from edge.client.application import Application
 from edge.client.backlog import Notification
 from edge.client.backoff import Backoff
+from edge.client.brokers import Brokers
 from edge.client.client import Client
+from edge.client.consumer import Consumer
 from edge.client.endpoints import Endpoints
 from edge.client.errors import BadAnswer, ClientError, Closed, NoAnswer, Refused, Unsupported
 from edge.client.options import Options
+from edge.client.pipeline import Pipeline, PlainPipeline
+from edge.client.producer import Producer
 from edge.client.results import Rows
 from edge.client.rows import Row, plain
 from edge.client.subscription import Subscription
+from edge.client.sync_agents import SyncConsumer, SyncProducer
+from edge.client.sync_client import SyncClient, SyncSubscription
 
 __all__ = [
+    "Aggregator",
+    "Application",
     "Backoff",
     "BadAnswer",
+    "Brokers",
     "Client",
     "ClientError",
     "Closed",
+    "Consumer",
     "Endpoints",
     "NoAnswer",
     "Notification",
     "Options",
+    "Pipeline",
+    "PlainPipeline",
+    "Producer",
     "Refused",
     "Row",
     "Rows",
     "Scheduled",
     "Subscription",
+    "SyncClient",
+    "SyncConsumer",
+    "SyncProducer",
+    "SyncSubscription",
     "Timer",
     "Unsupported",
     "Updated",

@@ -46,14 +46,15 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A scheduled update, and what became of it."""
+    """A scheduled update, and what became of it. None: not told, or not yet."""
 
     id: str
     state: str
     """pending, done, unchanged, failed, missed or cancelled."""
     at: datetime
     scheduled: datetime
-    sparql: str
+    sparql: str | None = None
+    """Its text, as long as it is pending."""
     finished: datetime | None = None
     added: int | None = None
     removed: int | None = None
@@ -70,7 +71,7 @@ class Timer:
                 state=str(answer["state"]),
                 at=from_microseconds(answer["at"]),
                 scheduled=from_microseconds(answer["scheduled"]),
-                sparql=str(answer["sparql"]),
+                sparql=answer.get("sparql"),
                 finished=None if finished is None else from_microseconds(finished),
                 added=answer.get("added"),
                 removed=answer.get("removed"),

@@ -49,6 +49,8 @@ class Client:
         self._connections = connections if connections is not None else Connections(options or Options())
         self._options = self._connections.options
         self._socket = self._connections.socket(self.endpoints.subscribe)
+        self._over_socket = OverSocket(self._socket.link)
+        self._over_http = OverHttp(self._connections.http, self.endpoints)
         self._over = over
         self._gateway: bool | None = None
         self._asking = asyncio.Lock()
@@ -168,8 +170,8 @@ class Client:
 
     async def _transport(self, attempt: Attempt) -> Transport:
         if self._over == "websocket" or (self._over == "auto" and await self._is_gateway(attempt)):
-            return OverSocket(self._socket.link)
-        return OverHttp(self._connections.http, self.endpoints)
+            return self._over_socket
+        return self._over_http
 
     async def _timekeeper(self, attempt: Attempt) -> Transport:
         """As `_transport`. A broker without timers would take a delayed update for one that is due at once."""

@@ -158,7 +158,8 @@ class Link:
 
     def waits(self, alias: str) -> Call | None:
         """The request of this alias that is not answered yet."""
-        return self._calls.get(alias)
+        call = self._calls.get(alias)
+        return None if call is None or call.answer.done() else call
 
     async def answer(self, alias: str, call: Call) -> Message:
         """The answer to a request. Raises `Refused`, `NoAnswer`, `Closed`."""
@@ -271,14 +272,14 @@ class Link:
         for body in message.values():
             if isinstance(body, dict):
                 alias = body.get("alias", alias)
-        call = self._calls.get(alias) if isinstance(alias, str) else None
-        if call is not None and not call.answer.done():
+        call = self.waits(alias) if isinstance(alias, str) else None
+        if call is not None:
             call.answer.set_result(message)
 
     def _refused(self, message: Message) -> None:
         error = Refused.of(message)
         alias = message.get("alias")
-        if isinstance(alias, str) and (call := self._calls.get(alias)) is not None:
+        if isinstance(alias, str) and (call := self.waits(alias)) is not None:
             call.fail(error)
         elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
             # It names nobody: it is about the connection, or the broker echoes no alias.

@@ -29,11 +29,13 @@ class Http:
     """One pool of connections for all servers."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
-        self._client = httpx.AsyncClient(verify=True if tls is None else tls, trust_env=False)  # a broker is near
+        self._tls = tls
+        self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
         """End all connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
     async def send(
         self,
@@ -48,10 +50,13 @@ class Http:
         headers = dict(headers or {})
         if attempt.authorization is not None:
             headers["Authorization"] = attempt.authorization
+        if self._client is None:  # reading the machine's certificates takes a while
+            self._client = httpx.AsyncClient(verify=True if self._tls is None else self._tls, trust_env=False)
         left = attempt.deadline - asyncio.get_running_loop().time()
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=max(left, 0.001))
         try:
-            async with asyncio.timeout_at(attempt.deadline):
+            # The parts have their own limit, which tells whether anything was sent. This one is for trickling answers.
+            async with asyncio.timeout_at(attempt.deadline + 1):
                 response = await self._client.send(request)
         except _NOT_SENT as error:
             raise NoAnswer(f"no connection to {url}: {error or type(error).__name__}", sent=False) from None
@@ -89,6 +94,7 @@ class OverHttp:
     def __init__(self, http: Http, endpoints: Endpoints) -> None:
         self._http = http
         self._endpoints = endpoints
+        self._turn = asyncio.Lock()
 
     async def query(self, text: Text, attempt: Attempt) -> Result:
         """Ask."""
@@ -105,10 +111,11 @@ class OverHttp:
             raise BadAnswer(f"these are not triples: {error}") from None
 
     async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
-        """Change the graph now, or when `due` says."""
+        """Change the graph now, or when `due` says. One at a time, so that they are carried out in order."""
         parameters = _parameters({**text.members(*UPDATE_DATASET), **due})
         url, method = self._endpoints.update, self._endpoints.update_method
-        response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
+        async with self._turn:
+            response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
         answer = _object(response, lenient=not due)
         if not due:
             return Updated.of(answer)
@@ -123,7 +130,10 @@ class OverHttp:
 
     async def timer(self, id: str, attempt: Attempt) -> Timer:  # noqa: A002 - the protocol's name
         """One of them."""
-        return Timer.of(_object(await self._http.send("GET", self._timers(id), attempt)))
+        answer = _object(await self._http.send("GET", self._timers(id), attempt)).get("timer")
+        if not isinstance(answer, dict):
+            raise BadAnswer(f'no "timer" in the answer of {self._timers(id)}')
+        return Timer.of(answer)
 
     async def cancel(self, id: str, attempt: Attempt) -> None:  # noqa: A002 - the protocol's name
         """Take one back that waits."""

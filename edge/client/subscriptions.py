@@ -103,7 +103,7 @@ class Subscriptions:
             feed.spuid = spuid
             self._by_spuid[spuid] = feed
         feed.subscription.replace(added)
-        if call is not None and not call.answer.done():
+        if call is not None:
             call.answer.set_result(body)
         if not feed.first.done():
             feed.first.set_result(None)

@@ -1,13 +1,15 @@
 """The low-level client and a running gateway."""
 
 import asyncio
+import uuid
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pyoxigraph as ox
 import pytest
 from client_gateway import NUMBERS, PATIENCE, QUICK, following, numbers, until
 
-from edge.client import BadAnswer, Client, Closed, Endpoints, Options, Refused
+from edge.client import BadAnswer, Client, Closed, Endpoints, Options, Refused, Scheduled
 
 
 @pytest.fixture(params=["http", "websocket", "auto"])
@@ -106,6 +108,38 @@ async def test_unsubscribing_reaches_the_gateway(client, empty_gateway):
         async with asyncio.timeout(PATIENCE):
             while await served() != before:
                 pass
+
+
+async def test_timers_are_listed_replaced_and_cancelled(client):
+    name = f"off/lamp {uuid.uuid4()}"
+    scheduled = await client.update("INSERT DATA { <urn:s> <urn:p> 1 }", delay=timedelta(hours=1), id=name)
+    assert (scheduled.id, scheduled.replaced) == (name, False)
+    tomorrow = datetime.now(UTC).replace(microsecond=7) + timedelta(days=1)
+    again = await client.update("INSERT DATA { <urn:s> <urn:p> 2 }", at=tomorrow, id=name)
+    assert (again.at, again.replaced) == (tomorrow, True)
+    timer = await client.timer(name)
+    assert (timer.id, timer.state, timer.at, timer.finished) == (name, "pending", tomorrow, None)
+    assert "2" in timer.sparql
+    assert timer in await client.timers("pending")
+    await client.cancel(name)
+    assert (await client.timer(name)).state == "cancelled"
+    for request in [client.cancel("nobody"), client.timer("nobody")]:
+        with pytest.raises(Refused) as refused:
+            await request
+        assert refused.value.status_code == 404
+
+
+async def test_a_delayed_update_tells_what_became_of_it(client):
+    subscription = await client.subscribe(NUMBERS)
+    await following(subscription)
+    scheduled = await client.update("INSERT DATA { <urn:set> <urn:has> 1 }", delay=timedelta(milliseconds=10))
+    assert isinstance(scheduled, Scheduled)
+    assert numbers((await following(subscription)).added) == [1]
+    timer = await client.timer(scheduled.id)
+    assert (timer.state, timer.added, timer.removed, timer.sparql) == ("done", 1, 0, None)
+    assert timer.finished >= timer.at
+    with pytest.raises(Refused):
+        await client.update("nonsense", delay=timedelta(hours=1))
 
 
 async def test_a_slow_application_gets_merged_deltas(empty_gateway):

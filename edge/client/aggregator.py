@@ -1,0 +1,52 @@
+"""An agent that is told and updates: one query of a profile in, one update out, and the logic between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from edge.client.backlog import Notification
+from edge.client.brokers import Brokers
+from edge.client.consumer import Consumer
+from edge.client.handlers import is_coroutine
+from edge.client.pipeline import Pipeline, PlainPipeline
+from edge.client.producer import Producer
+from edge.jsap import Profile, Value
+
+AggregatorHandler = Callable[[Notification, Any], Awaitable[object] | object]
+"""Called with what changed, and what updates: a `Pipeline`, for a plain function a `PlainPipeline`."""
+
+_GRACE = 5.0
+"""Seconds for updates that are under way at the end."""
+
+
+class Aggregator(Consumer):
+    """A consumer whose handler may send updates, too."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        query: str,
+        update: str,
+        handler: AggregatorHandler,
+        bindings: Mapping[str, Value] | None = None,
+        *,
+        brokers: Brokers | None = None,
+        stop_on_error: bool = False,
+    ) -> None:
+        super().__init__(profile, query, bindings, brokers=brokers, stop_on_error=stop_on_error)
+        self.aggregate = handler
+        self._update = Pipeline(Producer(profile, update, brokers=self._brokers), self._faults)
+
+    async def close(self) -> None:
+        """Unsubscribe, after the updates that are under way."""
+        await self._update.drain(_GRACE)
+        await super().close()
+
+    async def _hand(self, notification: Notification) -> None:
+        await super()._hand(notification)
+        update = (
+            self._update if is_coroutine(self.aggregate) else PlainPipeline(self._update, asyncio.get_running_loop())
+        )
+        await self._faults.guard(self.aggregate, notification, notification, update)

@@ -1,0 +1,110 @@
+"""An agent that is told: it subscribes to one query of a profile and knows its result."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Self, TypeVar
+
+from edge.client.backlog import Notification
+from edge.client.brokers import Agent, Brokers
+from edge.client.handlers import Faults
+from edge.client.rows import Row
+from edge.client.subscription import Subscription
+from edge.jsap import Profile, Value
+
+RowHandler = Callable[[Row], Awaitable[object] | object]
+DeltaHandler = Callable[[Notification], Awaitable[object] | object]
+
+_RowHandler = TypeVar("_RowHandler", bound=RowHandler)
+
+
+class Consumer(Agent):
+    """Use it with `async with`, which waits for the first result; then iterate over it, or `run` it for its handlers.
+
+    A handler that is a plain function runs on a worker thread. For each notification the handlers are called one after
+    the other: for each row that is gone, for each that is new, for the whole. Raises `UnknownEntry`, `BindingError`.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        name: str,
+        bindings: Mapping[str, Value] | None = None,
+        *,
+        handler: DeltaHandler | None = None,
+        brokers: Brokers | None = None,
+        stop_on_error: bool = False,
+    ) -> None:
+        super().__init__(brokers)
+        self.entry = profile.query(name)
+        self.handler = handler
+        self._client = self._brokers.client(self.entry)
+        self._text = self.entry.text(bindings or {})
+        self._faults = Faults(stop=stop_on_error)
+        self._added: list[RowHandler] = []
+        self._removed: list[RowHandler] = []
+        self._subscription: Subscription | None = None
+
+    @property
+    def results(self) -> list[Row]:
+        """The newest result. It may be ahead of the notification that is handled just now."""
+        return [] if self._subscription is None else self._subscription.results
+
+    def on_added(self, handler: _RowHandler) -> _RowHandler:
+        """Call it with each row that is new. A decorator."""
+        self._added.append(handler)
+        return handler
+
+    def on_removed(self, handler: _RowHandler) -> _RowHandler:
+        """Call it with each row that is gone. A decorator."""
+        self._removed.append(handler)
+        return handler
+
+    async def start(self) -> None:
+        """Subscribe, wait for the first result. Raises `Refused`, `Closed`."""
+        if self._subscription is None:
+            graphs = self.entry.graphs
+            self._subscription = await self._client.subscribe(
+                self._text, default_graphs=graphs.default, named_graphs=graphs.named
+            )
+
+    async def run(self) -> None:
+        """Call the handlers until it is closed. Raises `Refused`; with `stop_on_error` what a handler raised."""
+        await self._faults.until(self._work())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Notification:
+        await self.start()
+        assert self._subscription is not None  # noqa: S101 - `start` has made it
+        notification = await anext(self._subscription)
+        await self._hand(notification)
+        return notification
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Unsubscribe."""
+        if self._subscription is not None:
+            await self._subscription.close()
+        await super().close()
+
+    async def _work(self) -> None:
+        async for _ in self:
+            pass
+
+    async def _hand(self, notification: Notification) -> None:
+        for handlers, rows in ((self._removed, notification.removed), (self._added, notification.added)):
+            if handlers:
+                for row in rows:
+                    for handler in handlers:
+                        await self._faults.guard(handler, row, row)
+        if self.handler is not None:
+            await self._faults.guard(self.handler, notification, notification)

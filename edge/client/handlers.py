@@ -1,0 +1,62 @@
+"""Calling the application's code: where it runs, and what becomes of its exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+Handler = Callable[..., Awaitable[object] | object]
+"""A coroutine function runs on the event loop; a plain function on a worker thread, so that it may wait."""
+
+_log = logging.getLogger("edge.client")
+
+
+async def call(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401 - the handler's own
+    """Call it, wait for it."""
+    if is_coroutine(handler):
+        await handler(*arguments)  # type: ignore[misc]  # it is one that gives an awaitable
+    else:
+        await asyncio.to_thread(handler, *arguments)
+
+
+def is_coroutine(handler: Handler) -> bool:
+    """Whether it is a coroutine function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+class Faults:
+    """What becomes of exceptions of handlers: they are logged, and with `stop` end the agent."""
+
+    def __init__(self, *, stop: bool) -> None:
+        self._stop = stop
+        self._first: asyncio.Future[None] | None = None
+
+    async def guard(self, handler: Handler, subject: object, *arguments: Any) -> None:  # noqa: ANN401
+        """Call it; `subject` is what the log shows of what it was called for."""
+        try:
+            await call(handler, *arguments)
+        except Exception as error:  # noqa: BLE001 - it is the application's code
+            self.note(error, getattr(handler, "__name__", str(handler)), subject)
+
+    def note(self, error: Exception, name: str, subject: object) -> None:
+        """Take note of an exception."""
+        _log.error("%s failed at %.1000s", name, subject, exc_info=error)
+        if self._stop and self._first is not None and not self._first.done():
+            self._first.set_exception(error)
+
+    async def until(self, work: Awaitable[None]) -> None:
+        """Wait for `work`; with `stop`, the first exception ends it and is raised."""
+        self._first = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._first}, return_when=asyncio.FIRST_COMPLETED)
+            if self._first.done():
+                self._first.result()
+            await task
+        finally:
+            self._first.cancel()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,71 @@
+"""An event loop in a thread of its own, for programs that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from edge.client.errors import Closed
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads, which wait for them."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._closed = False
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._closed
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """What the coroutine returns or raises. After `timeout` seconds it is cancelled: `TimeoutError`.
+
+        Raises `RuntimeError` on the loop's own thread, which would wait for itself, and `Closed`.
+        """
+        if threading.current_thread() is self._thread or self._closed:
+            work.close()
+            if self._closed:
+                raise Closed("the client was closed")
+            raise RuntimeError("called from the thread of the client's event loop, which would wait for itself")
+        future = asyncio.run_coroutine_threadsafe(_limited(work, timeout), self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Closed("the client was closed") from None
+        except BaseException:  # Ctrl-C, too
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the thread. What still runs is cancelled first."""
+        if self._closed:
+            return
+        self._closed = True
+        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+async def _limited(work: Coroutine[Any, Any, T], timeout: float | None) -> T:  # noqa: ASYNC109 - for other threads
+    async with asyncio.timeout(timeout):
+        return await work
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

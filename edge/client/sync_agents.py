@@ -1,0 +1,136 @@
+"""Producer and consumer for programs without asyncio. (An aggregator there is a plain handler of an `Application`.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self, overload
+
+from edge.client.answers import Scheduled, Updated
+from edge.client.backlog import Notification
+from edge.client.brokers import Agent, Brokers
+from edge.client.consumer import Consumer
+from edge.client.loop_thread import LoopThread
+from edge.client.options import Options
+from edge.client.producer import Producer
+from edge.client.rows import Row
+from edge.client.teller import Teller
+from edge.jsap import Profile, Value
+
+
+class _SyncAgent:
+    """An agent on an event loop in a thread. Use it with `with`."""
+
+    def __init__(self, options: Options | None, host: str | None) -> None:
+        self._teller = Teller()
+        self._brokers = Brokers(self._teller.beside(options or Options()), host=host)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the WebSockets that are in use are open."""
+        return self._brokers.connected
+
+    def _begin(self, agent: Agent) -> None:
+        self._agent = agent
+        self._thread = LoopThread("edge-client")
+
+    def close(self) -> None:
+        """End what it does, its connections and its thread."""
+        if not self._thread.closed:
+            self._thread.run(self._agent.close())
+            self._thread.run(self._brokers.close())
+            self._thread.close()
+            self._teller.close()
+
+
+class SyncProducer(_SyncAgent):
+    """`Producer`, waiting."""
+
+    def __init__(self, profile: Profile, name: str, *, host: str | None = None, options: Options | None = None) -> None:
+        super().__init__(options, host)
+        self._producer = Producer(profile, name, brokers=self._brokers)
+        self._begin(self._producer)
+
+    def produce(self, **bindings: Value) -> Updated:
+        """As `Producer.produce`."""
+        return self._thread.run(self._producer.produce(**bindings))
+
+    @overload
+    def update(self, bindings: Mapping[str, Value]) -> Updated: ...
+    @overload
+    def update(
+        self,
+        bindings: Mapping[str, Value],
+        *,
+        delay: timedelta | None = ...,
+        at: datetime | None = ...,
+        id: str | None = ...,
+    ) -> Updated | Scheduled: ...
+    def update(
+        self,
+        bindings: Mapping[str, Value],
+        *,
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        id: str | None = None,  # noqa: A002 - the protocol's name
+    ) -> Updated | Scheduled:
+        """As `Producer.update`."""
+        return self._thread.run(self._producer.update(bindings, delay=delay, at=at, id=id))
+
+
+class SyncConsumer(_SyncAgent):
+    """`Consumer`, waiting: iterate over it. Waits for the first result, `timeout` seconds at most, when it is made."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        name: str,
+        bindings: Mapping[str, Value] | None = None,
+        *,
+        host: str | None = None,
+        options: Options | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(options, host)
+        self._consumer = Consumer(profile, name, bindings, brokers=self._brokers)
+        self._begin(self._consumer)
+        try:
+            self._thread.run(self._consumer.start(), timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def results(self) -> list[Row]:
+        """As `Consumer.results`."""
+        return self._thread.run(_results(self._consumer))
+
+    def next(self, timeout: float | None = None) -> Notification | None:
+        """What changed next; None when it was closed. Raises `TimeoutError` after `timeout` seconds, and `Refused`."""
+        return self._thread.run(_next(self._consumer), timeout)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Notification:
+        notification = self.next()
+        if notification is None:
+            raise StopIteration
+        return notification
+
+
+async def _next(consumer: Consumer) -> Notification | None:
+    return await anext(consumer, None)
+
+
+async def _results(consumer: Consumer) -> list[Row]:
+    return consumer.results

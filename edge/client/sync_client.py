@@ -1,0 +1,217 @@
+"""The client for programs without asyncio: the same methods, which wait."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+import pyoxigraph as ox
+
+from edge.client.answers import Scheduled, Timer, Updated
+from edge.client.backlog import Notification
+from edge.client.client import Client, Graphs, Over
+from edge.client.endpoints import Endpoints
+from edge.client.errors import ClientError, Closed
+from edge.client.loop_thread import LoopThread
+from edge.client.options import Options
+from edge.client.results import Result, Rows
+from edge.client.rows import Row
+from edge.client.subscription import Subscription
+from edge.client.teller import Teller
+
+T = TypeVar("T")
+
+NotificationHandler = Callable[[Notification], object]
+
+_log = logging.getLogger("edge.client")
+
+
+class SyncSubscription:
+    """Iterate over it, which waits for what changes; it ends when it is closed."""
+
+    def __init__(self, thread: LoopThread, subscription: Subscription) -> None:
+        self._thread = thread
+        self._subscription = subscription
+
+    @property
+    def results(self) -> list[Row]:
+        """The newest result, which may be ahead of the notifications taken so far."""
+        return self._thread.run(_results(self._subscription))
+
+    def next(self, timeout: float | None = None) -> Notification | None:
+        """The next notification; None when the subscription was closed.
+
+        Raises `TimeoutError` after `timeout` seconds, and `Refused` when the broker no longer serves the query.
+        """
+        return self._thread.run(_next(self._subscription), timeout)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Notification:
+        notification = self.next()
+        if notification is None:
+            raise StopIteration
+        return notification
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unsubscribe. Nothing is handed over after that; who iterates is let go."""
+        with contextlib.suppress(Closed):
+            self._thread.run(self._subscription.close())
+
+
+class SyncClient:
+    """Use it with `with`, from any thread. Its connections live on a thread of its own.
+
+    Handlers run on threads of the client, one for each subscription, so they may call the client and take their time.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints | str = Endpoints(),  # noqa: B008 - it is immutable
+        *,
+        over: Over = "auto",
+        options: Options | None = None,
+    ) -> None:
+        self._teller = Teller()
+        self._client = Client(endpoints, over=over, options=self._teller.beside(options or Options()))
+        self._thread = LoopThread("edge-client")
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End connections, subscriptions and threads. Waits for handlers that run, but for the one that calls it."""
+        if not self._thread.closed:
+            self._thread.run(self._client.close())
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+            self._thread.close()
+            self._teller.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the WebSocket is open."""
+        return self._client.connected
+
+    def query(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Result:
+        """As `Client.query`."""
+        return self._run(self._client.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    def select(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> Rows:
+        """As `Client.select`."""
+        return self._run(self._client.select(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    def ask(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> bool:
+        """As `Client.ask`."""
+        return self._run(self._client.ask(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    def construct(self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None) -> list[ox.Triple]:
+        """As `Client.construct`."""
+        return self._run(self._client.construct(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
+
+    @overload
+    def update(self, sparql: str, *, using: Graphs = ..., using_named: Graphs = ...) -> Updated: ...
+    @overload
+    def update(
+        self,
+        sparql: str,
+        *,
+        delay: timedelta | None = ...,
+        at: datetime | None = ...,
+        id: str | None = ...,
+        using: Graphs = ...,
+        using_named: Graphs = ...,
+    ) -> Updated | Scheduled: ...
+    def update(
+        self,
+        sparql: str,
+        *,
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        id: str | None = None,  # noqa: A002 - the protocol's name
+        using: Graphs = None,
+        using_named: Graphs = None,
+    ) -> Updated | Scheduled:
+        """As `Client.update`."""
+        return self._run(self._client.update(sparql, delay=delay, at=at, id=id, using=using, using_named=using_named))
+
+    def subscribe(
+        self,
+        sparql: str,
+        handler: NotificationHandler | None = None,
+        *,
+        default_graphs: Graphs = None,
+        named_graphs: Graphs = None,
+        timeout: float | None = None,
+    ) -> SyncSubscription:
+        """As `Client.subscribe`; after `timeout` seconds without a first result, `TimeoutError`.
+
+        With `handler`, it is called with each notification, on a thread for this subscription; do not iterate then.
+        What it raises is logged, and the next notification comes all the same.
+        """
+        work = self._client.subscribe(sparql, default_graphs=default_graphs, named_graphs=named_graphs)
+        subscription = SyncSubscription(self._thread, self._thread.run(work, timeout))
+        if handler is not None:
+            thread = threading.Thread(
+                target=_handle, args=(subscription, handler), name="edge-client-handler", daemon=True
+            )
+            self._threads = [*(other for other in self._threads if other.is_alive()), thread]
+            thread.start()
+        return subscription
+
+    def timers(self, state: str | None = None) -> list[Timer]:
+        """As `Client.timers`."""
+        return self._run(self._client.timers(state))
+
+    def timer(self, id: str) -> Timer:  # noqa: A002 - the protocol's name
+        """As `Client.timer`."""
+        return self._run(self._client.timer(id))
+
+    def cancel(self, id: str) -> None:  # noqa: A002 - the protocol's name
+        """As `Client.cancel`."""
+        self._run(self._client.cancel(id))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(work)
+
+
+def _handle(subscription: SyncSubscription, handler: NotificationHandler) -> None:
+    try:
+        for notification in subscription:
+            try:
+                handler(notification)
+            except Exception:  # noqa: BLE001 - it is the application's code
+                _log.exception("a handler failed at %s", notification)
+    except Closed:
+        pass
+    except ClientError:
+        _log.exception("a subscription ended")
+
+
+async def _next(subscription: Subscription) -> Notification | None:
+    return await anext(subscription, None)
+
+
+async def _results(subscription: Subscription) -> list[Row]:
+    return subscription.results

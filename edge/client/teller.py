@@ -1,0 +1,40 @@
+"""News of connections, told on a thread that may wait."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from edge.client.options import ConnectionListener, Options
+
+_log = logging.getLogger("edge.client")
+
+
+class Teller:
+    """Takes a listener off the event loop. One call at a time, in order."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "edge-client-connection")
+
+    def beside(self, options: Options) -> Options:
+        """The options with their listener called on the thread."""
+        listener = options.on_connection
+        if listener is None:
+            return options
+
+        def submit(url: str, connected: bool) -> None:
+            self._executor.submit(_tell, listener, url, connected)
+
+        return dataclasses.replace(options, on_connection=submit)
+
+    def close(self) -> None:
+        """Nothing comes any more; what was submitted is told yet."""
+        self._executor.shutdown(wait=False)
+
+
+def _tell(listener: ConnectionListener, url: str, connected: bool) -> None:
+    try:
+        listener(url, connected)
+    except Exception:  # noqa: BLE001 - it is the application's code
+        _log.exception("on_connection failed")
