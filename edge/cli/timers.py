@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -17,6 +18,7 @@ from edge.cli.table import printable
 from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
 _JSON: Final = {"Accept": "application/json"}
+_PROLOGUE: Final = re.compile(r"\s*PREFIX\s+\S*\s*<[^>]*>", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -104,7 +106,7 @@ def _outcome(timer: dict[str, Any]) -> str:
         return printable(timer["error_description"])
     if timer["state"] == "done":
         return f"{timer['added']} added, {timer['removed']} removed"
-    return printable(" ".join(timer.get("sparql", "").split()))[:80]
+    return printable(" ".join(_PROLOGUE.sub("", timer.get("sparql", "")).split()))[:80]
 
 
 def _as_lines(timer: dict[str, Any]) -> list[str]:

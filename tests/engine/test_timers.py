@@ -156,6 +156,42 @@ def test_its_where_decides_when_it_runs(box):
     assert box.timer("off").state == "unchanged"
 
 
+def test_figure_2_of_the_paper(box):
+    """An event that did not happen: FALSE, TRUE before the delay ends, FALSE again. Section II.D, to the letter."""
+    lamps: list[Any] = []
+    box.engine.subscribe(QueryRequest("SELECT ?state { <a:lamp> <a:is> ?state }"), lamps.append).result(WAIT)
+
+    def sense(presence: str) -> int:
+        box.update(
+            "DELETE { <a:sensor> <a:presence> ?p ; <a:since> ?t } "
+            f"INSERT {{ <a:sensor> <a:presence> {presence} ; <a:since> ?now }} "
+            "WHERE { BIND(<urn:sepa:function:now>() AS ?now) OPTIONAL { <a:sensor> <a:presence> ?p ; <a:since> ?t } }"
+        )
+        return box.clock.at
+
+    def light(state: str, presence: str, since: int) -> UpdateRequest:
+        return UpdateRequest(
+            f'DELETE {{ <a:lamp> <a:is> ?old }} INSERT {{ <a:lamp> <a:is> "{state}" }} '
+            f"WHERE {{ <a:sensor> <a:presence> {presence} ; <a:since> {since} OPTIONAL {{ <a:lamp> <a:is> ?old }} }}"
+        )
+
+    box.engine.update([light("ON", "true", sense("true"))]).result(WAIT)
+    box.advance(100)
+    box.engine.schedule(light("OFF", "false", sense("false")), after(30), "first").result(WAIT)
+    box.advance(20)
+    box.engine.update([light("ON", "true", sense("true"))]).result(WAIT)
+    box.advance(5)
+    box.engine.schedule(light("OFF", "false", sense("false")), after(30), "second").result(WAIT)
+    second = box.clock.at + 30 * SECOND
+    box.advance(5)
+    assert box.timer("first").state == "unchanged"
+    box.advance(24.999999)
+    assert [[row[0].value for row in told.delta.added] for told in lamps] == [[], ["ON"]]
+    box.advance(0.000001)
+    assert [[row[0].value for row in told.delta.added] for told in lamps] == [[], ["ON"], ["OFF"]]
+    assert (box.timer("second").state, box.timer("second").finished) == ("done", second)
+
+
 def test_dataset_and_bindings_wait_with_it(box):
     request = UpdateRequest(
         'INSERT { <a:s> <a:p> ?v . <a:s> <a:q> ?text } WHERE { <a:here> <a:is> "so" }',

@@ -1,0 +1,101 @@
+"""A street of lamp posts with people in it: each post has a sensor and a lamp, both on MQTT. Watch it in a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from urllib.parse import urlsplit
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+_STEP = 0.1
+"""Seconds."""
+_ROW = 50
+"""Posts in a line of the screen."""
+
+
+class Street:
+    """Who is where, and which lamps are on."""
+
+    def __init__(self, posts: int, people: int, speed: float) -> None:
+        """`speed` in posts a second."""
+        self.lamps = [False] * posts
+        self.presence: list[bool | None] = [None] * posts
+        self.places = [random.uniform(0, posts) for _ in range(people)]
+        self._speeds = [random.choice((-1, 1)) * random.uniform(0.5, 1.5) * speed for _ in range(people)]
+
+    def step(self) -> list[int]:
+        """Everybody goes on. Returns the posts whose sensor sees something else than before."""
+        posts = len(self.lamps)
+        self.places = [(place + speed * _STEP) % posts for place, speed in zip(self.places, self._speeds, strict=True)]
+        taken = {int(place) for place in self.places}
+        changed = [post for post in range(posts) if self.presence[post] != (post in taken)]
+        for post in changed:
+            self.presence[post] = post in taken
+        return changed
+
+    def drawn(self) -> str:
+        """Lamps above, people below."""
+        lines = []
+        for begin in range(0, len(self.lamps), _ROW):
+            posts = range(begin, min(begin + _ROW, len(self.lamps)))
+            lines += [
+                "".join("\033[93m●\033[0m" if self.lamps[post] else "\033[90m·\033[0m" for post in posts),
+                "".join("☺" if self.presence[post] else " " for post in posts),
+            ]
+        return "\n".join([*lines, f"{sum(self.lamps)} of {len(self.lamps)} lamps are on. Ctrl-C ends."])
+
+
+def main() -> None:
+    """Run until Ctrl-C."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mqtt", default="mqtt://127.0.0.1:1883", help="the broker (%(default)s)")
+    parser.add_argument("--posts", type=int, default=100, help="(%(default)s)")
+    parser.add_argument("--people", type=int, default=6, help="(%(default)s)")
+    parser.add_argument("--speed", type=float, default=2.0, help="posts a second that one walks (%(default)s)")
+    arguments = parser.parse_args()
+    street = Street(arguments.posts, arguments.people, arguments.speed)
+    client = _connected(arguments.mqtt, street)
+    screen = sys.stdout.isatty()
+    try:
+        print("\033[2J" if screen else "The street is open. Ctrl-C ends.", flush=True)
+        while True:
+            for post in street.step():
+                client.publish(f"street/{post}/presence", "true" if street.presence[post] else "false", qos=1)
+            if screen:
+                print(f"\033[H{street.drawn()}\033[J", flush=True)
+            time.sleep(_STEP)
+    except KeyboardInterrupt:
+        client.disconnect()
+        client.loop_stop()
+
+
+def _connected(url: str, street: Street) -> mqtt.Client:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+
+    def subscribe(client: mqtt.Client, *_: object) -> None:
+        client.subscribe("street/+/lamp/set", qos=1)
+
+    def switch(client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
+        post, on = int(message.topic.split("/")[1]), message.payload == b"ON"
+        if post < len(street.lamps):
+            street.lamps[post] = on
+        if not sys.stdout.isatty():
+            print(f"lamp {post} {'on' if on else 'off'}", flush=True)
+
+    client.on_connect = subscribe
+    client.on_message = switch
+    broker = urlsplit(url)
+    try:
+        client.connect(broker.hostname or "127.0.0.1", broker.port or 1883)
+    except OSError as error:
+        sys.exit(f"no MQTT broker at {url}: {error}; does the gateway run (make run)?")
+    client.loop_start()
+    return client
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Smart lighting as its README says, each part a process: Figure 2 of the SPS paper, and a street full of people."""
+
+from __future__ import annotations
+
+import json
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.support.processes import GatewayProcess, wait_for
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "lighting"
+AFTER = 2.0
+"""Seconds that a lamp stays on."""
+
+
+class Street:
+    """The gateway with the example's mapping, its aggregator, and a client of the broker."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.gateway = GatewayProcess(directory / "data", {"EDGE__HOST__ENABLED": "false"})
+        (directory / "data" / "mappings").mkdir(parents=True)
+        shutil.copy(EXAMPLE / "lighting.toml", directory / "data" / "mappings")
+        self.endpoints = self.gateway.start()
+        self.lamps: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        self.client.on_connect = lambda client, *_: client.subscribe("street/+/lamp/set", qos=1)
+        self.client.on_message = lambda _, __, message: self.lamps.put(
+            (message.topic.split("/")[1], message.payload.decode())
+        )
+        broker = urlsplit(self.endpoints["mqtt"])
+        self.client.connect(broker.hostname or "", broker.port or 0)
+        self.client.loop_start()
+        self.aggregator = self.start("lighting.py", "--after", str(AFTER), "--profile", str(self._profile()))
+        wait_for(self._subscribed, what="the aggregator's subscriptions")
+
+    def start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.directory / f"{program}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, str(EXAMPLE / program), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def stop(self) -> None:
+        self.aggregator.terminate()
+        assert self.aggregator.wait(10) == 0, (self.directory / "lighting.py.log").read_text()
+        self.client.disconnect()
+        self.client.loop_stop()
+        self.gateway.stop()
+
+    def sense(self, post: str, presence: str) -> None:
+        self.client.publish(f"street/{post}/presence", presence, qos=1).wait_for_publish(10)
+
+    def told(self, seconds: float = 20) -> tuple[str, str]:
+        return self.lamps.get(timeout=seconds)
+
+    def timers(self, state: str) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{self.endpoints['http']}/timers?limit=1000&state={state}", timeout=20) as answer:
+            return json.load(answer)["timers"]
+
+    def rows(self, query: str) -> list[list[str]]:
+        form = urlencode({"query": f"PREFIX street: <http://example.org/street#> {query}"}).encode()
+        with urllib.request.urlopen(f"{self.endpoints['http']}/query", form, timeout=20) as answer:
+            results = json.load(answer)
+        names = results["head"]["vars"]
+        return sorted([row[name]["value"] for name in names] for row in results["results"]["bindings"])
+
+    def _profile(self) -> Path:
+        profile = json.loads((EXAMPLE / "lighting.jsap").read_text())
+        profile["sparql11protocol"]["port"] = urlsplit(self.endpoints["http"]).port
+        profile["sparql11seprotocol"]["availableProtocols"]["ws"]["port"] = urlsplit(self.endpoints["ws"]).port
+        path = self.directory / "lighting.jsap"
+        path.write_text(json.dumps(profile))
+        return path
+
+    def _subscribed(self) -> bool:
+        if self.aggregator.poll() is not None:
+            pytest.fail((self.directory / "lighting.py.log").read_text())
+        with urllib.request.urlopen(f"{self.endpoints['http']}/metrics", timeout=20) as answer:
+            return 'edge_subscriptions{gate="ws"} 2.0' in answer.read().decode()
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Iterator[Street]:
+    street = Street(tmp_path)
+    yield street
+    street.stop()
+
+
+def test_the_aggregator_is_under_40_lines():
+    assert len((EXAMPLE / "lighting.py").read_text().splitlines()) < 40
+
+
+@pytest.mark.timeout(120)
+def test_figure_2(street: Street):
+    """FALSE, TRUE before the delay ends, FALSE again: the lamp goes off once, at the second deadline."""
+    street.sense("7", "true")
+    assert street.told() == ("7", "ON")
+    street.sense("7", "false")
+    (first,) = wait_for(lambda: street.timers("pending"), what="the first delayed update")
+    street.sense("7", "true")
+    wait_for(lambda: street.rows("SELECT ?p { street:7 street:presence ?p }") == [["true"]], what="somebody")
+    street.sense("7", "false")
+    (second,) = wait_for(
+        lambda: [timer for timer in street.timers("pending") if timer["id"] != first["id"]], what="the second one"
+    )
+    assert second["at"] > first["at"]
+    assert street.told() == ("7", "OFF")
+    assert [timer["id"] for timer in street.timers("unchanged")] == [first["id"]]
+    assert [timer["id"] for timer in street.timers("done")] == [second["id"]]
+    assert time.time_ns() // 1000 >= second["at"]
+    assert street.timers("pending") == []
+    assert street.lamps.empty()
+
+
+@pytest.mark.timeout(120)
+def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(street: Street):
+    street.sense("7", "true")
+    assert street.told() == ("7", "ON")
+    for _ in range(20):
+        street.sense("7", "false")
+        time.sleep(AFTER / 15)
+    assert street.told() == ("7", "OFF")
+    assert len(street.timers("done")) == 1
+
+
+@pytest.mark.timeout(120)
+def test_the_lamp_goes_off_though_nobody_runs_any_more(street: Street):
+    street.sense("7", "true")
+    assert street.told() == ("7", "ON")
+    street.sense("7", "false")
+    wait_for(lambda: street.timers("pending"), what="the delayed update")
+    street.aggregator.send_signal(signal.SIGTERM)
+    street.aggregator.wait(10)
+    street.gateway.kill()
+    street.endpoints = street.gateway.start()
+    wait_for(lambda: street.timers("done"), what="the delayed update to run")
+    assert street.rows("SELECT ?s { street:7 street:lamp ?s }") == [["OFF"]]
+
+
+@pytest.mark.timeout(120)
+def test_a_street_of_a_hundred_lamps(street: Street):
+    program = street.start("street.py", "--mqtt", street.endpoints["mqtt"], "--speed", "20", "--people", "10")
+    try:
+        for _ in range(200):
+            street.told()
+    finally:
+        program.send_signal(signal.SIGINT)
+    assert program.wait(10) == 0, (street.directory / "street.py.log").read_text()
+    wait_for(lambda: not street.timers("pending"), what="the last lamps")
+    # Who is still there has a light, and nobody else.
+    lit = "SELECT ?post { ?post street:lamp 'ON' }"
+    assert street.rows(lit) == street.rows("SELECT ?post { ?post street:presence true }")
+    assert len(street.rows("SELECT ?post { ?post street:presence ?any }")) == 100
