@@ -113,7 +113,7 @@ def test_an_update_among_queries_and_the_other_way_round():
     text = '{"updates": {"A": {"sparql": "PREFIX a: <b:c> ASK {}"}},\n "queries": {"B": {"sparql": "DROP ALL"}}}'
     assert places(text) == [
         (1, 47, 'update "A" is a query, which belongs under queries'),
-        (2, 30, 'query "B" is an update, which belongs under updates'),
+        (2, 31, 'query "B" is an update, which belongs under updates'),
     ]
 
 
