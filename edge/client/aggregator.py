@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from edge.client.backlog import Notification
+from edge.client.bindings import Bindable
 from edge.client.brokers import Brokers
 from edge.client.consumer import Consumer
 from edge.client.handlers import is_coroutine
 from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
-from edge.jsap import Profile, Value
+from edge.jsap import Profile
 
 AggregatorHandler = Callable[[Notification, Any], Awaitable[object] | object]
 """Called with what changed, and what updates: a `Pipeline`, for a plain function a `PlainPipeline`."""
@@ -30,7 +31,7 @@ class Aggregator(Consumer):
         query: str,
         update: str,
         handler: AggregatorHandler,
-        bindings: Mapping[str, Value] | None = None,
+        bindings: Mapping[str, Bindable] | None = None,
         *,
         brokers: Brokers | None = None,
         stop_on_error: bool = False,

@@ -9,6 +9,7 @@ from typing import Self, overload
 
 from edge.client.answers import Scheduled, Updated
 from edge.client.backlog import Notification
+from edge.client.bindings import Bindable
 from edge.client.brokers import Agent, Brokers
 from edge.client.consumer import Consumer
 from edge.client.loop_thread import LoopThread
@@ -16,7 +17,7 @@ from edge.client.options import Options
 from edge.client.producer import Producer
 from edge.client.rows import Row
 from edge.client.teller import Teller
-from edge.jsap import Profile, Value
+from edge.jsap import Profile
 
 
 class _SyncAgent:
@@ -60,16 +61,16 @@ class SyncProducer(_SyncAgent):
         self._producer = Producer(profile, name, brokers=self._brokers)
         self._begin(self._producer)
 
-    def produce(self, **bindings: Value) -> Updated:
+    def produce(self, **bindings: Bindable) -> Updated:
         """As `Producer.produce`."""
         return self._thread.run(self._producer.produce(**bindings))
 
     @overload
-    def update(self, bindings: Mapping[str, Value]) -> Updated: ...
+    def update(self, bindings: Mapping[str, Bindable]) -> Updated: ...
     @overload
     def update(
         self,
-        bindings: Mapping[str, Value],
+        bindings: Mapping[str, Bindable],
         *,
         delay: timedelta | None = ...,
         at: datetime | None = ...,
@@ -77,7 +78,7 @@ class SyncProducer(_SyncAgent):
     ) -> Updated | Scheduled: ...
     def update(
         self,
-        bindings: Mapping[str, Value],
+        bindings: Mapping[str, Bindable],
         *,
         delay: timedelta | None = None,
         at: datetime | None = None,
@@ -94,7 +95,7 @@ class SyncConsumer(_SyncAgent):
         self,
         profile: Profile,
         name: str,
-        bindings: Mapping[str, Value] | None = None,
+        bindings: Mapping[str, Bindable] | None = None,
         *,
         host: str | None = None,
         options: Options | None = None,

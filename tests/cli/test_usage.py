@@ -18,6 +18,7 @@ COMMANDS = [
     ["update"],
     ["subscribe"],
     ["publish"],
+    ["new"],
     ["app"],
     ["app", "check"],
     ["app", "show"],

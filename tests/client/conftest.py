@@ -31,6 +31,6 @@ def shared_gateway(tmp_path_factory):
 
 @pytest.fixture
 def empty_gateway(shared_gateway):
-    """The gateway that the tests of a module share, without triples and timers."""
+    """The gateway that the tests of a module share, without triples."""
     shared_gateway.clear()
     return shared_gateway

@@ -1,0 +1,26 @@
+"""An aggregator: it is told what changes, and answers with updates. SPARQL and addresses are in the .jsap file."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+from edge.client import Application, Notification, Pipeline, plain
+
+WARM = Decimal(25)
+
+app = Application(Path(__file__).with_suffix(".jsap"))
+
+
+@app.aggregator("TEMPERATURES", "SET_ALARM")
+async def watch(change: Notification, set_alarm: Pipeline) -> None:
+    """Raise an alarm where it is warm. Updates are sent without waiting for each other, and arrive in order."""
+    for row in change.added:
+        value = plain(row["value"])
+        alarm = isinstance(value, Decimal) and value > WARM
+        await set_alarm(sensor=row["sensor"], alarm=alarm)
+        print(f"{plain(row['sensor'])} has {value}: {'too warm' if alarm else 'fine'}", flush=True)
+
+
+if __name__ == "__main__":
+    app.run()

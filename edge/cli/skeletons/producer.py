@@ -1,0 +1,30 @@
+"""A producer: it tells the gateway what it measures, every two seconds. SPARQL and addresses are in the .jsap file."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from edge.client import Application
+
+app = Application(Path(__file__).with_suffix(".jsap"))
+temperature = app.producer("SET_TEMPERATURE")
+
+
+def measure() -> float:
+    """Ask your sensor here."""
+    return round(random.gauss(22, 3), 1)
+
+
+async def main() -> None:
+    """Send a value for the variables that the profile forces; everything else is in its update."""
+    while True:
+        value = measure()
+        await temperature.produce(sensor="http://example.org/cellar", value=value)
+        print(f"sent {value}", flush=True)
+        await asyncio.sleep(2)
+
+
+if __name__ == "__main__":
+    app.run(main)

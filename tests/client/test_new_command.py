@@ -1,0 +1,127 @@
+"""`edge new`: what it writes runs, as processes of their own, on a gateway that does."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from client_gateway import PATIENCE
+
+from edge.client import SyncClient, SyncProducer
+from edge.jsap import Profile
+from tests.support.processes import wait_for
+
+KINDS = ["producer", "consumer", "aggregator", "negation"]
+
+
+def new(*arguments):
+    command = [sys.executable, "-m", "edge", "new", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a program; its output goes to a file that can be read meanwhile."""
+    started = []
+
+    def run(program):
+        out, err = program.with_suffix(".out"), program.with_suffix(".err")
+        with out.open("w") as stdout, err.open("w") as stderr:
+            process = subprocess.Popen([sys.executable, program], stdout=stdout, stderr=stderr)
+        process.told = out.read_text
+        process.complained = err.read_text
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait(10)
+
+
+def skeleton(kind, gateway, directory):
+    """The program of a kind, for the ports of a gateway."""
+    assert new(kind, directory).returncode == 0
+    profile = directory / f"{kind}.jsap"
+    text = profile.read_text()
+    assert ("8000" in text, "9000" in text) == (True, True)
+    profile.write_text(text.replace("8000", str(gateway.http_port)).replace("9000", str(gateway.ws_port)))
+    return directory / f"{kind}.py"
+
+
+def test_the_three_agents_work_together(empty_gateway, tmp_path, start):
+    programs = {kind: start(skeleton(kind, empty_gateway, tmp_path)) for kind in KINDS[:3]}
+    with SyncClient(empty_gateway.endpoints) as client:
+        wait_for(
+            lambda: client.ask("ASK { ?sensor <http://example.org/alarm> ?alarm }"), PATIENCE, "the aggregator's update"
+        )
+    for kind, words in [("producer", "sent "), ("consumer", "+ {'sensor'"), ("aggregator", "cellar has ")]:
+        wait_for(lambda kind=kind, words=words: words in programs[kind].told(), PATIENCE, f"the {kind}'s words")
+    for number, process in zip((signal.SIGINT, signal.SIGTERM, signal.SIGINT), programs.values(), strict=True):
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == 0
+        assert process.complained() == ""
+
+
+def test_a_program_may_start_before_the_gateway(absent_gateway, tmp_path, start):
+    consumer = start(skeleton("consumer", absent_gateway, tmp_path))
+    wait_for(lambda: "trying again" in consumer.complained(), PATIENCE, "the consumer misses the gateway")
+    absent_gateway.start()
+    wait_for(lambda: "0 now" in consumer.told(), PATIENCE, "the first result")
+    consumer.send_signal(signal.SIGTERM)
+    assert consumer.wait(PATIENCE) == 0
+
+
+def test_the_negation_notices_what_did_not_happen(empty_gateway, tmp_path, start):
+    program = skeleton("negation", empty_gateway, tmp_path)
+    program.write_text(program.read_text().replace("timedelta(seconds=30)", "timedelta(seconds=1.5)"))
+    light = start(program)
+    with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
+        sensed.produce(sensor="http://example.org/door", presence=True)
+        wait_for(lambda: "door-lamp ON" in light.told(), PATIENCE, "the lamp is on")
+        sensed.produce(sensor="http://example.org/door", presence=False)
+        sensed.produce(sensor="http://example.org/door", presence=True)
+        sensed.produce(sensor="http://example.org/door", presence=False)
+        wait_for(lambda: "door-lamp OFF" in light.told(), PATIENCE, "the lamp is off")
+    with SyncClient(empty_gateway.endpoints) as client:
+        wait_for(lambda: not client.timers("pending"), PATIENCE, "all timers")
+        assert sorted(timer.state for timer in client.timers()) == ["done", "unchanged"]
+    assert light.told().count("OFF") == 1
+    light.send_signal(signal.SIGTERM)
+    assert light.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_written_over_without_force(tmp_path, kind):
+    done = new(kind, tmp_path / "deep" / "mine.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    program, profile = tmp_path / "deep" / "mine.py", tmp_path / "deep" / "mine.jsap"
+    assert str(program) in done.stdout
+    assert len(program.read_text().splitlines()) < 40
+    assert Profile.load(profile)
+    original = profile.read_text()
+    for file in (program, profile):
+        for other in (program, profile):
+            other.unlink(missing_ok=True)
+        file.write_text("mine")
+        done = new(kind, program)
+        assert done.returncode == 2
+        assert str(file) in done.stderr
+        assert "--force" in done.stderr
+        assert file.read_text() == "mine"
+        assert {program.exists(), profile.exists()} == {True, False}
+    assert new(kind, program, "--force").returncode == 0
+    assert profile.read_text() == original
+
+
+def test_a_directory_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = new("consumer", tmp_path / "file" / "inside")
+    assert done.returncode == 2
+    assert done.stderr.startswith("edge: cannot write")
+
+
+def test_the_kinds_are_told(tmp_path):
+    done = new("nonsense")
+    assert done.returncode == 2
+    assert all(kind in done.stderr for kind in KINDS)
