@@ -149,6 +149,9 @@ def _forced(variable: str, node: Node, namespaces: Mapping[str, str], findings: 
             members.wrong("language", f"no language tag: {error}")
             return None
     binding = ForcedBinding(variable, type_, datatype, language)
+    if value is not None and value.value == "" and type_ != "literal":
+        findings.note(value.problem(f"an empty text is no {type_}, so ?{variable} has no default"))
+        value = None
     if value is None:
         return binding
     if isinstance(value.value, dict | list) or value.value is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from edge.jsap.findings import Findings
@@ -35,6 +35,7 @@ _FORMATS: Final[Mapping[Kind, Mapping[str, str]]] = {
     "query": {name: name for name in ("JSON", "XML", "CSV", "TSV")},
     "update": {name: name for name in ("JSON", "HTML")},
 }
+_GATES: Final[Mapping[str, Gate]] = {"ws": "ws", "wss": "wss"}
 _HOST: Final = re.compile(r"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+")
 _PATH: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 
@@ -46,8 +47,8 @@ class Authentication:
     register: str | None = None
     token_request: str | None = None
     client_id: str | None = None
-    client_secret: str | None = None
-    initial_token: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    initial_token: str | None = field(default=None, repr=False)
     """What a client shows to be allowed to register."""
     username: str | None = None
     """The identity that it registers."""
@@ -127,15 +128,19 @@ class Targets:
         usual = _gate_host(self.sparql11se, protocol, self.host, findings)
         host = _gate_host(own, protocol, _host(entry, usual), findings)
         gate = members.object("availableProtocols").object(protocol)
+        scheme = gate.choice("scheme", _GATES) or _GATES.get(protocol)
+        if scheme is None:
+            members.wrong("protocol", f"there is no gate for {shown(protocol)}; there are: {', '.join(_GATES)}")
+            scheme = "ws"
         port = gate.port() or (9000 if node is None else None)
-        url = _url(protocol, host, port, _path(gate, "/subscribe"))
+        url = _url(scheme, host, port, _path(gate, "/subscribe"))
         reconnect = members.flag("reconnect")
         for each, known in ((gate, "host"), (members, "host"), (members, "security")):
             each.node(known)
         gate.rest()
         members.rest()
         return SubscribeTarget(
-            protocol, url, reconnect is not False, self._authentication(entry, host == usual, findings)
+            scheme, url, reconnect is not False, self._authentication(entry, host == usual, findings)
         )
 
     def _authentication(self, entry: Members, usual: bool, findings: Findings) -> Authentication | None:
@@ -144,8 +149,8 @@ class Targets:
         return own or (self.authentication if usual else None)
 
 
-def _protocol(members: Members, node: Node | None, findings: Findings) -> Gate:
-    """Which of the available protocols is used. Both members are mandatory (section 5.3)."""
+def _protocol(members: Members, node: Node | None, findings: Findings) -> str:
+    """Which of the available protocols is used, by its name. Both members are mandatory (section 5.3)."""
     if node is None:
         return "ws"
     for name in ("protocol", "availableProtocols"):
@@ -157,12 +162,11 @@ def _protocol(members: Members, node: Node | None, findings: Findings) -> Gate:
         return "ws"
     if protocol not in available:
         members.wrong("protocol", f"{shown(protocol)} is none of the availableProtocols{meant(protocol, available)}")
-    elif protocol not in ("ws", "wss"):
-        members.wrong("protocol", f"there is no gate for {shown(protocol)}; there are: ws, wss")
-    return "wss" if protocol == "wss" else "ws"
+        return "ws"
+    return protocol
 
 
-def _gate_host(node: Node | None, protocol: Gate, default: str, findings: Findings) -> str:
+def _gate_host(node: Node | None, protocol: str, default: str, findings: Findings) -> str:
     members = Members(node, findings)
     return _host(members.object("availableProtocols").object(protocol), _host(members, default))
 

@@ -9,10 +9,10 @@ import pytest
 
 from edge.jsap import Entry, Problem, Profile, ProfileError
 
-DATA = Path(__file__).parent / "data"
-CHAT = DATA / "chat.jsap"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CHAT = EXAMPLES / "chat" / "chat.jsap"
 """Listing 16. Repaired: a brace and two commas, texts on one line, what was left out of the protocol members."""
-MONITORING = DATA / "monitoring.jsap"
+MONITORING = EXAMPLES / "monitoring" / "monitoring.jsap"
 """Listings 17 and 18. Repaired: braces, texts on one line, what was left out of the protocol members."""
 
 NAMESPACES = {"ex": "http://example.org/", "schema": "http://schema.org/"}

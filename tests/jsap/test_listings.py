@@ -94,7 +94,7 @@ def test_the_monitoring(engine):
     assert (float(row["value"]), row["label"], row["unit"]) == (22.5, mapping.label, mapping.unit)
     assert [(len(delta.added), len(delta.removed)) for delta in values[1:]] == [(1, 0), (1, 1)]
 
-    assert monitoring.profile.update("STORE_OBSERVATION").sparql11.url == "https://bigdata.example:8890/sparql"
+    assert monitoring.profile.update("STORE_OBSERVATION").sparql11.url == "http://localhost:8001/update"
     stored = monitoring.update("STORE_OBSERVATION", observation=mapping.observation, unit=mapping.unit, value=22.5)
     assert stored.added == 7
 

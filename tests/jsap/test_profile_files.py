@@ -219,6 +219,14 @@ def test_unknown_members_are_notes(tmp_path):
     ]
 
 
+def test_an_empty_iri_is_no_default(tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text("queries: {Q: {sparql: 'ASK { ?a ?b ?c }', forcedBindings: {a: {type: uri, value: ''}}}}")
+    report = check(file)
+    assert report.profile.query("Q").forced["a"].default is None
+    assert [note.reason for note in report.notes] == ["an empty text is no uri, so ?a has no default"]
+
+
 def test_an_unknown_entry_is_told_with_those_there_are():
     found = profile(updates={"A": {"sparql": "DROP ALL"}, "B": {"sparql": "DROP ALL"}})
     with pytest.raises(UnknownEntry) as unknown:

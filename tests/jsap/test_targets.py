@@ -77,6 +77,14 @@ def test_an_entry_overrides_what_it_names(entry, sparql11, sparql11se):
     assert found.sparql11se.reconnect is False
 
 
+def test_a_gate_may_have_any_name_and_tell_its_scheme():
+    available = {"inside": {"scheme": "ws", "port": 1}, "outside": {"scheme": "wss", "port": 2}}
+    members = {"protocol": "inside", "availableProtocols": available}
+    own = {"sparql11seprotocol": {"protocol": "outside"}}
+    assert of(sparql11seprotocol=members).sparql11se.url == "ws://localhost:1/subscribe"
+    assert of(entry=own, sparql11seprotocol=members).sparql11se.url == "wss://localhost:2/subscribe"
+
+
 def test_graphs_of_the_profile_and_of_an_entry():
     graphs = {
         "default-graph-uri": "ex:d",
@@ -115,6 +123,7 @@ NEW = {
 def test_authentication_old_and_new(members, wanted):
     entry = of(**members)
     assert (entry.sparql11.authentication, entry.sparql11se.authentication) == (wanted, wanted)
+    assert "'s'" not in repr(entry), "a log line holds no secret"
 
 
 def test_another_host_is_told_no_secrets_of_this_one():
