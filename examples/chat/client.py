@@ -1,0 +1,65 @@
+"""A chat client (SEPA paper, section 5.4): a Sender, a Receiver and a Remover that know nothing of each other."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+from edge.client import Application, Notification, Pipeline, plain
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("me", help="your name")
+parser.add_argument("other", help="the name of whom you talk to")
+parser.add_argument("--profile", default=Path(__file__).with_name("client.yaml"), help="where the gateway is")
+arguments = parser.parse_args()
+me, other = (f"http://schema.org/Person-{quote(name, safe='')}" for name in (arguments.me, arguments.other))
+app = Application(arguments.profile)
+
+
+async def sender() -> None:
+    """What is typed is sent."""
+    await app.producer("JOIN").produce(person=me, name=arguments.me)
+    send = app.producer("SEND")
+    show(f"You are {arguments.me}. Type to {arguments.other}; Ctrl-D ends.")
+    async for text in typed():
+        sent = await send.produce(text=text, sender=me, receiver=other)
+        if sent.added == 0:
+            show(f"    not sent: {arguments.other} has never joined")
+
+
+@app.aggregator("SENT", "SET_RECEIVED", receiver=me)
+async def receiver(change: Notification, set_received: Pipeline) -> None:
+    """What is sent to me is shown and marked as received. It goes when its sender knows that."""
+    for row in change.added:
+        show(f"{plain(row['name'])}: {plain(row['text'])}")
+        await set_received(message=row["message"])
+    for row in change.removed:
+        show(f"    {plain(row['name'])} knows that you got it")
+
+
+@app.aggregator("RECEIVED", "REMOVE", sender=me)
+async def remover(change: Notification, remove: Pipeline) -> None:
+    """What I sent and the other one received is removed."""
+    for row in change.added:
+        show(f"    received at {str(plain(row['time']))[11:19]}")
+        await remove(message=row["message"])
+
+
+async def typed() -> AsyncIterator[str]:
+    """The lines of standard input."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    async for line in reader:
+        yield line.decode(errors="replace").rstrip("\n")
+
+
+def show(text: str) -> None:
+    """A line, at once."""
+    print(text, flush=True)
+
+
+app.run(sender)
