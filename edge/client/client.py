@@ -183,7 +183,10 @@ class Client:
         if self._gateway is None:
             async with self._asking:  # fair: requests keep their order
                 if self._gateway is None:
-                    self._gateway = await self._connections.http.is_gateway(self.endpoints, attempt)
+                    try:
+                        self._gateway = await self._connections.http.is_gateway(self.endpoints, attempt)
+                    except NoAnswer as error:  # it is the request that was not sent
+                        raise NoAnswer(str(error), sent=False) from error
         return self._gateway
 
     async def _patiently(self, attempt: Callable[[Attempt], Awaitable[T]], *, repeat: bool = False) -> T:

@@ -3,13 +3,24 @@
 import asyncio
 import json
 import threading
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 from client_gateway import PATIENCE, QUICK, Gateway, following, until
 from client_profile import profile_of, profile_text
 
-from edge.client import Application, Brokers, Consumer, Producer, Refused, Scheduled, SyncConsumer, SyncProducer
+from edge.client import (
+    Application,
+    Brokers,
+    Consumer,
+    Options,
+    Producer,
+    Refused,
+    Scheduled,
+    SyncConsumer,
+    SyncProducer,
+)
 from edge.jsap import BindingError, Profile, ProfileError, UnknownEntry
 
 
@@ -129,6 +140,31 @@ async def test_updates_of_an_aggregator_are_pipelined_in_order(profile):
 
     await app.serve(main)
     assert states == sorted(states)
+
+
+async def test_a_slow_handler_holds_nobody_up_and_misses_nothing(profile):
+    app = Application(profile, options=Options(waiting=3))
+    go_on = asyncio.Event()
+    changes, state = [], Counter()
+
+    @app.consumer("LAMPS")
+    async def slow(change):
+        await go_on.wait()
+        changes.append(change)
+        state.subtract(change.removed)
+        state.update(change.added)
+
+    async def main():
+        produce = app.producer("SET")
+        for n in range(40):
+            await produce.produce(lamp="urn:l", state=n)
+        await until(lambda: lamps(slow.results) == {("urn:l", 39)}, "the result is the newest")
+        go_on.set()
+        await until(lambda: lamps(+state) == {("urn:l", 39)}, "the handler knows all")
+
+    await app.serve(main)
+    assert len(changes) <= 5
+    assert [change.sequence for change in changes] == list(range(len(changes)))
 
 
 async def test_a_plain_handler_runs_on_a_thread_and_may_wait(profile):

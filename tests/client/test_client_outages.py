@@ -114,6 +114,17 @@ async def test_a_frozen_gateway_counts_as_dead(gateway):
         await until(lambda: 2 in numbers(subscription.results), "the subscription is back")
 
 
+async def test_an_update_was_not_sent_if_only_the_question_for_a_gateway_was(gateway):
+    options = Options(backoff=Backoff(0.05, 0.2), timeout=1.0)
+    async with Client(gateway.endpoints, options=options) as client:
+        gateway.freeze()
+        with pytest.raises(NoAnswer) as failure:
+            await client.update("INSERT DATA { <urn:set> <urn:has> 1 }")
+        assert not failure.value.sent
+        gateway.thaw()
+        assert (await client.update("INSERT DATA { <urn:set> <urn:has> 1 }")).added == 1
+
+
 async def test_updates_that_were_not_sent_yet_outlive_an_outage(gateway):
     async with Client(gateway.endpoints, over="websocket", options=QUICK) as client:
         assert await client.ask("ASK {}")
