@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from edge.client.backlog import Notification
-from edge.client.bindings import Bindable
 from edge.client.brokers import Brokers
 from edge.client.consumer import Consumer
 from edge.client.handlers import is_coroutine
 from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
-from edge.jsap import Profile
+from edge.jsap import Profile, Value
 
 AggregatorHandler = Callable[[Notification, Any], Awaitable[object] | object]
 """Called with what changed, and what updates: a `Pipeline`, for a plain function a `PlainPipeline`."""
@@ -31,7 +30,7 @@ class Aggregator(Consumer):
         query: str,
         update: str,
         handler: AggregatorHandler,
-        bindings: Mapping[str, Bindable] | None = None,
+        bindings: Mapping[str, Value] | None = None,
         *,
         brokers: Brokers | None = None,
         stop_on_error: bool = False,

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from os import PathLike
 
 from edge.client.aggregator import Aggregator, AggregatorHandler
-from edge.client.bindings import Bindable
 from edge.client.brokers import Brokers
 from edge.client.consumer import Consumer, DeltaHandler
 from edge.client.handlers import Handler, call
 from edge.client.options import Options
 from edge.client.producer import Producer
-from edge.jsap import Profile
+from edge.jsap import Profile, Value
 
 
 class Application:
@@ -47,7 +46,7 @@ class Application:
         """A producer of this update. Raises `UnknownEntry`."""
         return Producer(self.profile, name, brokers=self._brokers)
 
-    def consumer(self, name: str, **bindings: Bindable) -> Callable[[DeltaHandler], Consumer]:
+    def consumer(self, name: str, **bindings: Value) -> Callable[[DeltaHandler], Consumer]:
         """Decorates a handler that takes a notification; its name is the consumer's from then on.
 
         Raises `UnknownEntry`, `BindingError`.
@@ -67,7 +66,7 @@ class Application:
 
         return decorate
 
-    def aggregator(self, query: str, update: str, **bindings: Bindable) -> Callable[[AggregatorHandler], Aggregator]:
+    def aggregator(self, query: str, update: str, **bindings: Value) -> Callable[[AggregatorHandler], Aggregator]:
         """Decorates a handler that takes a notification and what updates; its name is the aggregator's from then on.
 
         `bindings` are those of the query. Raises `UnknownEntry`, `BindingError`.

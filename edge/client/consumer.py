@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, TypeVar
 
 from edge.client.backlog import Notification
-from edge.client.bindings import Bindable, text_with
 from edge.client.brokers import Agent, Brokers
 from edge.client.handlers import Faults
 from edge.client.rows import Row
 from edge.client.subscription import Subscription
-from edge.jsap import Profile
+from edge.jsap import Profile, Value
 
 RowHandler = Callable[[Row], Awaitable[object] | object]
 DeltaHandler = Callable[[Notification], Awaitable[object] | object]
@@ -30,7 +29,7 @@ class Consumer(Agent):
         self,
         profile: Profile,
         name: str,
-        bindings: Mapping[str, Bindable] | None = None,
+        bindings: Mapping[str, Value] | None = None,
         *,
         handler: DeltaHandler | None = None,
         brokers: Brokers | None = None,
@@ -40,7 +39,7 @@ class Consumer(Agent):
         self.entry = profile.query(name)
         self.handler = handler
         self._client = self._brokers.client(self.entry)
-        self._text = text_with(self.entry, bindings or {})
+        self._text = self.entry.text(bindings or {})
         self._faults = Faults(stop=stop_on_error)
         self._added: list[RowHandler] = []
         self._removed: list[RowHandler] = []

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from edge.client.answers import Scheduled, Updated
-from edge.client.bindings import Bindable, text_with
 from edge.client.handlers import Faults
 from edge.client.producer import Producer
+from edge.jsap import Value
 
 Outcome = Updated | Scheduled
 
@@ -30,13 +30,13 @@ class Pipeline:
 
     async def __call__(
         self,
-        bindings: Mapping[str, Bindable] | None = None,
+        bindings: Mapping[str, Value] | None = None,
         /,
         *,
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
-        **more: Bindable,
+        **more: Value,
     ) -> asyncio.Task[Outcome]:
         """Send the update with these values. Returns as soon as it is on its way, waiting for room if there is none.
 
@@ -44,7 +44,7 @@ class Pipeline:
         `stop_on_error`. Variables named like a parameter go into `bindings`. Raises `BindingError`.
         """
         values = {**(bindings or {}), **more}
-        text = text_with(self._producer.entry, values)
+        text = self._producer.entry.text(values)
         await self._room.acquire()
         task = asyncio.create_task(self._producer.send(text, delay, at, id))
         self._under_way.add(task)
@@ -58,7 +58,7 @@ class Pipeline:
             for task in late:
                 task.cancel()
 
-    def _done(self, task: asyncio.Task[Outcome], values: Mapping[str, Bindable]) -> None:
+    def _done(self, task: asyncio.Task[Outcome], values: Mapping[str, Value]) -> None:
         self._room.release()
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -75,13 +75,13 @@ class PlainPipeline:
 
     def __call__(
         self,
-        bindings: Mapping[str, Bindable] | None = None,
+        bindings: Mapping[str, Value] | None = None,
         /,
         *,
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
-        **more: Bindable,
+        **more: Value,
     ) -> Future[Outcome]:
         """As `Pipeline`; `result()` of what it returns waits for the outcome."""
         sending = self._pipeline(bindings, delay=delay, at=at, id=id, **more)

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import overload
 
 from edge.client.answers import Scheduled, Updated
-from edge.client.bindings import Bindable, text_with
 from edge.client.brokers import Agent, Brokers
-from edge.jsap import Profile
+from edge.jsap import Profile, Value
 
 
 class Producer(Agent):
@@ -23,16 +22,16 @@ class Producer(Agent):
         self.entry = profile.update(name)
         self._client = self._brokers.client(self.entry)
 
-    async def produce(self, **bindings: Bindable) -> Updated:
+    async def produce(self, **bindings: Value) -> Updated:
         """Send the update with these values, by name of variable."""
         return await self.update(bindings)
 
     @overload
-    async def update(self, bindings: Mapping[str, Bindable]) -> Updated: ...
+    async def update(self, bindings: Mapping[str, Value]) -> Updated: ...
     @overload
     async def update(
         self,
-        bindings: Mapping[str, Bindable],
+        bindings: Mapping[str, Value],
         *,
         delay: timedelta | None = ...,
         at: datetime | None = ...,
@@ -40,14 +39,14 @@ class Producer(Agent):
     ) -> Updated | Scheduled: ...
     async def update(
         self,
-        bindings: Mapping[str, Bindable],
+        bindings: Mapping[str, Value],
         *,
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
     ) -> Updated | Scheduled:
         """Send the update with these values; carried out after `delay`, or `at` a time, as `Client.update` has it."""
-        return await self.send(text_with(self.entry, bindings), delay, at, id)
+        return await self.send(self.entry.text(bindings), delay, at, id)
 
     async def send(
         self,

@@ -9,7 +9,6 @@ from typing import Self, overload
 
 from edge.client.answers import Scheduled, Updated
 from edge.client.backlog import Notification
-from edge.client.bindings import Bindable
 from edge.client.brokers import Agent, Brokers
 from edge.client.consumer import Consumer
 from edge.client.loop_thread import LoopThread
@@ -17,7 +16,7 @@ from edge.client.options import Options
 from edge.client.producer import Producer
 from edge.client.rows import Row
 from edge.client.teller import Teller
-from edge.jsap import Profile
+from edge.jsap import Profile, Value
 
 
 class _SyncAgent:
@@ -61,16 +60,16 @@ class SyncProducer(_SyncAgent):
         self._producer = Producer(profile, name, brokers=self._brokers)
         self._begin(self._producer)
 
-    def produce(self, **bindings: Bindable) -> Updated:
+    def produce(self, **bindings: Value) -> Updated:
         """As `Producer.produce`."""
         return self._thread.run(self._producer.produce(**bindings))
 
     @overload
-    def update(self, bindings: Mapping[str, Bindable]) -> Updated: ...
+    def update(self, bindings: Mapping[str, Value]) -> Updated: ...
     @overload
     def update(
         self,
-        bindings: Mapping[str, Bindable],
+        bindings: Mapping[str, Value],
         *,
         delay: timedelta | None = ...,
         at: datetime | None = ...,
@@ -78,7 +77,7 @@ class SyncProducer(_SyncAgent):
     ) -> Updated | Scheduled: ...
     def update(
         self,
-        bindings: Mapping[str, Bindable],
+        bindings: Mapping[str, Value],
         *,
         delay: timedelta | None = None,
         at: datetime | None = None,
@@ -95,7 +94,7 @@ class SyncConsumer(_SyncAgent):
         self,
         profile: Profile,
         name: str,
-        bindings: Mapping[str, Bindable] | None = None,
+        bindings: Mapping[str, Value] | None = None,
         *,
         host: str | None = None,
         options: Options | None = None,
