@@ -1,0 +1,31 @@
+"""Storing service (SEPA paper, section 5.4): every value, with its time, into a store of its own."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edge.client import Application, Endpoints, Notification, Options, Pipeline, SyncClient, plain
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--profile", default=Path(__file__).with_name("storing.yaml"), help="where gateway and store are")
+# Values that come faster than the store takes them wait; beyond that, only the newest of them would.
+app = Application(parser.parse_args().profile, options=Options(waiting=100_000), stop_on_error=True)
+
+last_stored = app.profile.query("LAST_STORED")
+with SyncClient(Endpoints(query=last_stored.sparql11.url), over="http") as history:
+    last = {row["observation"]: plain(row["value"]) for row in history.select(last_stored.text())}
+
+
+@app.aggregator("OBSERVATIONS_VALUES", "STORE_OBSERVATION")
+async def keep(change: Notification, store: Pipeline) -> None:
+    """Store what is not the last that was stored: at the start all values come, and a row may change in its label."""
+    for row in change.added:
+        observation, value = row["observation"], plain(row["value"])
+        if last.get(observation) != value:
+            stored = await store(observation=observation, unit=row["unit"], value=row["value"])
+            await stored  # one after the other: the store says the time, and no two may have the same
+            last[observation] = value
+
+
+app.run()

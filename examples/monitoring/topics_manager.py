@@ -1,0 +1,51 @@
+"""Topics Manager (SEPA paper, section 5.4): says in the graph which MQTT topics are observations.
+
+Without arguments, those that the profile names in `extended.semantic-mappings`; else one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import quote
+
+from edge.client import Brokers, Consumer, Producer, plain
+from edge.jsap import Profile, SemanticMapping
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("topic", nargs="?", help="for example cellar/temperature")
+parser.add_argument("--label", help="(the topic)")
+parser.add_argument("--comment", default="")
+parser.add_argument("--unit", default="qudt-unit-1-1:Unitless", help="(%(default)s)")
+parser.add_argument("--location", default="arces-monitor:Somewhere", help="(%(default)s)")
+parser.add_argument("--profile", default=Path(__file__).with_name("monitoring.jsap"), help="where the gateway is")
+arguments = parser.parse_args()
+profile = Profile.load(arguments.profile)
+
+
+def wanted() -> tuple[SemanticMapping, ...]:
+    """The mappings that there should be."""
+    topic = arguments.topic
+    if topic is None:
+        return profile.mappings
+    observation = profile.namespaces["arces-monitor"] + quote(topic, safe="")
+    label = arguments.label or topic
+    return (SemanticMapping(topic, observation, arguments.unit, arguments.location, arguments.comment, label),)
+
+
+async def main() -> None:
+    """Add those that are not there; to add one again would take its value away."""
+    async with Brokers() as brokers, Consumer(profile, "TOPICS", brokers=brokers) as topics:
+        add = Producer(profile, "ADD_OBSERVATION", brokers=brokers)
+        known = {plain(row["topic"]) for row in topics.results}
+        for mapping in wanted():
+            if mapping.topic in known:
+                print(f"{mapping.topic} is known")
+            else:
+                await add.update(asdict(mapping))
+                print(f"{mapping.topic} is <{mapping.observation}> from now on")
+
+
+asyncio.run(main())
