@@ -234,6 +234,14 @@ class EngineSettings(Section):
         "wait for them.",
         minimum=1,
     )
+    max_steps: int = key(
+        5_000_000,
+        "Steps to find the solutions of an update's WHERE, of a subscribed query when it begins, or of what an update "
+        "changes in it, at the most; what takes more is refused. A step is a look-up of a triple pattern, a triple "
+        "that it finds, a row of VALUES or a call in an expression. All others wait: for about a second for each "
+        "million steps.",
+        minimum=1000,
+    )
     max_remembered: int = key(
         50_000,
         "Evaluations of joins, and their solutions, that all subscriptions together remember until something in them "

@@ -34,6 +34,8 @@ class Boosting:
         """What each SPU has to take in."""
         self.failures: dict[BoostedSpu, str] = {}
         """Why some could not be evaluated."""
+        self._left: dict[BoostedSpu | Family, int] = {}
+        """The steps that are left for each, of all that is evaluated for it."""
 
     def run(self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu]) -> None:
         """`hits`: the triggers that quads matched. `everything`: who is to look at everything again."""
@@ -91,8 +93,8 @@ class Boosting:
             changes = [change for change in changes if entry.restriction(frame, change[0]) is not None]
         try:
             self._extend(entry, member, changes)
-        except ResultTooLarge:
-            self.failures[member] = too_many(self._rules).description
+        except ResultTooLarge as error:
+            self.failures[member] = error.description
 
     def _extend(self, entry: FamilyTrigger, member: BoostedSpu | None, changes: Changes) -> None:
         """Find the solutions that hold the quads. Those that differ in nothing else look at share one evaluation.
@@ -102,11 +104,15 @@ class Boosting:
         together: dict[tuple[int, ...], list[tuple[Quad, bool]]] = {}
         for change in changes:
             together.setdefault(entry.shared(change[0]), []).append(change)
+        start: Frame | None = None
         changed: list[tuple[BoostedSpu, Frame, int]] = []
         for values, some in together.items():
             found = entry.recall((member, values))
             if found is None:
-                found = self._solve(entry, member, values)
+                if start is None:  # one for all, which differ in the same places
+                    family = entry.family
+                    start = family.open_frame() if member is None else family.frame(entry.number, member.open)
+                found = self._solve(entry, member, values, start)
             if not found:
                 continue
             if len(changed) + len(found) * len(some) > self._rules.max_solutions:
@@ -121,15 +127,19 @@ class Boosting:
         for spu, row, weight in changed:
             add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
 
-    def _solve(self, entry: FamilyTrigger, member: BoostedSpu | None, values: tuple[int, ...]) -> Solutions:
-        """The solutions of the rest of a plan. Raises `ResultTooLarge`."""
+    def _solve(
+        self, entry: FamilyTrigger, member: BoostedSpu | None, values: tuple[int, ...], start: Frame
+    ) -> Solutions:
+        """The solutions of the rest of a plan, found in the frame `start`. Raises `ResultTooLarge`."""
         family = entry.family
-        start = family.open_frame() if member is None else family.frame(entry.number, member.open)
         for place, term_id in zip(entry.shared_places, values, strict=True):
             start[place] = term_id
         if entry.direct and member is not None:
             return [(member, start)]
         found: Solutions = []
+        target = member or family
+        effort = family.effort
+        effort.left = self._left.get(target, effort.most)
         entry.trigger.scan.given = True
         try:
             for _ in bounded(entry.plan.operator.solutions(start), self._rules):
@@ -138,6 +148,7 @@ class Boosting:
                     found.append((spu, family.row(spu, start)))
         finally:
             entry.trigger.scan.given = False
+            self._left[target] = effort.left
         entry.remember((member, values), found)
         return found
 
@@ -145,20 +156,32 @@ class Boosting:
 
     def _compare(self, jobs: Sequence[_Job]) -> None:
         """Evaluate what can have changed in the state after the update and in the one before."""
-        new = [job.solutions(self._rules, present=True) for job in jobs]
+        new = self._evaluated(jobs, present=True)
         with self._transaction.reverted():
-            old = [job.solutions(self._rules, present=False) for job in jobs]
+            old = self._evaluated(jobs, present=False)
         apart: dict[tuple[object, int], _Job] = {}
         for job, before, after in zip(jobs, old, new, strict=True):
-            if before is not None and after is not None:
+            if not isinstance(before, ResultTooLarge) and not isinstance(after, ResultTooLarge):
                 self._add(job, after, 1)
                 self._add(job, before, -1)
             elif isinstance(job.target, Family):
-                _divide(job, apart)  # too many solutions for all together, but perhaps not for each
+                _divide(job, apart)  # too large for all together, but perhaps not for each
             else:
-                self.failures[job.target] = too_many(self._rules).description
+                error = after if isinstance(after, ResultTooLarge) else before
+                assert isinstance(error, ResultTooLarge)  # noqa: S101
+                self.failures[job.target] = error.description
         if apart:
             self._compare(list(apart.values()))
+
+    def _evaluated(self, jobs: Sequence[_Job], *, present: bool) -> list[Found | ResultTooLarge]:
+        self._left.clear()
+        found: list[Found | ResultTooLarge] = []
+        for job in jobs:
+            effort = job.family.effort
+            effort.left = self._left.get(job.target, effort.most)
+            found.append(job.solutions(self._rules, present=present))
+            self._left[job.target] = effort.left
+        return found
 
     def _add(self, job: _Job, found: Found, sign: int) -> None:
         for row, count in found.items():
@@ -184,8 +207,8 @@ class _Job:
     everything: bool = False
     """Whether more can have changed than any quad can tell."""
 
-    def solutions(self, rules: Rules, *, present: bool) -> Found | None:
-        """The solutions that can have changed, as they are (`present`) or were. None: too many."""
+    def solutions(self, rules: Rules, *, present: bool) -> Found | ResultTooLarge:
+        """The solutions that can have changed, as they are (`present`) or were; an error: why they were given up."""
         touched: dict[Restriction, None] = {}
         if self.everything:
             touched[()] = None
@@ -194,8 +217,8 @@ class _Job:
         try:
             plan = self.family.plan.alternatives[self.number]
             return solutions(plan, self.frame, ((),) if () in touched else touched, rules)
-        except ResultTooLarge:
-            return None
+        except ResultTooLarge as error:
+            return error
 
 
 def _restrict(jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes, *, together: bool) -> None:

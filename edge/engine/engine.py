@@ -14,6 +14,7 @@ import pyoxigraph as ox
 
 from edge.engine.atomic import GraphName
 from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.effort import Effort
 from edge.engine.evaluator import World
 from edge.engine.explanation import Explanation
 from edge.engine.general import Rules
@@ -60,7 +61,7 @@ class Engine:
     """The live graph and everything that works on it. One thread may write; queries may run on others."""
 
     def __init__(self, rules: Rules, load: Loader) -> None:
-        self.graph = LiveGraph()
+        self.graph = LiveGraph(Effort(rules.max_steps))
         self.rules = rules
         self.performance = PerformanceModel()
         self.writing = threading.RLock()

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from edge.engine.booster import QueryPlan
+from edge.engine.effort import Effort
 from edge.engine.general import Rules, bounded, too_many
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.lutt import Key
@@ -170,6 +171,11 @@ class Family:
         """Where the ids have their terms."""
         return self._graph.dictionary
 
+    @property
+    def effort(self) -> Effort:
+        """Of the evaluation that runs."""
+        return self._graph.effort
+
     def forget(self) -> None:
         """Let go of all that the triggers remember: the members are others, or the graph is not what it was."""
         for trigger in self.triggers:
@@ -238,8 +244,11 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
     Raises `ResultTooLarge`.
     """
     found: Found = {}
+    start = frame.copy()
     for restriction in restrictions:
-        start = _with(frame, restriction)
+        start[:] = frame
+        for place, term_id in restriction:
+            start[place] = term_id
         part: Found = {}
         for _ in bounded(plan.operator.solutions(start), rules):
             row = tuple(start)
@@ -253,18 +262,12 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
 def every_solution(family: Family, open_: Row, rules: Rules) -> Weights:
     """All solutions of a member's patterns. Raises `ResultTooLarge`."""
     weights: Weights = {}
+    family.effort.begin()
     for number, plan in enumerate(family.plan.alternatives):
         frame = family.frame(number, open_)
         for row, count in solutions(plan, frame, ((),), rules).items():
             add_weight(weights, row, count)
     return weights
-
-
-def _with(frame: Frame, restriction: Restriction) -> Frame:
-    bound = frame.copy()
-    for place, term_id in restriction:
-        bound[place] = term_id
-    return bound
 
 
 def _picker(positions: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:

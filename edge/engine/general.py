@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import pyoxigraph as ox
 
 from edge.engine.calls_text import at_time, check_calls
+from edge.engine.effort import MAX_STEPS
 from edge.engine.requests import Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
@@ -41,6 +42,8 @@ class Rules:
     allow_load: bool = False
     max_solutions: int = 500_000
     """Solutions of an update's WHERE, and of a subscribed query, at the most: all others wait for them."""
+    max_steps: int = MAX_STEPS
+    """Steps to find them on the live graph, at the most."""
     max_remembered: int = 50_000
     """Evaluations of joins, and solutions of these, that the delta rules remember at the most."""
     max_joined: int = MAX_JOINED

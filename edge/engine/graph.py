@@ -12,6 +12,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.effort import Effort
 from edge.engine.terms import BLANK, IRI, LITERAL, Dictionary
 from edge.protocol.results import Term
 
@@ -190,11 +191,13 @@ class TripleIndex:
 class LiveGraph:
     """The RDF dataset that the gateway serves: a default graph and named graphs, which may exist and be empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, effort: Effort | None = None) -> None:
         self.dictionary = Dictionary()
         self.dictionary.retain(self.dictionary.intern(ox.BlankNode()))  # takes the id; nobody can name it
         self.graphs: dict[int, TripleIndex] = {DEFAULT_GRAPH: TripleIndex()}
         """Graph id -> its triples. The default graph is always there; named graphs come and go."""
+        self.effort = effort or Effort()
+        """Of the evaluation on it that runs: one at a time does."""
 
     def __len__(self) -> int:
         """How many quads there are."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edge.engine.clock import Trust
+from edge.engine.effort import MAX_STEPS
 from edge.engine.sparql.size import MAX_JOINED
 
 Booster = Literal["delta", "re-evaluate"]
@@ -49,6 +50,8 @@ class EngineSettings:
     allow_service: bool = False
     max_solutions: int = 500_000
     """Solutions of an update's WHERE, and of a subscribed query, at the most."""
+    max_steps: int = MAX_STEPS
+    """Steps to find them, at the most: see `Effort`."""
     max_remembered: int = 50_000
     """Evaluations of joins, and solutions of these, that subscriptions remember at the most, all together."""
     max_joined: int = MAX_JOINED

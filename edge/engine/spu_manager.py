@@ -48,6 +48,7 @@ class SpuManager:
 
     def __init__(self, world: World, plans: QueryPlans, performance: PerformanceModel) -> None:
         self._world = world
+        self._effort = world.graph.effort
         self._plans = plans
         self._performance = performance
         self._triggers: Lutt[FamilyTrigger] = Lutt(world.graph)
@@ -216,6 +217,7 @@ class SpuManager:
         """Move the SPUs by the solutions that have changed, and list them."""
         boosting = Boosting(transaction, self._world.rules)
         boosting.run(hits, everything)
+        self._effort.lift()  # what an SPU takes in it must take in whole
         for spu, failure in boosting.failures.items():
             activations.append(Activation(spu, {}, {}, failure=failure))
         for spu, moved in boosting.weights.items():
@@ -254,6 +256,7 @@ class SpuManager:
         """Take back what `activate` did, in reverse order of updates."""
         for family in self._families.values():
             family.forget()
+        self._effort.lift()
         for activation in activations:
             spu = activation.spu
             if isinstance(spu, BoostedSpu):

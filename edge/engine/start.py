@@ -29,6 +29,7 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
         allow_service=settings.allow_service,
         allow_load=settings.allow_load,
         max_solutions=settings.max_solutions,
+        max_steps=settings.max_steps,
         max_remembered=settings.max_remembered,
         max_joined=settings.max_joined,
         boost=settings.booster == "delta",

@@ -210,6 +210,7 @@ class UpdateProcessor:
             return (None,)
         if isinstance(where, NativeWhere):
             where.moment.now = now
+            self._graph.effort.begin()
             return where.operator.solutions(frame)
         return self._general(where, operation.variables, frame, bindings, transaction, now)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
+from edge.engine.effort import Effort
 from edge.engine.operators.expression import Moment, compile_condition, compile_expression
 from edge.engine.operators.layout import Frame
 from edge.engine.sparql.algebra import Call, Constant, Expression, Node, Parameter, Reference, Slot, Variable
@@ -35,6 +36,7 @@ class World:
     base_iri: str = BASE_IRI
     moment: Moment = field(default_factory=Moment)
     dictionary: Dictionary = field(default_factory=Dictionary)
+    effort: Effort = field(default_factory=Effort)
 
     def __post_init__(self) -> None:
         self._places = {variable: place for place, variable in enumerate(VARIABLES)}

@@ -215,6 +215,7 @@ class Patterns:
                 f"DATATYPE({a}) = xsd:integer",
                 f"{a} IN ({self.node()}, {self.node()}, {b})",
                 f"{a} NOT IN ({self.node()}, {b})",
+                f"{a} IN ({', '.join(self.node() for _ in range(9))}, {b})",
                 f"{a}>0&&{a}<5||?b>?a",
                 f"COALESCE({a} + 1, 2) > 1",
                 f"IF(isIRI({a}), {b} = ex:a, true)",
@@ -361,7 +362,8 @@ class Patterns:
             self.random.shuffle(rows)
             return f"VALUES {self.one(VARIABLES)} {{ {' '.join(rows)} }}"
         a, b = self.random.sample((*VARIABLES, "?n"), 2)
-        rows = [f"({self._cell()} {self._cell()})" for _ in range(self.random.randint(0, 3))]
+        most = 14 if self.chance(3) else 3  # many rows are looked up, a few are tried
+        rows = [f"({self._cell()} {self._cell()})" for _ in range(self.random.randint(0, most))]
         if rows and self.chance(3):
             rows.append(rows[0])
         return f"VALUES ({a} {b}) {{ {' '.join(rows)} }}"

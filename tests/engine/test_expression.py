@@ -6,7 +6,7 @@ import math
 
 import pyoxigraph as ox
 import pytest
-from expression_world import BASE_IRI, VARIABLES, Expressions, World, iri, typed
+from expression_world import BASE_IRI, CONSTANTS, TERMS, VARIABLES, Expressions, World, iri, typed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -297,6 +297,24 @@ def test_signs() -> None:
 def test_in(values: tuple[object, ...], inside: bool | None, outside: bool | None) -> None:
     assert evaluate(call("IN", 1, *values)) == (None if inside is None else term(inside))
     assert evaluate(call("NOT IN", 1, *values)) == (None if outside is None else term(outside))
+
+
+@given(st.sampled_from(TERMS), st.lists(st.tuples(st.sampled_from(CONSTANTS), st.booleans()), min_size=9))
+@settings(max_examples=100, deadline=None)
+def test_in_a_long_list_is_equality_with_one_of_its_items(value: Term, items: list[tuple[Term, bool]]) -> None:
+    """Which of them are open constants makes no difference, nor what else stands among them."""
+    constants = [Constant(Parameter(0, False, canonical(item)) if opened else item) for item, opened in items]
+    each = [evaluate(call("=", A, constant), a=value) for constant in constants]
+    itself = evaluate(call("=", A, A), a=value)
+
+    def expected(*answers: Term | None) -> Term | None:
+        return TRUE if TRUE in answers else None if None in answers else FALSE
+
+    assert evaluate(call("IN", A, *constants), a=value) == expected(*each)
+    assert evaluate(call("!", call("NOT IN", A, *constants)), a=value) == expected(*each)
+    assert evaluate(call("IN", A, *constants, ERROR), a=value) == expected(*each, None)
+    assert evaluate(call("IN", A, *constants, A), a=value) == expected(*each, itself)
+    assert evaluate(call("IN", ERROR, *constants)) is None
 
 
 def test_nothing_is_in_an_empty_list_but_an_error_stays_one() -> None:

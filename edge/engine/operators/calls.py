@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
+from edge.engine.effort import Effort
 from edge.engine.operators.functions import Function
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.library import Question, ask
@@ -14,27 +15,36 @@ Result = Any
 """A Value, or None."""
 Evaluate = Callable[[Frame], Result]
 
+_ASKED: Final = 8
+"""Steps that a call takes of which Oxigraph is asked."""
+
 
 def _no_rule(*values: Value) -> Result:
     return NotImplemented
 
 
-def _answer(asked: Question, *values: Value) -> Result:
-    term = ask(asked, tuple(map(encode, values)))
-    return None if term is None else decode(term)
+def oxigraph(asked: Question, effort: Effort) -> Function:
+    """A call as Oxigraph answers it, which takes as long as several steps."""
+
+    def answer(*values: Value) -> Result:
+        effort.spend(_ASKED)
+        term = ask(asked, tuple(map(encode, values)))
+        return None if term is None else decode(term)
+
+    return answer
 
 
-def strict(native: Function | None, asked: Question, arguments: Sequence[Evaluate]) -> Evaluate:
-    """A call: of Python's rule, and of Oxigraph where that has none."""
+def strict(native: Function | None, otherwise: Function, arguments: Sequence[Evaluate]) -> Evaluate:
+    """A call: of Python's rule (None: there is none), and of another where that does not tell."""
     native = native or _no_rule
     if len(arguments) == 1:
-        return _unary(native, asked, arguments[0])
+        return _unary(native, otherwise, arguments[0])
     if len(arguments) == 2:
-        return _binary(native, asked, *arguments)
-    return _any_arity(native, asked, arguments)
+        return _binary(native, otherwise, *arguments)
+    return _any_arity(native, otherwise, arguments)
 
 
-def with_constant(native: Function | None, asked: Question, left: Evaluate, constant: Value) -> Evaluate:
+def with_constant(native: Function | None, otherwise: Function, left: Evaluate, constant: Value) -> Evaluate:
     """A call of two arguments, the second of which is always the same."""
     rule = native or _no_rule
 
@@ -43,23 +53,23 @@ def with_constant(native: Function | None, asked: Question, left: Evaluate, cons
         if a is None:
             return None
         result = rule(a, constant)
-        return result if result is not NotImplemented else _answer(asked, a, constant)
+        return result if result is not NotImplemented else otherwise(a, constant)
 
     return call
 
 
-def _unary(native: Function, asked: Question, argument: Evaluate) -> Evaluate:
+def _unary(native: Function, otherwise: Function, argument: Evaluate) -> Evaluate:
     def call(frame: Frame) -> Result:
         value = argument(frame)
         if value is None:
             return None
         result = native(value)
-        return result if result is not NotImplemented else _answer(asked, value)
+        return result if result is not NotImplemented else otherwise(value)
 
     return call
 
 
-def _binary(native: Function, asked: Question, left: Evaluate, right: Evaluate) -> Evaluate:
+def _binary(native: Function, otherwise: Function, left: Evaluate, right: Evaluate) -> Evaluate:
     def call(frame: Frame) -> Result:
         a = left(frame)
         if a is None:
@@ -68,12 +78,12 @@ def _binary(native: Function, asked: Question, left: Evaluate, right: Evaluate) 
         if b is None:
             return None
         result = native(a, b)
-        return result if result is not NotImplemented else _answer(asked, a, b)
+        return result if result is not NotImplemented else otherwise(a, b)
 
     return call
 
 
-def _any_arity(native: Function, asked: Question, arguments: Sequence[Evaluate]) -> Evaluate:
+def _any_arity(native: Function, otherwise: Function, arguments: Sequence[Evaluate]) -> Evaluate:
     def call(frame: Frame) -> Result:
         values = []
         for argument in arguments:
@@ -82,6 +92,6 @@ def _any_arity(native: Function, asked: Question, arguments: Sequence[Evaluate])
                 return None
             values.append(value)
         result = native(*values)
-        return result if result is not NotImplemented else _answer(asked, *values)
+        return result if result is not NotImplemented else otherwise(*values)
 
     return call

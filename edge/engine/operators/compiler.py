@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.effort import Effort
 from edge.engine.graph import LiveGraph
 from edge.engine.operators.aggregates import accumulator
 from edge.engine.operators.expression import Moment, Unsupported, compile_condition, compile_expression
@@ -38,6 +40,7 @@ from edge.engine.operators.operators import (
     Without,
     holds,
 )
+from edge.engine.operators.table import Table
 from edge.engine.operators.variables import (
     Name,
     Names,
@@ -73,8 +76,11 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.terms import Dictionary
+from edge.engine.terms import Dictionary, canonical
 from edge.protocol.results import Term
+
+_FEW_ROWS: Final = 8
+"""Rows of VALUES that are tried one after the other."""
 
 Lift = Callable[[int], "int | None"]
 """Where a place of an inner pattern is seen in the solutions of the whole; None: nowhere, or not for certain."""
@@ -238,15 +244,14 @@ class Scope:
             return self._optional(node)
         if isinstance(node, Union):
             scope = replace(self, inside=self.into("UNION"))
-            return Either([scope.operator(branch) for branch in node.branches])
+            return Either(self.compiler.graph, [scope.operator(branch) for branch in node.branches])
         if isinstance(node, Minus):
             return self._minus(node)
         if isinstance(node, Extend):
             return self._extend(node)
         if isinstance(node, Values):
             self._refuse_given(node.variables)
-            rows = [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
-            return Data([self.place(variable) for variable in node.variables], rows)
+            return self._values(node)
         if isinstance(node, GraphPattern):
             return self._graph(node)
         if isinstance(node, Project):
@@ -257,6 +262,16 @@ class Scope:
         if isinstance(node, Group):
             return self._group(node)
         raise Unsupported(type(node).__name__)
+
+    def _values(self, node: Values) -> Operator:
+        graph = self.compiler.graph
+        places = [self.place(variable) for variable in node.variables]
+        if len(node.rows) <= _FEW_ROWS:
+            return Data(
+                graph, places, [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
+            )
+        rows = [[self.needed(c) if isinstance(c, Parameter) else _kept(c) for c in row] for row in node.rows]
+        return Table(graph, places, rows)
 
     def _scan(self, node: Triple) -> Scan:
         compiler = self.compiler
@@ -305,7 +320,12 @@ class Scope:
         return Together(self.compiler.graph, parts, tests)
 
     def _merged(self, node: Node, others: Names, lift: Lift = _same, clause: str = "") -> Operator:
-        """A part beside others: what it may leave unbound and they may bind it has a copy of."""
+        """A part beside others: what it may leave unbound and they may bind it has a copy of.
+
+        A row of VALUES fits whatever is bound where it says UNDEF, before and after: it needs none.
+        """
+        if isinstance(node, Values):
+            return self.operator(node)
         uncertain = (possible(node) - certain(node)) & (others | self.given) - self.sure
         doubtful = self.given - self.sure
         if not doubtful.isdisjoint(uncertain | (mentioned(node) - possible(node)) & others):
@@ -499,6 +519,10 @@ class _Sight:
     def moment(self) -> Moment:
         return self.scope.compiler.moment
 
+    @property
+    def effort(self) -> Effort:
+        return self.scope.compiler.graph.effort
+
     def place(self, slot: Slot) -> int | None:
         visible = not isinstance(slot, Variable | Blank) or slot in possible(self.pattern) or slot in self.scope.given
         return self.scope.needed(slot) if visible else None
@@ -542,6 +566,11 @@ def _anchored(node: Node, name: Slot) -> bool:
     if isinstance(node, LeftJoin | Minus):
         return _anchored(node.left, name)
     return isinstance(node, Filter | Extend) and _anchored(node.pattern, name)
+
+
+def _kept(term: Slot | None) -> Term | None:
+    """A cell of VALUES in value form; None: UNDEF."""
+    return None if term is None else canonical(term)  # type: ignore[arg-type]
 
 
 def _then(place: int | None, lift: Lift) -> int | None:

@@ -14,17 +14,19 @@ either order.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import uuid4
 
 import pyoxigraph as ox
 
-from edge.engine.operators.calls import Evaluate, Result, strict, with_constant
-from edge.engine.operators.functions import FUNCTIONS, truth
+from edge.engine.effort import Effort
+from edge.engine.operators.calls import Evaluate, Result, oxigraph, strict, with_constant
+from edge.engine.operators.functions import FUNCTIONS, Function, truth
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.library import Unsupported, ask, question
+from edge.engine.operators.membership import LONG, Items, member
 from edge.engine.operators.moment import NOW_FUNCTION, Moment, date_time
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
 from edge.engine.operators.volatility import uses_now, volatile
@@ -59,6 +61,10 @@ class Scope(Protocol):
     def moment(self) -> Moment:
         """When it is."""
 
+    @property
+    def effort(self) -> Effort:
+        """What the evaluation may take."""
+
     def place(self, slot: Slot) -> int | None:
         """Where in the frame a variable or constant stands. None: it is never bound here."""
 
@@ -68,7 +74,7 @@ class Scope(Protocol):
 
 def compile_condition(expression: Expression, scope: Scope) -> Callable[[Frame], bool]:
     """The effective boolean value of an expression; an error is as false as False. Raises `Unsupported`."""
-    return _Compiler(scope).truth(expression)
+    return _counted(_Compiler(scope).truth(expression), expression, scope)
 
 
 def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame], Term | None]:
@@ -84,13 +90,41 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
             return None if term_id is None else terms[term_id]
 
         return term
-    evaluate = _Compiler(scope).value(expression)
+    evaluate = _counted(_Compiler(scope).value(expression), expression, scope)
 
     def result(frame: Frame) -> Term | None:
         value = evaluate(frame)
         return None if value is None else encode(value)
 
     return result
+
+
+def _counted(evaluate: Evaluate, expression: Expression, scope: Scope) -> Evaluate:
+    """The same, and its calls but one are counted as steps."""
+    more = _calls(expression) - 1
+    if more <= 0:
+        return evaluate
+    effort = scope.effort
+
+    def counted(frame: Frame) -> Result:
+        effort.left -= more
+        if effort.left < 0:
+            raise effort.spent()
+        return evaluate(frame)
+
+    return counted
+
+
+def _calls(expression: Expression) -> int:
+    """How many calls an expression has, those inside EXISTS apart."""
+    calls = 0
+    pending = [expression]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Call):
+            calls += 1
+            pending += each.arguments
+    return calls
 
 
 def _nothing(frame: Frame) -> None:
@@ -177,13 +211,16 @@ class _Compiler:
                 raise Unsupported("BNODE of a name")
             source = _SOURCES[call.name]
             return lambda frame: source()
-        asked = question(call, self.scope.base_iri)
-        native = FUNCTIONS.get(call.name)
+        native, otherwise = self._rules(call)
         arguments = [self.value(argument) for argument in call.arguments]
         last = call.arguments[-1] if call.arguments else None
         if len(arguments) == 2 and isinstance(last, Constant) and not isinstance(last.term, Parameter):
-            return with_constant(native, asked, arguments[0], _constant(last))
-        return strict(native, asked, arguments)
+            return with_constant(native, otherwise, arguments[0], _constant(last))
+        return strict(native, otherwise, arguments)
+
+    def _rules(self, call: Call) -> tuple[Function | None, Function]:
+        """Python's rule for a call, if there is one, and Oxigraph's."""
+        return FUNCTIONS.get(call.name), oxigraph(question(call, self.scope.base_iri), self.scope.effort)
 
     def _now(self) -> Evaluate:
         moment = self.scope.moment
@@ -205,19 +242,7 @@ class _Compiler:
 
     def _logic(self, arguments: tuple[Expression, ...], decisive: bool) -> Evaluate:
         """One argument that is `decisive` decides; else an error is an error."""
-        truths = [self.truth(argument) for argument in arguments]
-
-        def decide(frame: Frame) -> Result:
-            result: bool | None = not decisive
-            for evaluate in truths:
-                value = evaluate(frame)
-                if value is decisive:
-                    return decisive
-                if value is None:
-                    result = None
-            return result
-
-        return decide
+        return _decided([self.truth(argument) for argument in arguments], decisive)
 
     def negation(self, arguments: tuple[Expression, ...]) -> Evaluate:
         """`!`"""
@@ -267,7 +292,30 @@ class _Compiler:
         if not others:
             evaluate = self.value(one)
             return lambda frame: None if evaluate(frame) is None else False
+        if len(others) > LONG:
+            constants = [other.term for other in others if isinstance(other, Constant)]
+            rest = [other for other in others if not isinstance(other, Constant)]
+            if len(constants) > LONG:
+                among = self._among(one, constants)
+                truths = [self.truth(Call("=", (one, other))) for other in rest]
+                return _decided([among, *truths], True) if truths else among
         return self._logic(tuple(Call("=", (one, other)) for other in others), True)
+
+    def _among(self, one: Expression, constants: Sequence[Slot]) -> Evaluate:
+        """`=` to one of many constants."""
+        places = [self.scope.place(slot) for slot in constants if isinstance(slot, Parameter)]
+        fixed = [decode(canonical(slot)) for slot in constants if not isinstance(slot, Parameter)]  # type: ignore[arg-type]
+        terms = self.scope.dictionary.terms
+        known: tuple[Frame | None, Items] = (None, Items(fixed))
+
+        def items(frame: Frame) -> Items:
+            nonlocal known
+            if places and known[0] is not frame:  # the constants of a frame never change
+                known = frame, Items([*fixed, *(decode(terms[frame[place]]) for place in places)])  # type: ignore[index]
+            return known[1]
+
+        _, otherwise = self._rules(Call("=", (one, one)))
+        return member(self.value(one), items, otherwise, self.scope.effort)
 
     def stranger(self, arguments: tuple[Expression, ...]) -> Evaluate:
         """`NOT IN`"""
@@ -284,6 +332,21 @@ _SPECIAL: Final[dict[str, Callable[[_Compiler, tuple[Expression, ...]], Evaluate
     "IF": _Compiler.choice,
     "COALESCE": _Compiler.first,
 }
+
+
+def _decided(truths: Sequence[Evaluate], decisive: bool) -> Evaluate:
+    def decide(frame: Frame) -> Result:
+        result: bool | None = not decisive
+        for evaluate in truths:
+            value = evaluate(frame)
+            if value is decisive:
+                return decisive
+            if value is None:
+                result = None
+        return result
+
+    return decide
+
 
 _BOOLEAN: Final = frozenset({"||", "&&", "!", "IN", "NOT IN", "BOUND", "=", "!=", "<", ">", "<=", ">=", "SAMETERM"})
 """Calls whose value, if there is one, is a boolean."""

@@ -24,10 +24,10 @@ Function = Callable[..., Result]
 
 _COMPARED: Final = frozenset({int, Decimal, float, Single, str, Instant})
 """Types whose values compare among themselves as Python compares them."""
-_EQUATED: Final = frozenset({*_COMPARED, bool, ox.NamedNode, ox.BlankNode})
+EQUATED: Final = frozenset({*_COMPARED, bool, ox.NamedNode, ox.BlankNode})
 _NUMBERS: Final = frozenset({int, Decimal, float})
 """Types whose values Python computes with."""
-_NUMERIC: Final = _NUMBERS | {Single}
+NUMERIC: Final = _NUMBERS | {Single}
 _ORDER: Final = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 
 
@@ -47,7 +47,7 @@ def _promoted(a: Operand, b: Operand) -> tuple[Operand, Operand] | None:
     """Two numbers of different types in a type in which they compare; None: not two numbers."""
     kind = type(a)
     other = type(b)
-    if kind not in _NUMERIC or other not in _NUMERIC:
+    if kind not in NUMERIC or other not in NUMERIC:
         return None
     if kind is float or other is float:
         return _to_double(a), _to_double(b)
@@ -77,11 +77,11 @@ def equal(a: Operand, b: Operand) -> Result:
     kind = type(a)
     other = type(b)
     if kind is other:
-        return a == b if kind in _EQUATED else NotImplemented
+        return a == b if kind in EQUATED else NotImplemented
     numbers = _promoted(a, b)
     if numbers is not None:
         return numbers[0] == numbers[1]
-    return False if kind in _EQUATED and other in _EQUATED else NotImplemented
+    return False if kind in EQUATED and other in EQUATED else NotImplemented
 
 
 def unequal(a: Operand, b: Operand) -> Result:
@@ -95,7 +95,7 @@ def truth(value: Operand) -> Result:
     kind = type(value)
     if kind is bool:
         return value
-    if kind is str or kind in _NUMERIC:
+    if kind is str or kind in NUMERIC:
         return bool(value)
     return NotImplemented
 
@@ -201,7 +201,7 @@ def _is_literal(a: Operand) -> bool:
 
 def _is_numeric(a: Operand) -> Result:
     kind = type(a)
-    return NotImplemented if kind is ox.Literal else kind in _NUMERIC
+    return NotImplemented if kind is ox.Literal else kind in NUMERIC
 
 
 def same_term(a: Value, b: Value) -> bool:

@@ -8,7 +8,7 @@ caller's to read between two steps, and copy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,14 +35,19 @@ class Operator(ABC):
     def estimate(self, frame: Frame) -> float:
         """About how many solutions there are, without looking for them."""
 
+    def narrowed(self, cost: float, frame: Frame, places: Collection[int]) -> float:
+        """About how many there are if these places are bound, too. `cost`: if they are not."""
+        return cost * 0.1 ** len(places)
+
 
 class Scan(Operator):
     """The matches of one triple pattern."""
 
-    __slots__ = ("_graphs", "given", "places")
+    __slots__ = ("_effort", "_graphs", "given", "places")
 
     def __init__(self, graph: LiveGraph, places: Places) -> None:
         self._graphs = graph.graphs
+        self._effort = graph.effort
         self.places = places
         self.given = False
         """Whether a quad is known to match: the frame holds all of it, and nothing is looked up."""
@@ -52,6 +57,10 @@ class Scan(Operator):
         if self.given:
             yield
             return
+        effort = self._effort
+        effort.left -= 1
+        if effort.left < 0:
+            raise effort.spent()
         s, p, o, g = self.places
         name = frame[g]
         if name is None:
@@ -79,9 +88,14 @@ class Scan(Operator):
             return
         if leaf is None:
             return
-        for term_id in (leaf,) if isinstance(leaf, int) else leaf:
-            frame[free] = term_id
+        if isinstance(leaf, int):
+            frame[free] = leaf
             yield
+        else:
+            for term_id in leaf:
+                effort.left -= 1
+                frame[free] = term_id
+                yield
         frame[free] = None
 
     def estimate(self, frame: Frame) -> float:
@@ -96,7 +110,9 @@ class Scan(Operator):
     def _triples(self, index: TripleIndex, frame: Frame) -> Iterator[None]:
         s, p, o, _ = self.places
         subject, predicate, object_ = frame[s], frame[p], frame[o]
+        effort = self._effort
         for triple in index.match(subject, predicate, object_):
+            effort.left -= 1
             if subject is None:
                 frame[s] = triple[0]
             if predicate is None:
@@ -176,14 +192,14 @@ class Together(Operator):
 
     def _ordered(self, frame: Frame) -> Levels:
         """The parts, the most selective first, then what is connected to those before; each with what to test then."""
-        left = list(range(len(self._parts)))
+        parts = self._parts
+        left = list(range(len(parts)))
         costs = [part.estimate(frame) + 0.01 for part in self._parts]
         waiting = list(self._conditions)
         bound = {place for place in self._places if frame[place] is not None}
         levels: Levels = []
         while left:
-            # A tenth for each place that is bound by then.
-            best = min(left, key=lambda i: costs[i] * 0.1 ** len(self._binds[i] & bound))
+            best = min(left, key=lambda i: parts[i].narrowed(costs[i], frame, self._binds[i] & bound))
             left.remove(best)
             bound |= self._binds[best]
             ready = [item for item in waiting if item[1] <= bound]
@@ -235,14 +251,16 @@ class Optional(Operator):
 class Either(Operator):
     """Union: the solutions of each branch."""
 
-    __slots__ = ("_branches",)
+    __slots__ = ("_branches", "_effort")
 
-    def __init__(self, branches: Sequence[Operator]) -> None:
+    def __init__(self, graph: LiveGraph, branches: Sequence[Operator]) -> None:
         self._branches = branches
+        self._effort = graph.effort
 
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
         for branch in self._branches:
+            self._effort.spend(1)
             yield from branch.solutions(frame)
 
     def estimate(self, frame: Frame) -> float:
@@ -285,10 +303,11 @@ class Without(Operator):
         before = None if self._overlap is None else [pair for pair in self._overlap if frame[pair[0]] is not None]
         if before == []:
             return False
-        look = frame.copy()  # to be left half way
-        for _ in self._right.solutions(look):
-            differ = any(look[a] is not None and look[b] is not None and look[a] != look[b] for a, b in self._same)
-            if not differ and (before is None or any(look[b] is not None for _, b in before)):
+        left = frame.copy()
+        for _ in self._right.solutions(frame):
+            differ = any(left[a] is not None and frame[b] is not None and left[a] != frame[b] for a, b in self._same)
+            if not differ and (before is None or any(frame[b] is not None for _, b in before)):
+                frame[:] = left  # for it is left half way
                 return True
         return False
 
@@ -395,12 +414,13 @@ class Bind(Operator):
 
 
 class Data(Operator):
-    """VALUES: rows of constants."""
+    """VALUES: a few rows of constants."""
 
-    __slots__ = ("_places", "_rows")
+    __slots__ = ("_effort", "_places", "_rows")
 
-    def __init__(self, places: Sequence[int], rows: Sequence[Sequence[int | None]]) -> None:
+    def __init__(self, graph: LiveGraph, places: Sequence[int], rows: Sequence[Sequence[int | None]]) -> None:
         """`places` of the variables; each row holds the places of its constants, None for UNDEF."""
+        self._effort = graph.effort
         self._places = places
         self._rows = rows
 
@@ -409,6 +429,7 @@ class Data(Operator):
         places = self._places
         given = [frame[place] for place in places]
         for row in self._rows:
+            self._effort.spend(1)
             values = [None if constant is None else frame[constant] for constant in row]
             if all(old is None or new is None or old == new for old, new in zip(given, values, strict=True)):
                 for place, old, new in zip(places, given, values, strict=True):
@@ -425,10 +446,11 @@ class Data(Operator):
 class InGraph(Operator):
     """GRAPH: a pattern for each named graph that there is, or for one if it is there."""
 
-    __slots__ = ("_graphs", "_name", "_pattern")
+    __slots__ = ("_effort", "_graphs", "_name", "_pattern")
 
     def __init__(self, graph: LiveGraph, name: int, pattern: Operator) -> None:
         self._graphs = graph.graphs
+        self._effort = graph.effort
         self._name = name
         self._pattern = pattern
 
@@ -441,6 +463,7 @@ class InGraph(Operator):
                 yield from self._pattern.solutions(frame)
             return
         for graph in self._graphs:
+            self._effort.spend(1)
             if graph != DEFAULT_GRAPH:
                 frame[name] = graph
                 yield from self._pattern.solutions(frame)
@@ -520,7 +543,11 @@ def holds(pattern: Operator) -> Condition:
     """EXISTS: whether the pattern has a solution that agrees with the frame."""
 
     def condition(frame: Frame) -> bool:
-        return any(True for _ in pattern.solutions(frame.copy()))  # the copy can be left half way
+        before = frame.copy()
+        for _ in pattern.solutions(frame):
+            frame[:] = before  # for it is left half way
+            return True
+        return False
 
     return condition
 
