@@ -20,6 +20,7 @@ EXPERIMENTS: Final = {
     "lutt": "LAMP and ROAD with the look-up triples table and without",
     "operators": "one reading of 10,000 sensors under AVG, OPTIONAL and NOT EXISTS, against the plain join",
     "latency": "a gateway process: update to notification, against a bare WebSocket echo",
+    "chat": "the chat of the SEPA paper: a gateway against a bare Oxigraph, both over HTTP; messages over WebSocket",
     "timers": "a gateway process with 100,000 delayed updates: how it starts, how late it runs them",
     "footprint": "a gateway process at rest: memory, processor, time to start; with the city in it",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",

@@ -97,7 +97,7 @@ class Gateway:
 
 
 class Publisher:
-    """Sends updates over one HTTP connection, with as little of its own as can be: its time counts as latency."""
+    """Sends SPARQL over one HTTP connection, with as little of its own as can be: its time counts as latency."""
 
     def __init__(self, url: str) -> None:
         self._address = urlsplit(url)
@@ -113,10 +113,17 @@ class Publisher:
 
     async def update(self, text: str) -> None:
         """Send an update, wait for the answer. Raises `ExperimentError` if it is refused."""
+        await self._post(text, "update")
+
+    async def query(self, text: str) -> bytes:
+        """Ask a query; returns its result in JSON. Raises `ExperimentError` if it is refused."""
+        return await self._post(text, "query")
+
+    async def _post(self, text: str, primitive: str) -> bytes:
         body = text.encode()
         head = (
             f"POST /sparql HTTP/1.1\r\nHost: {self._address.netloc}\r\n"
-            f"Content-Type: application/sparql-update\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: application/sparql-{primitive}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._writer.write(head.encode() + body)
         answer = await self._reader.readuntil(b"\r\n\r\n")
@@ -125,4 +132,5 @@ class Publisher:
         )
         content = await self._reader.readexactly(length)
         if not answer.startswith(b"HTTP/1.1 2"):
-            raise ExperimentError(f"the gateway refused an update: {content.decode(errors='replace')}")
+            raise ExperimentError(f"the gateway refused: {content.decode(errors='replace')}")
+        return content

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import readings
+from benchmarks import chat, readings
 from benchmarks.city import CITY, SMALL_CITY
 from benchmarks.experiment import INDICATORS, ExperimentError, Figure, Options, Report
 from benchmarks.experiments import BOTH_MODES, EXPERIMENTS
@@ -134,6 +134,26 @@ def test_footprint():
     assert figures["loaded_mb"] > figures["rest_mb"] > 0
     assert figures["start_s"] > 0
     assert figures["loaded_start_s"] > 0
+
+
+def test_chat():
+    report = found("chat")
+    assert (report["subscriptions"], report["updates"], report["notifications"]) == (2, 60, 80)
+    figures = report["figures"]
+    requests = ("send", "sent", "set_received", "received", "remove")
+    bare = sum(figures[f"{name}_endpoint_ms"] for name in requests) / 5
+    added = sum(figures[f"{name}_ms"] for name in requests) / 5 - bare
+    assert figures["added_ms"] == pytest.approx(added, abs=1e-4)
+    assert figures["overhead_percent"] == pytest.approx(100 * added / bare, rel=1e-3, abs=1e-2)
+    assert 0 < figures["notified_p50_ms"] <= figures["notified_p99_ms"] <= figures["notified_max_ms"]
+    assert figures["message_ms"] > 0
+
+
+def test_the_chat_needs_its_profile(monkeypatch, tmp_path):
+    monkeypatch.setattr(chat, "PROFILE", tmp_path / "chat.jsap")
+    done = bench("chat", "--small", "--runs", "1")
+    assert done.exit_code == 1
+    assert "needs the profile of the example" in done.stderr
 
 
 def test_timers():
