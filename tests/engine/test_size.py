@@ -228,6 +228,31 @@ def test_what_doubles_the_planning_is_not_nested_deep(form):
     assert not is_allowed(FORMS[form], 18)
 
 
+LARGE = " ".join(f"?s <a:p{number}> ?v{number} ." for number in range(60))
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (" UNION ".join([f"{{ {LARGE} }}"] * 4), True),
+        (" UNION ".join([f"{{ {LARGE} }}"] * 7), False),
+        (" ".join([f"OPTIONAL {{ {LARGE} }}"] * 7), False),
+        (" ".join([f"FILTER EXISTS {{ {LARGE} }}"] * 7), False),
+        ("{" * 7 + LARGE + "}" * 7, True),
+        ("{ SELECT * " * 7 + "{" + LARGE + "}" * 8, True),
+        (" UNION ".join(["{ ?s ?p ?o . ?o ?q ?r . ?r ?t ?u }"] * 60), True),
+    ],
+)
+def test_large_groups_are_few(text, allowed):
+    query = f"SELECT * {{ {text} }} LIMIT 1"
+    if allowed:
+        check_query(query, Rules())
+        return
+    with pytest.raises(ParsingFailed, match=r"engine\.max_joined"):
+        check_query(query, Rules())
+    check_query(query, Rules(max_joined=128))
+
+
 def test_nothing_is_planned_to_judge_a_query():
     """It takes Oxigraph minutes to plan this."""
     check_query(joined(330), Rules(max_joined=1000))
