@@ -29,12 +29,16 @@ class WsConnection:
         return self._socket.transport.get_write_buffer_size() < _FULL
 
     def write(self, text: str) -> None:
-        """Send without waiting."""
+        """Send without waiting. Nothing if the connection is lost, which its protocol learns a little later."""
+        if self._socket.transport.is_closing():
+            return
         # The only public way of websockets to send without a coroutine: no task switch for each notification.
         broadcast([self._socket], text)
 
     async def write_and_wait(self, text: str) -> bool:
         """Send, and wait until little enough is on its way. False: the connection is closed."""
+        if self._socket.transport.is_closing():
+            return False
         try:
             async with asyncio.timeout(self._write_timeout):
                 await self._socket.send(text)
