@@ -13,7 +13,13 @@ EDGE = Path(__file__).parent.parent / "edge"
 
 def complete() -> Metrics:
     metrics = Metrics()
-    metrics.watch_engine(triples=lambda: 5, pending_updates=lambda: 1, journal_sequence=lambda: 9, spus=lambda: 2, pending_timers=lambda: 3)
+    metrics.watch_engine(
+        triples=lambda: 5,
+        pending_updates=lambda: 1,
+        journal_sequence=lambda: 9,
+        spus=lambda: 2,
+        pending_timers=lambda: 3,
+    )
     metrics.watch_costs(lambda: Costs({"update": (4, 0.5), "total": (4, 0.75)}, hits=7))
     return metrics
 

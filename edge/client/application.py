@@ -14,6 +14,7 @@ from edge.client.consumer import Consumer, DeltaHandler
 from edge.client.handlers import Handler, call
 from edge.client.options import Options
 from edge.client.producer import Producer
+from edge.client.results import Result
 from edge.jsap import Profile, Value
 
 
@@ -41,6 +42,14 @@ class Application:
     def connected(self) -> bool:
         """Whether the WebSockets of all brokers in use are open."""
         return self._brokers.connected
+
+    async def query(self, name: str, **bindings: Value) -> Result:
+        """Ask a query of the profile once. Raises `UnknownEntry`, `BindingError`, and what `Client.query` raises."""
+        entry = self.profile.query(name)
+        graphs = entry.graphs
+        return await self._brokers.client(entry).query(
+            entry.text(bindings), default_graphs=graphs.default, named_graphs=graphs.named
+        )
 
     def producer(self, name: str) -> Producer:
         """A producer of this update. Raises `UnknownEntry`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, TypeVar
 
@@ -44,6 +45,7 @@ class Consumer(Agent):
         self._added: list[RowHandler] = []
         self._removed: list[RowHandler] = []
         self._subscription: Subscription | None = None
+        self._starting = asyncio.Lock()
 
     @property
     def results(self) -> list[Row]:
@@ -61,12 +63,13 @@ class Consumer(Agent):
         return handler
 
     async def start(self) -> None:
-        """Subscribe, wait for the first result. Raises `Refused`, `Closed`."""
-        if self._subscription is None:
-            graphs = self.entry.graphs
-            self._subscription = await self._client.subscribe(
-                self._text, default_graphs=graphs.default, named_graphs=graphs.named
-            )
+        """Subscribe, once, and wait for the first result. Raises `Refused`, `Closed`."""
+        async with self._starting:
+            if self._subscription is None:
+                graphs = self.entry.graphs
+                self._subscription = await self._client.subscribe(
+                    self._text, default_graphs=graphs.default, named_graphs=graphs.named
+                )
 
     async def run(self) -> None:
         """Call the handlers until it is closed. Raises `Refused`; with `stop_on_error` what a handler raised."""

@@ -113,6 +113,24 @@ async def test_an_application_from_event_to_action(profile):
     assert not app.connected
 
 
+async def test_an_application_asks_once_and_agents_that_start_twice_subscribe_once(profile):
+    application = Application(profile, options=QUICK)
+    changes = []
+
+    @application.consumer("LAMPS")
+    async def lamp(change):
+        changes.append(change)
+
+    async def main():
+        await asyncio.gather(lamp.start(), lamp.start())
+        await application.producer("SET").produce(lamp="urn:l1", state="on")
+        await until(lambda: len(changes) == 2, "the lamp")
+        assert [row.plain() for row in await application.query("LAMP", lamp="urn:l1")] == [{"state": "on"}]
+
+    await application.serve(main)
+    assert [change.sequence for change in changes] == [0, 1]
+
+
 async def test_updates_of_an_aggregator_are_pipelined_in_order(profile):
     app = Application(profile)
     outcomes = []
