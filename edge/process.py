@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -62,15 +63,25 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
         starting.cancel()
     began = time.monotonic()
     _log.info("gateway.stopping")
-    try:
-        async with asyncio.timeout(settings.shutdown.timeout):
-            await asyncio.wait([starting])
-            await gateway.stop()
-    except TimeoutError:
-        # Threads that do not end would keep the process for ever. What was acknowledged is in the journal.
-        _log.error("gateway.stop_timeout", extra={"seconds": settings.shutdown.timeout})
-        os._exit(1)
+    ending = _end_after(settings.shutdown.timeout)
+    await asyncio.wait([starting])
+    await gateway.stop()
+    ending.cancel()
     _log.info("gateway.stopped", extra={"seconds": round(time.monotonic() - began, 2)})
+
+
+def _end_after(seconds: float) -> threading.Timer:
+    """End the process then, whatever it is doing: threads that do not end would keep it for ever, and so would a stop
+    that waits for one. What was acknowledged is in the journal."""
+
+    def end() -> None:
+        _log.error("gateway.stop_timeout", extra={"seconds": seconds})
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _signals() -> asyncio.Event:

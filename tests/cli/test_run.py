@@ -9,7 +9,9 @@ import socket
 import sqlite3
 import sys
 import time
+import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
@@ -110,6 +112,57 @@ def test_a_second_signal_ends_it_at_once(edge, tmp_path):
         # A second signal that comes with the first is the same.
         wait_until(lambda: running.process.send_signal(signal.SIGTERM) or running.process.poll() is not None, "its end")
     assert running.process.returncode == 128 + signal.SIGTERM
+
+
+LOADING = {"EDGE__ENGINE__ALLOW_LOAD": "true", "EDGE__HOST__ENABLED": "false"}
+
+
+@contextlib.contextmanager
+def stuck_update(running):
+    """The engine is busy with an update that waits for the document of another server, and one waits behind it."""
+    update, health = (running.endpoints["http"] + path for path in ("/update", "/health"))
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as clients:
+        told = [clients.submit(sent, update, f"LOAD <http://127.0.0.1:{server.getsockname()[1]}/>")]
+        document, _ = server.accept()
+        with document:
+            told.append(clients.submit(sent, update, "INSERT DATA { <urn:a> <urn:b> 1 }"))
+            wait_until(lambda: json.loads(answers(health))["pending_updates"] == 2, "both wait")
+            yield document, told
+
+
+def sent(url, text):
+    """Status and error of an update."""
+    request = urllib.request.Request(url, text.encode(), {"Content-Type": "application/sparql-update"})
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+            return response.status, None
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())["error"]
+
+
+def faults(running):
+    return [line for line in running.log() if "traceback" in line]
+
+
+def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
+    running = launch(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="3", **LOADING)
+    with stuck_update(running) as (_, told):
+        code, _ = running.stop()
+        assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
+    assert code == 1
+    assert running.log()[-1]["event"] == "gateway.stop_timeout"
+    assert faults(running) == []
+
+
+def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
+    running = launch(edge, tmp_path / "data", **LOADING)
+    with stuck_update(running) as (document, told):
+        running.process.send_signal(signal.SIGTERM)
+        assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
+        document.close()
+        assert running.process.wait(DEADLINE) == 0
+    assert running.log()[-1]["event"] == "gateway.stopped"
+    assert faults(running) == []
 
 
 def test_a_signal_while_it_starts_stops_it(edge, tmp_path):

@@ -119,9 +119,7 @@ class Routes:
     async def _update(self, operation: Operation) -> Response:
         if operation.when is not None:
             return await self._schedule(operation, operation.when, operation.name)
-        # Shielded: a request that is broken off must not take an update out of the engine's queue half-known.
-        future = self._engine.update([UpdateRequest(operation.text, operation.dataset)])
-        (outcome,) = await asyncio.shield(_result(future))
+        (outcome,) = await _kept(self._engine.update([UpdateRequest(operation.text, operation.dataset)]))
         text = f"Update done: {outcome.added} added, {outcome.removed} removed"
         answer = {
             "response": {"body": text, "isJson": False},
@@ -132,7 +130,7 @@ class Routes:
 
     async def _schedule(self, operation: Operation, when: When, name: str | None) -> Response:
         request = UpdateRequest(operation.text, operation.dataset)
-        scheduled = await asyncio.shield(_result(self._engine.schedule(request, when, name)))
+        scheduled = await _kept(self._engine.schedule(request, when, name))
         location = f"/timers/{quote(scheduled.id, safe='')}"
         return _json({"scheduled": scheduled.to_message()}, 202, {"Location": location})
 
@@ -153,7 +151,7 @@ class Routes:
                 raise InvalidRequest('The id is in the path; leave out the parameter "id"')
             return await self._schedule(operation, operation.when, name)
         if request.method == "DELETE":
-            await asyncio.shield(_result(self._engine.cancel(name)))
+            await _kept(self._engine.cancel(name))
             return _json({"cancelled": {"id": name}})
         return _json({"timer": (await _result(self._engine.timer(name))).to_message()})
 
@@ -222,15 +220,30 @@ async def _framework_error(request: Request, exception: Exception) -> Response:
     return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
 
-async def _result(future: Future[_T]) -> _T:
+async def _result(future: Future[_T], *, kept: bool = False) -> _T:
     """Wait for the engine. Raises `NotReady` where it gave the request up because it is stopping."""
+    waiting = asyncio.wrap_future(future)
     try:
-        return await asyncio.wrap_future(future)
+        if not kept:
+            return await waiting
+        waiting.add_done_callback(_noted)
+        return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if future.cancelled() and not (task and task.cancelling()):
             raise _not_ready() from None
         raise
+
+
+async def _kept(future: Future[_T]) -> _T:
+    """The same, for what a request that is broken off must not take out of the engine's queue."""
+    return await _result(future, kept=True)
+
+
+def _noted(future: asyncio.Future[_T]) -> None:
+    """Nobody may be waiting any more who could be told how it failed."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _not_ready() -> NotReady:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.gates.origins import origin_allowed
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, Forbidden
+from edge.protocol.errors import EdgeError, Forbidden, NotReady
 
 PRIMITIVE = "edge.primitive"
 """Key of the ASGI scope under which a route says what a request was for, in the words of the metrics."""
@@ -60,6 +61,10 @@ class Boundary:
             await self._answer(scope, receive, send_and_note, headers, allowed=allowed)
         except EdgeError as error:
             await error_response(error)(scope, receive, send_and_note)
+        except asyncio.CancelledError:  # the time that the server has to stop is over
+            if status:
+                raise
+            await error_response(_given_up())(scope, receive, send_and_note)
         except Exception as failure:  # whatever it is, it must not end the process that serves everybody
             internal = self._internal(failure)
             if status:
@@ -104,6 +109,13 @@ def _preflight(path: str, headers: Headers) -> Response:
     if headers.get("access-control-request-private-network") == "true":
         answer["Access-Control-Allow-Private-Network"] = "true"
     return Response(status_code=204, headers=answer)
+
+
+def _given_up() -> NotReady:
+    return NotReady(
+        "The gateway stopped before it had an answer; an update may have been carried out or not. Ask again in a few "
+        "seconds"
+    )
 
 
 def _forbidden() -> Forbidden:
