@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring as quoted
 from typing import Annotated, Any, ClassVar, Final, Self, get_args
@@ -134,10 +135,26 @@ _MESSAGES: Final[dict[str, type[Message]]] = {message.kind: message for message 
 _ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
 
 
+class _GivenTwice(ValueError):
+    """An object has two members of this name: readers of JSON disagree on which of them counts (RFC 8259, 4)."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise _GivenTwice(next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1))
+    return members
+
+
+_decoded = json.JSONDecoder(object_pairs_hook=_members).decode
+
+
 def parse_message(text: str | bytes) -> Message:
     """One JSON message from a client. Raises `InvalidRequest`, carrying the alias whenever it could be read."""
     try:
-        message: Any = json.loads(text)
+        message: Any = _decoded(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
+    except _GivenTwice as error:
+        raise InvalidRequest(f'Member "{error}" is given twice; give it once', alias=_salvaged_alias(text)) from None
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The message is not JSON: {error}", alias=_salvaged_alias(text)) from None
     if not isinstance(message, dict):
@@ -146,7 +163,7 @@ def parse_message(text: str | bytes) -> Message:
     if len(kinds) != 1:
         raise InvalidRequest(
             f"The message must have exactly one of the members {', '.join(map(json.dumps, _MESSAGES))}",
-            alias=_alias_of(message),
+            alias=_only_alias(message),
         )
     kind, body = kinds[0], message[kinds[0]]
     if not isinstance(body, dict):
@@ -217,6 +234,12 @@ def unsubscribed_message(spuid: str, alias: str | None) -> str:
 def _alias_of(body: dict[str, Any]) -> str | None:
     alias = body.get("alias")
     return alias if isinstance(alias, str) else None
+
+
+def _only_alias(message: dict[str, Any]) -> str | None:
+    """The alias of a message of which it is not clear what it asks for, if there is one alias in it."""
+    found = {_alias_of(body) for body in (message, *message.values()) if isinstance(body, dict)} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _salvaged_alias(text: str | bytes) -> str | None:

@@ -47,12 +47,36 @@ def test_an_unsubscribe_request():
         ('{"alias":"bro', None),
         (b'\xff{"alias":"me"', "me"),
         ('{"other":1,"alias":"me"}', "me"),
+        ('{"update":{"sparql":"","alias":"me"},"query":{"sparql":""}}', "me"),
+        ('{"update":{"alias":"me"},"query":{"alias":"me"},"timers":[]}', "me"),
+        ('{"update":{"alias":"one"},"query":{"alias":"two"}}', None),
+        ('{"update":{"alias":"me","sparql":"a","sparql":"b"}}', "me"),
+        ('{"update":{"alias":"one","alias":"two","sparql":"b"}}', None),
     ],
 )
 def test_the_alias_is_kept_where_it_can_be_told(text, alias):
     with pytest.raises(InvalidRequest) as error:
         parse_message(text)
     assert error.value.alias == alias
+
+
+@pytest.mark.parametrize(
+    ("text", "member"),
+    [
+        ('{"update":{"sparql":"INSERT DATA {}","sparql":"DROP ALL"}}', "sparql"),
+        ('{"subscribe":{"sparql":"ASK {}"},"authorization":"a","subscribe":{"sparql":"ASK {}"}}', "subscribe"),
+        (b'{"unsubscribe":{"spuid":"s","alias":"a","\\u0061lias":"b"}}', "alias"),
+    ],
+)
+def test_a_member_that_is_given_twice_is_refused(text, member):
+    with pytest.raises(InvalidRequest, match=f'"{member}" is given twice'):
+        parse_message(text)
+
+
+@pytest.mark.parametrize("text", ["", "\ufeff{}", b"\xff\xfe\xff", "[" * 100_000, '{"a":1}{"a":1}', "nul"])
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(InvalidRequest, match="not JSON"):
+        parse_message(text)
 
 
 def test_outgoing_messages_are_json_whatever_the_alias_is():
