@@ -23,6 +23,7 @@ from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
+from edge.engine.sparql.rdf12 import refuse_rdf12
 from edge.engine.sparql.size import check_size
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.errors import Forbidden, ParsingFailed
@@ -53,7 +54,10 @@ class UpdateCompiler:
             raise ParsingFailed("This is a query, not an update: send it as a query")
         parts = _parts(text, tokens)
         for part in parts:
-            _check_where(part.tokens, rules)
+            where = _where(part.tokens)
+            check_size(part.tokens[where:], rules.max_joined)  # templates and data may be as long as they like
+            words = [token.word() for token in part.tokens[:2]]
+            refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
             if not rules.allow_load and part.tokens[0].word() == "LOAD":
                 raise Forbidden(
                     "LOAD is switched off, so that nobody can make the gateway send requests; "
@@ -92,12 +96,12 @@ _MAX_PROLOGUES: Final = 16
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 
 
-def _check_where(tokens: Sequence[Token], rules: Rules) -> None:
-    """Refuse a WHERE clause that is too large. Templates and data may be as long as they like."""
+def _where(tokens: Sequence[Token]) -> int:
+    """Where the WHERE clause of an operation begins; its end, if it has none."""
     index = 0
     while index < len(tokens) and tokens[index].word() != "WHERE":
         index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
-    check_size(tokens[index:], rules.max_joined)
+    return index
 
 
 @dataclass(frozen=True, slots=True)
