@@ -1,0 +1,32 @@
+"""What a client may do: made by whoever knows the clients, carried by requests, enforced by the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Action = Literal["query", "update", "subscribe", "administer"]
+
+ACTIONS: Final[frozenset[Action]] = frozenset({"query", "update", "subscribe", "administer"})
+
+DEFAULT_GRAPH: Final = ""
+"""Among graph IRIs: the default graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rights of one client."""
+
+    client: str
+    """Its identity; empty where there is no security."""
+    actions: frozenset[Action] = ACTIONS
+    read: frozenset[str] | None = None
+    """Graphs that it may see; None: all."""
+    write: frozenset[str] | None = None
+    """Graphs that it may change; None: all."""
+    expires: int | None = None
+    """When these rights end, in microseconds since 1970."""
+
+
+ANYBODY: Final = Access("")
+"""Everybody, where there is no security: everything."""
