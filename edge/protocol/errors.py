@@ -74,6 +74,37 @@ class UpdateFailed(EdgeError):
     status_code = 400
 
 
+class Unauthorized(EdgeError):
+    """Nobody knows who asks (RFC 6749, section 5.2; RFC 6750, section 3.1). What `error` is, the classes below say."""
+
+    error = "unauthorized"
+    status_code = 401
+
+
+class MissingAuthorization(Unauthorized):
+    """No token came, or none that can be read."""
+
+    error = "invalid_request"
+
+
+class InvalidGrant(Unauthorized):
+    """A token that is forged, expired or not for this gateway."""
+
+    error = "invalid_grant"
+
+
+class InvalidClient(Unauthorized):
+    """A client that is not known, whose secret is wrong, or whose rights have ended."""
+
+    error = "invalid_client"
+
+
+class UnauthorizedClient(Unauthorized):
+    """An identity that may not register, or has registered."""
+
+    error = "unauthorized_client"
+
+
 class Forbidden(EdgeError):
     """Understood, and not allowed here."""
 

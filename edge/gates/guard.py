@@ -1,0 +1,67 @@
+"""Who may come in: what the gates ask for each message, whatever knows the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from edge.protocol.access import ANYBODY, Access, Action
+from edge.protocol.errors import Forbidden
+
+
+class Guard(Protocol):
+    """What knows the clients, as a gate sees it. All methods are called on the event loop, and are quick."""
+
+    def access(self, authorization: str | None) -> Access:
+        """What the client may do who sent this `authorization`: `Bearer <token>`, or the token alone.
+
+        Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`, all of them `Unauthorized` (401).
+        """
+
+    def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
+        """Have `revoked` called, on the event loop, when the rights of a client (`Access.client`) change or end.
+
+        Returns what takes that back. Where rights are only changed, `access` of the same token gives the new ones.
+        """
+
+
+class _Open:
+    def access(self, authorization: str | None) -> Access:
+        return ANYBODY
+
+    def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
+        return _nothing
+
+
+def _nothing() -> None:
+    pass
+
+
+OPEN_GUARD: Final[Guard] = _Open()
+"""Where there is no security: everybody may do everything."""
+
+_ACTIONS: Final[dict[str, Action]] = {
+    "query": "query",
+    "update": "update",
+    "subscribe": "subscribe",
+    "unsubscribe": "subscribe",
+    "timers": "update",
+    "timer": "update",
+    "cancel": "update",
+}
+
+
+def permitted(guard: Guard, authorization: str | None, kind: str) -> Access:
+    """The access of a client that sends a message of this kind (`Message.kind`).
+
+    Raises `Unauthorized`, and `Forbidden` where that is not among its actions.
+    """
+    access = guard.access(authorization)
+    check(access, _ACTIONS[kind])
+    return access
+
+
+def check(access: Access, action: Action) -> None:
+    """Raises `Forbidden` where a client may not do this."""
+    if action not in access.actions:
+        raise Forbidden(f'The client "{access.client}" may not {action}; who runs the gateway can allow it')
