@@ -13,7 +13,11 @@ Trust = Literal["auto", "always", "never"]
 
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_RTC: Final = Path("/sys/class/rtc/rtc0")
+_RTC: Final = Path("/sys/class/rtc/rtc0/since_epoch")
+_AGREES: Final = 60
+"""Seconds by which the time of an RTC and the machine's may differ. Where it has lost its own, they differ more."""
+_RELEASED: Final = 1_763_683_200
+"""Unix time before which no clock of a machine with this version is right: 2025-11-21."""
 _TIME_ERROR: Final = 5
 """What adjtimex(2) returns while nothing keeps the clock right."""
 
@@ -38,12 +42,13 @@ class Clock(Protocol):
 class SystemClock:
     """This machine's clocks.
 
-    Its time is believed where the kernel says that it is kept by NTP (adjtimex(2)), or where a clock with a battery
-    (RTC) sets it at start. A Raspberry Pi before its network is up has neither.
+    Its time is believed where the kernel says that it is kept by NTP (adjtimex(2)), or where it came from a clock with
+    a battery (RTC) that has not lost its own. A Raspberry Pi before its network is up has neither.
     """
 
     def __init__(self, trust: Trust = "auto") -> None:
         self._trust = trust
+        self._from_rtc = _from_rtc()
         try:
             self._boot = _BOOT_ID.read_text(encoding="ascii").strip()
         except OSError:
@@ -63,10 +68,19 @@ class SystemClock:
         return time.clock_gettime_ns(_STEADY) // 1000
 
     def trusted(self) -> bool:
-        """Kept by NTP, or set from an RTC."""
+        """Kept by NTP, or taken from an RTC."""
         if self._trust != "auto":
             return self._trust == "always"
-        return _RTC.exists() or _synchronised()
+        return self._from_rtc or _synchronised()
+
+
+def _from_rtc() -> bool:
+    """Whether the machine's time is that of an RTC, and can be right."""
+    try:
+        seconds = int(_RTC.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return False
+    return seconds > _RELEASED and abs(time.time() - seconds) < _AGREES
 
 
 def _synchronised() -> bool:

@@ -58,6 +58,16 @@ class TimerTable:
                     self._journal.refuse(f"the delayed update {number} fails its checksum")
                 yield waiting, since
 
+    def latest(self) -> int:
+        """The engine time at which the last of those that wait was given; 0: none waits."""
+        ((since,),) = self._journal.select("SELECT coalesce(max(since), 0) FROM timers")
+        return int(since)
+
+    def given_before(self, since: int) -> set[int]:
+        """The numbers of the delays that were given before this engine time."""
+        rows = self._journal.select("SELECT number FROM timers WHERE relative AND since < ?", (since,))
+        return {number for (number,) in rows}
+
     def given(self, numbers: Sequence[int]) -> Mapping[int, Given]:
         """What these are. Raises `StorageFailed`."""
         marks = ", ".join("?" * len(numbers))

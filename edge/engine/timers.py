@@ -45,27 +45,30 @@ class Timers:
         self._fresh: dict[int, Given] = {}
         """What is not in the table yet."""
         self._undo: list[Callable[[], None]] = []
-        known = self._read()
-        self._scale = TimeScale(clock, table.anchors(), known, known_wall)
+        self._scale = TimeScale(clock, table.anchors(), table.latest(), known_wall)
+        self._read()
 
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
 
-    def _read(self) -> int:
-        known = 0
+    def _read(self) -> None:
+        oldest = self._scale.now()
         for waiting, since in self._table.waiting():
-            self._waiting[waiting.id] = waiting
-            self._heaps[waiting.relative].append(waiting)
-            self._number = max(self._number, waiting.number)
-            known = max(known, since)
+            oldest = min(oldest, since)
+            owed = self._scale.owed(since) if waiting.relative else 0
+            known = waiting._replace(due=waiting.due - owed) if owed else waiting
+            self._waiting[known.id] = known
+            self._heaps[known.relative].append(known)
+            self._number = max(self._number, known.number)
+        self._scale.forget(oldest)
+        self._credits = self._scale.credits
         for heap in self._heaps.values():
             heapq.heapify(heap)
         for number, timer in self._table.outcomes():
             self._outcomes.pop(timer.id, None)
             self._outcomes[timer.id] = number, timer
             self._outcome_number = number
-        return known
 
     # When
 
@@ -85,7 +88,7 @@ class Timers:
         """Take those whose time has come, the one first that is overdue most. Each is to be fired, or given back."""
         if not self._waiting or self._clock.steady() < self._held_until:
             return []
-        self._scale.look()
+        self._look()
         found: list[tuple[int, Waiting]] = []
         for relative, heap in self._heaps.items():
             now = self._now(relative)
@@ -105,6 +108,18 @@ class Timers:
         """Whether it is overdue by more than the settings allow."""
         limit = self._settings.max_lateness
         return bool(limit) and self._now(waiting.relative) - waiting.due > limit * 1_000_000
+
+    def _look(self) -> None:
+        """See to the clock. Delays that turn out to be owed time, because the machine was off, are nearer their end."""
+        self._scale.look()
+        for credit in self._scale.credits[len(self._credits) :]:
+            numbers = self._table.given_before(credit.before)
+            for name, waiting in self._waiting.items():
+                if waiting.number in numbers:
+                    self._waiting[name] = waiting._replace(due=waiting.due - credit.time)
+            self._heaps[True] = [waiting for waiting in self._waiting.values() if waiting.relative]
+            heapq.heapify(self._heaps[True])
+        self._credits = self._scale.credits
 
     def _now(self, relative: bool) -> int:
         return self._scale.now() if relative else self._clock.wall()
@@ -213,6 +228,7 @@ class Timers:
         """Write what changed since `kept`, in the transaction that is open."""
         for sql, parameters in self._statements:
             connection.execute(sql, parameters)
+        self._scale.look()  # a delay must not be stored beside a moment on a clock that has been set since
         if self._scale.changed:
             connection.execute(*self._table.anchor(self._scale.anchors))
 

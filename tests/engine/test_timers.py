@@ -11,6 +11,8 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 from fake_clock import SECOND, START, FakeClock
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
@@ -501,3 +503,121 @@ def test_time_off_counts_over_two_power_cuts(box):
     assert box.values() == []
     box.advance(1)
     assert box.values() == [1]
+
+
+def test_a_delay_given_before_the_network_sets_the_clock_is_owed_nothing(box):
+    """The time that the machine was off is for those that were given before, however few there are."""
+    box.schedule(1, after(40_000), "before")
+    box.stop()
+    box.clock.reboot(START - 100 * SECOND, right=False)
+    box.start()
+    box.schedule(2, after(3600), "after")
+    box.advance(60)
+    box.set(START + 36_000 * SECOND)
+    assert box.values() == []
+    assert box.timer("after").at == box.clock.at + 3540 * SECOND
+    assert box.timer("before").at == START + 40_000 * SECOND
+    box.restart()
+    box.advance(3539)
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [2]
+    box.advance(459)
+    box.restart()
+    assert box.values() == [2]
+    box.advance(1)
+    assert box.values() == [1, 2]
+
+
+def test_the_same_where_none_waited_before(box):
+    box.schedule(1, after(1))
+    box.advance(1)
+    box.stop()
+    box.clock.reboot(0, right=False)
+    box.start()
+    box.schedule(2, after(3600))
+    box.advance(60)
+    box.set(START + 36_000 * SECOND)
+    assert box.values() == [1]
+    box.advance(3540)
+    assert box.values() == [1, 2]
+
+
+def test_the_clock_is_set_just_before_the_first_delay(box):
+    """What is stored beside a delay must be of the clock as it was set."""
+    box.restart()
+    box.set(0, right=False)
+    box.restart()
+    box.clock.set(START)
+    box.schedule(1, after(3600))
+    box.stop()
+    box.clock.reboot(START + 600 * SECOND, right=True)
+    box.start()
+    assert box.values() == []
+    box.advance(2999)
+    assert box.values() == []
+    box.advance(1)
+    assert box.values() == [1]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("advance"), st.integers(0, 3000)),
+        st.tuples(st.just("schedule"), st.integers(1, 5000)),
+        st.tuples(st.just("set"), st.integers(-5000, 5000)),
+        st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("cut"), st.integers(0, 5000)),
+        st.tuples(st.just("sync"), st.just(0)),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_no_delay_ends_early_whatever_happens_to_the_clock(steps, tmp_path_factory):
+    """A world whose true time is known: its clock is set by people, is lost in power cuts, is put right by NTP."""
+    box = Box(tmp_path_factory.mktemp("clock"))
+    true = START
+    given: dict[str, tuple[int, int]] = {}
+    ran: dict[str, int] = {}
+    """For each delay the true time at which it was given, how long it is, and how long it had run when it ran."""
+
+    def note() -> None:
+        for timer in box.engine.timers("done", 100).result(WAIT):
+            ran.setdefault(timer.id, true - given[timer.id][0])
+
+    try:
+        for number, (kind, value) in enumerate(steps):
+            if kind == "advance":
+                for _ in range(4):
+                    true += value * SECOND // 4
+                    box.advance(value / 4)
+                    note()
+            elif kind == "schedule":
+                given[str(number)] = true, value * SECOND
+                box.schedule(number, after(value), str(number))
+            elif kind == "set":
+                box.set(box.clock.at + value * SECOND, right=box.clock.right)
+            elif kind == "sync":
+                box.set(true)
+            elif kind == "restart":
+                box.restart()
+            else:
+                box.stop()
+                true += value * SECOND
+                box.clock.reboot(0, right=False)
+                box.start()
+            note()
+        # Where a clock counted as right, it may have been set wrong before: by as much the time off is misjudged.
+        error = sum(abs(value) for kind, value in steps if kind == "set") * SECOND
+        for name, after_ in ran.items():
+            assert after_ >= given[name][1] - error
+        box.set(true)
+        for _ in range(3):
+            true += 2000 * SECOND
+            box.advance(2000)
+            note()
+        assert ran.keys() == given.keys()
+    finally:
+        box.engine.close()
