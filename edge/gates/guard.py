@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from edge.protocol.access import ANYBODY, Access, Action
 from edge.protocol.errors import Forbidden
@@ -19,10 +19,21 @@ class Guard(Protocol):
         """
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
-        """Have `revoked` called, on the event loop, when the rights of a client (`Access.client`) change or end.
+        """Have `revoked` called on the event loop, once, when a client's rights change or end (`Access.client`).
 
-        Returns what takes that back. Where rights are only changed, `access` of the same token gives the new ones.
+        To be called right after `access`. Returns what takes it back. Where rights have only changed, `access` of the
+        same token gives the new ones.
         """
+
+
+class Authority(Protocol):
+    """What registers clients and gives them tokens (OAuth 2.0 client credentials, RFC 6749, section 4.4)."""
+
+    async def register(self, identity: str) -> dict[str, Any]:
+        """Members `client_id`, `client_secret`, `signature` (a JWK). Raises `UnauthorizedClient`."""
+
+    async def token(self, client_id: str, password: str) -> dict[str, Any]:
+        """Members `access_token`, `token_type`, `expires_in` (seconds). Raises `InvalidClient`."""
 
 
 class _Open:

@@ -1,0 +1,223 @@
+"""The clients: which identities there are, what they may do, how they register."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+from edge.protocol.access import ACTIONS, Access, Action
+from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, UnauthorizedClient
+from edge.security import secret
+from edge.security.store import Store
+
+State = Literal["allowed", "invited", "registered", "revoked"]
+"""allowed: whoever says this name may register, once. invited: who has the code."""
+
+_IDENTITY: Final = re.compile(r"[\w.:@/+-]{1,200}", re.ASCII)
+_COLUMNS: Final = "identity, state, actions, read, write, client_id, since"
+
+
+class NoSuchClient(EdgeError):
+    """An identity that nobody has."""
+
+    error: ClassVar[str] = "no_such_client"
+    status_code: ClassVar[int] = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a client may do: actions, and IRIs of the graphs it may see and change ("" is the default graph)."""
+
+    actions: frozenset[Action] = ACTIONS - {"administer"}
+    read: frozenset[str] | None = None
+    """None: all graphs."""
+    write: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One identity."""
+
+    identity: str
+    state: State
+    rights: Rights
+    client_id: str | None
+    since: int
+    """When it got into this state, in microseconds since 1970."""
+
+    def access(self, expires: int | None) -> Access:
+        """Its rights as requests carry them, until `expires` (microseconds since 1970)."""
+        return Access(self.identity, self.rights.actions, self.rights.read, self.rights.write, expires)
+
+
+class Clients:
+    """All clients of a gateway. What another process changes counts at once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._version: tuple[int, int] | None = None
+        self._registered: dict[str, Client] = {}
+
+    def all(self) -> list[Client]:
+        """Every client, by identity."""
+        return [_client(row) for row in self._store.rows(f"SELECT {_COLUMNS} FROM client ORDER BY identity")]  # noqa: S608
+
+    def registered(self) -> dict[str, Client]:
+        """Clients that can have tokens, by client id."""
+        version = self._store.version
+        if version != self._version:
+            found = [client for client in self.all() if client.state == "registered"]
+            self._registered = {client.client_id: client for client in found if client.client_id}
+            self._version = version
+        return self._registered
+
+    def allow(self, identity: str, rights: Rights) -> Client:
+        """Let an identity register; one that is registered gets these rights from now on."""
+        _check_identity(identity)
+        with self._store.change() as connection:
+            state: State = "registered" if self._state(connection, identity) == "registered" else "allowed"
+            _put(connection, identity, state, rights)
+            connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
+            return _one(connection, identity)
+
+    def invite(self, identity: str, rights: Rights, seconds: float) -> str:
+        """Let who has the code register as this identity, once and for so long. Returns the code.
+
+        Raises `UnauthorizedClient` where it is registered.
+        """
+        _check_identity(identity)
+        code = secret.new_code()
+        with self._store.change() as connection:
+            if self._state(connection, identity) == "registered":
+                raise UnauthorizedClient(f'"{identity}" is registered; revoke it first')
+            _put(connection, identity, "invited", rights)
+            connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
+            connection.execute(
+                "INSERT INTO invitation VALUES (?, ?, ?)",
+                [secret.fingerprint(code), identity, _now() + _micro(seconds)],
+            )
+        return code
+
+    def open(self, rights: Rights, seconds: float) -> None:
+        """Let every identity that nobody has register for so long; 0 ends that."""
+        with self._store.change() as connection:
+            connection.execute("DELETE FROM opening")
+            if seconds > 0:
+                connection.execute(
+                    "INSERT INTO opening VALUES (?, ?, ?, ?)", [*_written(rights), _now() + _micro(seconds)]
+                )
+
+    def revoke(self, identity: str) -> None:
+        """End all rights of an identity, its tokens' and its secret's. Raises `NoSuchClient`."""
+        with self._store.change() as connection:
+            if self._state(connection, identity) is None:
+                raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
+            connection.execute(
+                "UPDATE client SET state = 'revoked', client_id = NULL, secret = NULL, since = ? WHERE identity = ?",
+                [_now(), identity],
+            )
+            connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
+
+    def register(self, name: str) -> tuple[str, str]:
+        """Register an identity, or the one for which `name` is the enrolment code. Returns client id and secret.
+
+        Raises `UnauthorizedClient`: it is told alike whether a name is unknown, taken or revoked.
+        """
+        password, client_id = secret.new_secret(), uuid.uuid4().hex
+        kept = secret.hashed(password)
+        with self._store.change() as connection:
+            identity = self._registering(connection, name)
+            connection.execute(
+                "UPDATE client SET state = 'registered', client_id = ?, secret = ?, since = ? WHERE identity = ?",
+                [client_id, kept, _now(), identity],
+            )
+        return client_id, password
+
+    def authenticate(self, client_id: str, password: str) -> Client:
+        """The client with this secret. Raises `InvalidClient`."""
+        rows = self._store.rows(
+            f"SELECT {_COLUMNS}, secret FROM client WHERE client_id = ? AND state = 'registered'",  # noqa: S608
+            client_id,
+        )
+        kept = rows[0][-1] if rows else secret.NOBODY
+        if not secret.matches(password, kept) or not rows:
+            raise InvalidClient("This client is not known, or its secret is wrong; register first")
+        return _client(rows[0][:-1])
+
+    def _registering(self, connection: sqlite3.Connection, name: str) -> str:
+        invitation = connection.execute(
+            "DELETE FROM invitation WHERE code = ? RETURNING identity, until", [secret.fingerprint(name)]
+        ).fetchone()
+        if invitation is not None and invitation[1] > _now():
+            return str(invitation[0])
+        state = self._state(connection, name)
+        if state == "allowed":
+            return name
+        opening = connection.execute("SELECT actions, read, write, until FROM opening").fetchone()
+        if state is None and opening is not None and opening[3] > _now():
+            _check_identity(name)
+            _put(connection, name, "allowed", _rights(opening[:3]))
+            return name
+        raise UnauthorizedClient(
+            "This identity may not register: it is not allowed to, or it has done so before. Who runs the gateway can "
+            "allow it: edge clients allow, edge clients invite"
+        )
+
+    def _state(self, connection: sqlite3.Connection, identity: str) -> State | None:
+        row = connection.execute("SELECT state FROM client WHERE identity = ?", [identity]).fetchone()
+        return row[0] if row else None
+
+
+def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Rights) -> None:
+    connection.execute(
+        "INSERT INTO client (identity, state, actions, read, write, since) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (identity) DO UPDATE SET state = excluded.state, actions = excluded.actions, "
+        "read = excluded.read, write = excluded.write",
+        [identity, state, *_written(rights), _now()],
+    )
+
+
+def _one(connection: sqlite3.Connection, identity: str) -> Client:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM client WHERE identity = ?", [identity]).fetchone()  # noqa: S608
+    return _client(row)
+
+
+def _client(row: tuple[Any, ...]) -> Client:
+    identity, state, actions, read, write, client_id, since = row
+    return Client(identity, state, _rights((actions, read, write)), client_id, since)
+
+
+def _rights(row: tuple[Any, ...]) -> Rights:
+    actions, read, write = row
+    return Rights(frozenset(json.loads(actions)), _graphs(read), _graphs(write))
+
+
+def _graphs(text: str | None) -> frozenset[str] | None:
+    return None if text is None else frozenset(json.loads(text))
+
+
+def _written(rights: Rights) -> list[str | None]:
+    return [json.dumps(sorted(rights.actions)), _as_text(rights.read), _as_text(rights.write)]
+
+
+def _as_text(graphs: Iterable[str] | None) -> str | None:
+    return None if graphs is None else json.dumps(sorted(graphs))
+
+
+def _check_identity(identity: str) -> None:
+    if not _IDENTITY.fullmatch(identity):
+        raise InvalidRequest("A client identity is 1 to 200 letters, digits and . : @ / + - _")
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _micro(seconds: float) -> int:
+    return int(seconds * 1_000_000)

@@ -1,0 +1,87 @@
+"""What the gates ask: who sends this, and when do its rights end?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from edge.protocol.access import Access
+from edge.protocol.errors import InvalidClient, MissingAuthorization
+from edge.security.clients import Client, Clients
+from edge.security.tokens import Tokens
+
+_BEARER: Final = re.compile(r"(?:bearer\s+)?([\w.+/=-]+)", re.IGNORECASE | re.ASCII)
+_LOOK: Final = 0.2
+"""Seconds between two looks whether a client was revoked."""
+_MICRO: Final = 1_000_000
+
+
+class TokenGuard:
+    """A guard by tokens. Called on the event loop."""
+
+    def __init__(self, clients: Clients, tokens: Tokens) -> None:
+        self._clients = clients
+        self._tokens = tokens
+        self._watchers: dict[str, _Watched] = {}
+
+    def access(self, authorization: str | None) -> Access:
+        """What the client may do that sent `Bearer <token>`, or the token alone.
+
+        Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`.
+        """
+        if not authorization:
+            raise MissingAuthorization("A token is needed: authorization: Bearer <token>, from /oauth/token")
+        match = _BEARER.fullmatch(authorization.strip())
+        if match is None:
+            raise MissingAuthorization("The authorization must be: Bearer <token>")
+        claims = self._tokens.verify(match[1])
+        client = self._clients.registered().get(claims.client_id)
+        if client is None:
+            raise InvalidClient("The client of this token is not known, or its rights have ended; register again")
+        return client.access(claims.expires * _MICRO)
+
+    def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
+        """Have `revoked` called, once, when the rights of an identity change or end. Returns what takes that back."""
+        watched = self._watchers.get(client)
+        if watched is None:
+            watched = self._watchers[client] = _Watched(self._registered().get(client))
+        watched.callbacks.append(revoked)
+
+        def forget() -> None:
+            if revoked in watched.callbacks:
+                watched.callbacks.remove(revoked)
+            if not watched.callbacks and self._watchers.get(client) is watched:
+                del self._watchers[client]
+
+        return forget
+
+    async def run(self) -> None:
+        """Look, for ever, whether rights have changed."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            self.look()
+
+    def look(self) -> None:
+        """Tell those who watch a client whose rights have changed since they began to."""
+        if not self._watchers:
+            return
+        now = self._registered()
+        for identity, watched in list(self._watchers.items()):
+            client = now.get(identity)
+            if client is None or client != watched.client:
+                del self._watchers[identity]
+                for revoked in watched.callbacks:
+                    revoked()
+
+    def _registered(self) -> dict[str, Client]:
+        return {client.identity: client for client in self._clients.registered().values()}
+
+
+@dataclass(slots=True)
+class _Watched:
+    client: Client | None
+    """As it was when it was first watched."""
+    callbacks: list[Callable[[], None]] = field(default_factory=list)

@@ -1,0 +1,124 @@
+"""The file in the data directory that holds clients and signing keys: one SQLite file, its owner's alone.
+
+The gateway and the `edge clients` command open it, each on its own. Who may read it may do everything, so there is no
+password to it, and no way to it over the network.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from edge.protocol.errors import EdgeError, StorageFailed
+
+NAME: Final = "clients.sqlite3"
+
+_SCHEMA: Final = """
+CREATE TABLE gateway (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE client (
+    identity TEXT PRIMARY KEY,
+    state TEXT NOT NULL,         -- allowed, invited, registered, revoked
+    actions TEXT NOT NULL,       -- JSON array
+    read TEXT,                   -- JSON array of graph IRIs; NULL: all
+    write TEXT,
+    client_id TEXT UNIQUE,       -- once it is registered
+    secret BLOB,
+    since INTEGER NOT NULL       -- microseconds since 1970
+) WITHOUT ROWID;
+CREATE TABLE invitation (code BLOB PRIMARY KEY, identity TEXT NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE opening (actions TEXT NOT NULL, read TEXT, write TEXT, until INTEGER NOT NULL);
+CREATE TABLE signing_key (kid TEXT PRIMARY KEY, private TEXT NOT NULL, created INTEGER NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+
+
+class StoreRefused(EdgeError):
+    """The file with the clients cannot be used."""
+
+    error: ClassVar[str] = "clients_unusable"
+
+
+class Store:
+    """The open file. Methods may be called from any thread."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Raises `StoreRefused`."""
+        self.path = data_dir / NAME
+        self._lock = threading.Lock()
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            self.path.chmod(0o600)
+            self._connection = sqlite3.connect(
+                self.path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise StoreRefused(f"{self.path} cannot be used: {error}") from error
+        self._own = 0
+        try:
+            self._open()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise StoreRefused(f"{self.path} cannot be used: {error}") from error
+
+    def _open(self) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        with self._transaction():
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in _SCHEMA.split(";\n"):
+                    self._connection.execute(statement)
+                self._connection.execute("INSERT INTO gateway VALUES ('issuer', ?)", [f"urn:uuid:{uuid.uuid4()}"])
+            elif version != 1:
+                raise StoreRefused(f"{self.path} was written by a newer version of the gateway")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Changes whenever anybody has changed the file: a few microseconds, so it can be asked at every request."""
+        with self._lock:
+            (others,) = self._connection.execute("PRAGMA data_version").fetchone()
+            return others, self._own
+
+    @property
+    def issuer(self) -> str:
+        """The name under which this gateway issues tokens, made with the file."""
+        return str(self.rows("SELECT value FROM gateway WHERE name = 'issuer'")[0][0])
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it is on disk when the block ends, or nothing. Raises `StorageFailed`."""
+        with self._lock:
+            try:
+                with self._transaction():
+                    yield self._connection
+            except sqlite3.Error as error:
+                raise StorageFailed(f"{self.path} cannot be written: {error}") from error
+            self._own += 1
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,106 @@
+"""Tokens: JSON Web Tokens (RFC 7519) signed with RS256, as the SEPA protocol has them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+
+from edge.protocol.errors import InvalidGrant
+from edge.security.keys import Keys
+
+_ALGORITHM: Final = "RS256"
+"""Fixed: what a token says about its algorithm is never asked."""
+_REQUIRED: Final = ["sub", "iat", "exp", "iss", "aud", "jti", "nbf"]
+_LONGEST: Final = 8192
+"""Characters of a token; ours have about 700."""
+_REMEMBERED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A token and when it ends, in seconds since 1970."""
+
+    token: str
+    expires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a valid token says."""
+
+    client_id: str
+    expires: int
+    """Seconds since 1970."""
+
+
+class Tokens:
+    """Issues and verifies the tokens of one gateway."""
+
+    def __init__(self, keys: Keys, *, issuer: str, audience: str, lifetime: int) -> None:
+        """`lifetime`: seconds that a token is valid."""
+        self._keys = keys
+        self._issuer = issuer
+        self._audience = audience
+        self._lifetime = lifetime
+        self._last: dict[str, Issued] = {}
+        self._verified: OrderedDict[str, Claims] = OrderedDict()
+
+    def issue(self, client_id: str) -> Issued:
+        """A token; the client's last one while more than half of its life is left."""
+        now = int(time.time())
+        last = self._last.get(client_id)
+        if last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime:
+            return last
+        kid, key = self._keys.signing()
+        expires = now + self._lifetime
+        claims = {
+            "sub": client_id,
+            "iat": now,
+            "nbf": now,
+            "exp": expires,
+            "iss": self._issuer,
+            "aud": self._audience,
+            "jti": uuid.uuid4().hex,
+        }
+        issued = Issued(jwt.encode(claims, key, _ALGORITHM, {"kid": kid}), expires)
+        self._last = {known: token for known, token in self._last.items() if token.expires > now} | {client_id: issued}
+        return issued
+
+    def verify(self, token: str) -> Claims:
+        """What the token says. Raises `InvalidGrant`."""
+        claims = self._verified.get(token)
+        if claims is None:
+            claims = self._read(token)
+            self._verified[token] = claims
+            if len(self._verified) > _REMEMBERED:
+                self._verified.popitem(last=False)
+        if claims.expires <= time.time():
+            raise InvalidGrant("The token has expired; ask for another one at /oauth/token")
+        return claims
+
+    def _read(self, token: str) -> Claims:
+        if len(token) > _LONGEST:
+            raise InvalidGrant("This is no token of this gateway")
+        try:
+            kid = jwt.get_unverified_header(token).get("kid")
+            key = self._keys.verifying(kid) if isinstance(kid, str) else None
+            if key is None:
+                raise InvalidGrant("The token is signed with a key that this gateway does not know")
+            found: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[_ALGORITHM],
+                issuer=self._issuer,
+                audience=self._audience,
+                options={"require": _REQUIRED},
+            )
+        except jwt.ExpiredSignatureError:
+            raise InvalidGrant("The token has expired; ask for another one at /oauth/token") from None
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise InvalidGrant(f"The token is not valid: {error}") from None
+        return Claims(str(found["sub"]), int(found["exp"]))
