@@ -51,9 +51,15 @@ class Metrics:
         self.notifications = Counter(
             "edge_notifications", "Notifications handed to clients' connections.", ["gate"], registry=self.registry
         )
+        self.merged_notifications = Counter(
+            "edge_merged_notifications",
+            "Notifications merged into earlier ones that waited for a slow client.",
+            ["gate"],
+            registry=self.registry,
+        )
         self.slow_clients = Counter(
             "edge_slow_clients",
-            "Connections closed because the client did not read its notifications.",
+            "Connections closed because the client did not read its answers.",
             ["gate"],
             registry=self.registry,
         )

@@ -64,8 +64,10 @@ class WsSettings(Section):
     )
     max_connections: int = key(1000, "Connections at a time; more are refused.", minimum=1, maximum=100_000)
     max_subscriptions: int = key(1000, "Subscriptions of one connection; more are refused.", minimum=1)
-    max_pending_notifications: int = key(
-        1000, "Notifications that may wait for a slow subscriber; with more it is told so and disconnected.", minimum=1
+    max_pending_answers: int = key(
+        1000,
+        "Answers that may wait for a client that does not read; with more it is told so and disconnected.",
+        minimum=1,
     )
     max_pending_requests: int = key(
         100, "Requests of one connection in work; no more are read until some are answered.", minimum=1

@@ -115,6 +115,8 @@ class Notification:
     alias: str | None
     sequence: int
     delta: Delta
+    merged: int = 1
+    """How many it stands for: `sequence` is that of the last of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What one client is sent: at once while it reads, queued and bounded while it does not."""
+"""What one client is sent: at once while it reads; merged and bounded while it does not."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from edge.engine.requests import Notification
+from edge.gates.net import Net
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import notification_message
 
@@ -39,23 +40,31 @@ def to_text(message: Message) -> str:
     """A message as JSON text. The results in it are written once and shared by all subscribers of a query."""
     if isinstance(message, str):
         return message
-    return notification_message(message.spuid, message.alias, message.sequence, *message.delta.json)
+    return notification_message(message.spuid, message.alias, message.sequence, *message.delta.json, message.merged)
 
 
 class Outgoing:
     """The way to one client. Nothing here ever waits for it, so it delays nobody else.
 
-    While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait, up to
-    `limit`; a task exists only then. Beyond the limit the client is told and its connection closed (`on_overflow` is
-    called before).
+    While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait; a
+    task exists only then. Notifications of a subscription that wait are merged into one, in the first one's place in
+    the line. Answers, sequence 0 among them, are never merged: beyond `limit` of them the client is told and its
+    connection closed (`on_overflow` is called before).
     """
 
-    def __init__(self, connection: Connection, limit: int, on_overflow: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Connection, limit: int, on_overflow: Callable[[], None], on_merged: Callable[[], None]
+    ) -> None:
+        """`on_merged` is called for each notification that is merged into one that waits already."""
         self._connection = connection
         self._limit = limit
         self._on_overflow = on_overflow
-        self._waiting: deque[Message] = deque()
+        self._on_merged = on_merged
+        self._waiting: deque[Message | Net] = deque()
+        self._nets: dict[str, Net] = {}
+        """Those that wait, by the subscription's spuid."""
         self._writer: asyncio.Task[None] | None = None
+        self._taken = asyncio.Event()
         self._closed = False
 
     def send(self, message: Message) -> None:
@@ -64,36 +73,66 @@ class Outgoing:
             return
         if self._writer is None and self._connection.writable:
             self._connection.write(to_text(message))
-        elif len(self._waiting) >= self._limit:
+            return
+        if isinstance(message, Notification) and message.sequence:
+            self._merge(message)
+        elif self._answers >= self._limit:
             self._overflow()
+            return
         else:
             self._waiting.append(message)
-            if self._writer is None:
-                self._writer = asyncio.get_running_loop().create_task(self._write())
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def room(self, limit: int) -> None:
-        """Wait until fewer than `limit` messages wait for the client."""
-        if len(self._waiting) >= limit and self._writer is not None:
-            await asyncio.wait([self._writer])
+        """Wait until fewer than `limit` answers wait for the client."""
+        while self._answers >= limit and self._writer is not None:
+            self._taken.clear()
+            await self._taken.wait()
 
     def close(self) -> None:
         """Forget what waits; send nothing more."""
         self._closed = True
         self._waiting.clear()
+        self._nets.clear()
+        self._taken.set()
         if self._writer is not None:
             self._writer.cancel()
 
+    @property
+    def _answers(self) -> int:
+        return len(self._waiting) - len(self._nets)
+
+    def _merge(self, notification: Notification) -> None:
+        net = self._nets.get(notification.spuid)
+        if net is not None:
+            net.add(notification)
+            self._on_merged()
+            return
+        net = self._nets[notification.spuid] = Net(notification)
+        self._waiting.append(net)
+
+    def _next(self) -> Message:
+        message = self._waiting.popleft()
+        if not isinstance(message, Net):
+            self._taken.set()
+            return message
+        notification = message.notification()
+        del self._nets[notification.spuid]
+        return notification
+
     async def _write(self) -> None:
-        while self._waiting and await self._connection.write_and_wait(to_text(self._waiting.popleft())):
+        while self._waiting and await self._connection.write_and_wait(to_text(self._next())):
             pass
         self._writer = None
+        self._taken.set()
 
     def _overflow(self) -> None:
         error = TooManyRequests(
-            f"More than {self._limit} notifications wait for this connection, which does not read them: it is closed. "
-            "Connect again and subscribe again; read faster, or subscribe to less on one connection"
+            f"More than {self._limit} answers wait for this connection, which does not read them: it is closed. "
+            "Connect again; read faster, or ask for less on one connection"
         )
         self.close()
         self._on_overflow()
         self._connection.write(error.to_json())
-        self._connection.close(TRY_AGAIN_LATER, "notifications are not read")
+        self._connection.close(TRY_AGAIN_LATER, "answers are not read")

@@ -31,7 +31,7 @@ class Sessions:
         query_timeout: float,
         max_subscriptions: int,
         max_pending_requests: int,
-        max_pending_notifications: int,
+        max_pending_answers: int,
     ) -> None:
         self.engine = engine
         self.bridge = bridge
@@ -42,8 +42,9 @@ class Sessions:
         self.query_timeout = query_timeout
         self.max_subscriptions = max_subscriptions
         self.max_pending_requests = max_pending_requests
-        self.max_pending_notifications = max_pending_notifications
+        self.max_pending_answers = max_pending_answers
         self.notifications = metrics.notifications.labels(gate)
+        self.merged = metrics.merged_notifications.labels(gate)
         self.active = metrics.subscriptions.labels(gate)
 
     def answered(self, primitive: str, status: int, started: float) -> None:
@@ -60,7 +61,7 @@ class Session:
 
     def __init__(self, shared: Sessions, connection: Connection) -> None:
         self.shared = shared
-        self.outgoing = Outgoing(connection, shared.max_pending_notifications, self._overflow)
+        self.outgoing = Outgoing(connection, shared.max_pending_answers, self._overflow, shared.merged.inc)
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
         self._opening: set[Subscribe] = set()
@@ -91,7 +92,7 @@ class Session:
     async def room(self) -> None:
         """Wait until the session may take another message.
 
-        Not while too many requests of it are in work, nor while as many messages wait for a client that does not read.
+        Not while too many requests of it are in work, nor while as many answers wait for a client that does not read.
         """
         await self._room.wait()
         await self.outgoing.room(self.shared.max_pending_requests)

@@ -57,8 +57,8 @@ class WsGateSettings:
     """Connections at a time; more are refused with 429."""
     max_subscriptions: int = 1000
     """Subscriptions of one connection; more are refused with 429."""
-    max_pending_notifications: int = 1000
-    """Messages that may wait for one client that does not read; beyond, it is closed with code 1013."""
+    max_pending_answers: int = 1000
+    """Answers that may wait for one client that does not read; beyond, it is closed with code 1013."""
     max_pending_requests: int = 100
     """Requests of one connection that may be in work; no more are read until some are answered."""
     origins: tuple[str, ...] = ("*",)

@@ -180,11 +180,17 @@ def parse_message(text: str | bytes) -> Message:
         raise InvalidRequest(f"{where}: {reason}", alias=_alias_of(body)) from None
 
 
-def notification_message(spuid: str, alias: str | None, sequence: int, added: str, removed: str) -> str:
-    """A notification as JSON text. `added` and `removed` are SPARQL results as JSON text, written once for all."""
+def notification_message(
+    spuid: str, alias: str | None, sequence: int, added: str, removed: str, merged: int = 1
+) -> str:
+    """A notification as JSON text. `added` and `removed` are SPARQL results as JSON text, written once for all.
+
+    `merged`: how many notifications it stands for.
+    """
     named = "" if alias is None else f'"alias":{json.dumps(alias)},'
+    several = "" if merged == 1 else f'"merged":{merged},'
     return (
-        f'{{"notification":{{"spuid":{quoted(spuid)},{named}"sequence":{sequence},'
+        f'{{"notification":{{"spuid":{quoted(spuid)},{named}"sequence":{sequence},{several}'
         f'"addedResults":{added},"removedResults":{removed}}}}}'
     )
 

@@ -218,40 +218,6 @@ async def test_limits_of_subscriptions_and_connections(serve):
         assert json.loads(refused.value.response.body)["error"] == "too_many_requests"
 
 
-async def test_a_client_that_does_not_read_delays_nobody_and_is_closed_with_1013(serve):
-    settings = WsGateSettings(port=0, max_pending_notifications=20, close_timeout=20)
-    async with serve(ws=settings) as gateway:
-        slow, quick = await gateway.client(max_queue=1), await gateway.client()
-        await slow.subscribe()
-        await quick.subscribe()
-        slow.socket.transport.pause_reading()
-        size = 200_000
-        for number in range(100):
-            await gateway.update(
-                f"DELETE WHERE {{ <urn:a> <urn:b> ?o }} ; INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * size}' }}"
-            )
-            assert (await quick.notification())["sequence"] == number + 1
-            if gateway.metric("edge_slow_clients_total", gate="ws"):
-                break
-        assert gateway.metric("edge_slow_clients_total", gate="ws") == 1
-        await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 1, "unsubscription")
-        slow.socket.transport.resume_reading()
-        messages = await slow.until_closed()
-        assert slow.socket.close_code == 1013
-        assert (messages[-1]["error"], messages[-1]["status_code"]) == ("too_many_requests", 429)
-
-
-async def test_a_client_that_is_slow_for_a_while_gets_everything_in_order(serve):
-    async with serve(ws=WsGateSettings(port=0, max_pending_notifications=200)) as gateway:
-        slow = await gateway.client(max_queue=1)
-        await slow.subscribe()
-        slow.socket.transport.pause_reading()
-        for number in range(60):
-            await gateway.update(f"INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * 100_000}' }}")
-        slow.socket.transport.resume_reading()
-        assert [(await slow.notification())["sequence"] for _ in range(60)] == list(range(1, 61))
-
-
 async def test_a_client_that_is_dead_is_found_by_pings(serve):
     async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2)) as gateway:
         client = await gateway.client(ping_interval=None)

@@ -51,7 +51,7 @@ class WsGate:
             query_timeout=settings.query_timeout,
             max_subscriptions=settings.max_subscriptions,
             max_pending_requests=settings.max_pending_requests,
-            max_pending_notifications=settings.max_pending_notifications,
+            max_pending_answers=settings.max_pending_answers,
         )
         self._server = await serve(
             partial(self._serve, sessions),

@@ -1,0 +1,60 @@
+"""Notifications of one subscription merged into one: what they come to together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edge.engine.requests import Delta, Notification
+from edge.protocol.results import Row
+
+
+class Net:
+    """A notification, and those after it as they come.
+
+    A row that was added and removed again is neither. So this never holds more than the result before and the result
+    after, however many notifications it takes in.
+    """
+
+    __slots__ = ("_counts", "_last", "_merged")
+
+    def __init__(self, first: Notification) -> None:
+        self._last = first
+        self._merged = first.merged
+        self._counts: dict[Row, int] | None = None
+
+    def add(self, later: Notification) -> None:
+        """Take in the next notification."""
+        if self._counts is None:
+            self._counts = {}
+            self._count(self._last.delta)
+        self._count(later.delta)
+        self._merged += later.merged
+        self._last = Notification(later.spuid, later.alias, later.sequence, Delta(later.delta.variables, (), ()))
+
+    def notification(self) -> Notification:
+        """All of it as one: with the sequence of the last, and how many they are. A single one is itself."""
+        last, counts = self._last, self._counts
+        if counts is None:
+            return last
+        added = tuple(_rows((row, count) for row, count in counts.items() if count > 0))
+        removed = tuple(_rows((row, -count) for row, count in counts.items() if count < 0))
+        return Notification(
+            last.spuid, last.alias, last.sequence, Delta(last.delta.variables, added, removed), self._merged
+        )
+
+    def _count(self, delta: Delta) -> None:
+        assert self._counts is not None  # noqa: S101
+        counts = self._counts
+        for rows, sign in ((delta.removed, -1), (delta.added, 1)):
+            for row in rows:
+                count = counts.get(row, 0) + sign
+                if count:
+                    counts[row] = count
+                else:
+                    del counts[row]
+
+
+def _rows(counted: Iterable[tuple[Row, int]]) -> Iterable[Row]:
+    for row, count in counted:
+        for _ in range(count):
+            yield row

@@ -1,0 +1,222 @@
+"""A client that reads when it pleases: what it was sent gives the result exactly, whatever was merged meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pyoxigraph as ox
+from gate_client import eventually, rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.engine.requests import Delta, Notification
+from edge.gates.outgoing import Outgoing
+from edge.gates.settings import WsGateSettings
+
+
+class Reader:
+    """A connection whose client reads only as many messages as it is allowed to."""
+
+    def __init__(self) -> None:
+        self.reading = True
+        self.received: list[dict[str, Any]] = []
+        self.closed: int | None = None
+        self._allowed = asyncio.Semaphore(0)
+
+    @property
+    def writable(self) -> bool:
+        return self.reading
+
+    def write(self, text: str) -> None:
+        self.received.append(json.loads(text))
+
+    async def write_and_wait(self, text: str) -> bool:
+        await self._allowed.acquire()
+        self.received.append(json.loads(text))
+        return True
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = code
+
+    async def read(self, messages: int) -> None:
+        """Have up to so many of the messages that wait taken."""
+        for _ in range(messages):
+            self._allowed.release()
+        for _ in range(2 * messages + 2):
+            await asyncio.sleep(0)
+        while not self._allowed.locked():  # what was not used is not saved up
+            await self._allowed.acquire()
+
+
+class Teller:
+    """One subscription: its result, a bag of small numbers, and notifications of how it changes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.result: Counter[int] = Counter()
+        self.sequence = 0
+
+    def change(self, target: Counter[int]) -> Notification:
+        """The notification of the step from the result to another one."""
+        added, removed = target - self.result, self.result - target
+        self.result = target
+        notification = Notification(
+            self.name,
+            None,
+            self.sequence,
+            Delta(("n",), tuple(map(_row, added.elements())), tuple(map(_row, removed.elements()))),
+        )
+        self.sequence += 1
+        return notification
+
+
+class Follower:
+    """What a client makes of the notifications of one subscription."""
+
+    def __init__(self) -> None:
+        self.result: Counter[int] = Counter()
+        self.sequence = -1
+
+    def take(self, body: dict[str, Any]) -> None:
+        assert body["sequence"] == self.sequence + body.get("merged", 1)
+        self.sequence = body["sequence"]
+        removed, added = (Counter(_numbers(body[name])) for name in ("removedResults", "addedResults"))
+        assert not removed & added or body.get("merged", 1) == 1
+        assert removed <= self.result
+        self.result = self.result - removed + added
+
+
+BAGS = st.lists(st.integers(0, 4), max_size=5).map(Counter)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("change"), st.integers(0, 2), BAGS),
+        st.tuples(st.just("answer")),
+        st.tuples(st.just("pause")),
+        st.tuples(st.just("read"), st.integers(1, 3)),
+        st.tuples(st.just("resume")),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_what_a_client_reads_in_its_own_time_gives_the_result_exactly(steps):
+    asyncio.run(_tell(steps))
+
+
+async def _tell(steps: list[Any]) -> None:
+    reader = Reader()
+    merged: list[None] = []
+    outgoing = Outgoing(reader, 1000, lambda: None, lambda: merged.append(None))
+    tellers = [Teller(str(number)) for number in range(3)]
+    sent = 0
+    answers: list[dict[str, int]] = []
+    for teller in tellers:
+        outgoing.send(teller.change(Counter()))
+    for step in steps:
+        if step[0] == "change":
+            outgoing.send(tellers[step[1]].change(step[2]))
+            sent += 1
+        elif step[0] == "answer":
+            answers.append({teller.name: teller.sequence - 1 for teller in tellers})
+            outgoing.send(json.dumps({"answer": len(answers) - 1}))
+        elif step[0] == "pause":
+            reader.reading = False
+        elif step[0] == "read":
+            await reader.read(step[1])
+        else:
+            reader.reading = True
+            await reader.read(100)
+    await reader.read(100)
+    followers = {teller.name: Follower() for teller in tellers}
+    answered = 0
+    for message in reader.received:
+        if "answer" in message:
+            assert message["answer"] == answered
+            for name, sequence in answers[answered].items():
+                assert followers[name].sequence >= sequence, "what happened before the answer comes before it"
+            answered += 1
+        else:
+            followers[message["notification"]["spuid"]].take(message["notification"])
+    assert answered == len(answers)
+    for teller in tellers:
+        assert followers[teller.name].result == teller.result
+        assert followers[teller.name].sequence == teller.sequence - 1
+    told = sum("notification" in message for message in reader.received) - len(tellers)
+    assert told == sent - len(merged)
+
+
+async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
+    reader = Reader()
+    overflowed: list[None] = []
+    outgoing = Outgoing(reader, 3, lambda: overflowed.append(None), lambda: None)
+    reader.reading = False
+    tellers = [Teller(str(number)) for number in range(10)]
+    for teller in tellers:
+        teller.change(Counter([1]))
+        for number in range(10):
+            outgoing.send(teller.change(Counter([number])))
+    for number in range(3):
+        outgoing.send(json.dumps({"answer": number}))
+    assert not overflowed
+    outgoing.send(json.dumps({"answer": 3}))
+    assert (len(overflowed), reader.closed) == (1, 1013)
+
+
+async def test_requests_are_read_again_as_soon_as_few_enough_answers_wait():
+    reader = Reader()
+    outgoing = Outgoing(reader, 100, lambda: None, lambda: None)
+    reader.reading = False
+    teller = Teller("busy")
+    teller.change(Counter())
+    for number in range(3):
+        outgoing.send(json.dumps({"answer": number}))
+    room = asyncio.create_task(outgoing.room(2))
+    await reader.read(0)
+    assert not room.done()
+    outgoing.send(teller.change(Counter([1])))  # there is always something that waits for a slow client
+    await reader.read(1)
+    await asyncio.wait_for(room, 5)
+    outgoing.close()
+
+
+async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change(serve):
+    async with serve(ws=WsGateSettings(port=0, max_pending_answers=5)) as gateway:
+        slow, quick = await gateway.client(max_queue=1), await gateway.client()
+        follower = Follower()
+        first = await slow.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
+        follower.sequence = first["sequence"]
+        await quick.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
+        slow.socket.transport.pause_reading()
+        count = 80
+        for number in range(1, count + 1):
+            value = f"{number}{'x' * 200_000}"
+            await gateway.update(f"DELETE WHERE {{ <urn:a> <urn:b> ?o }} ; INSERT DATA {{ <urn:a> <urn:b> '{value}' }}")
+            assert (await quick.notification())["sequence"] == number
+        slow.socket.transport.resume_reading()
+        values: Counter[str] = Counter()
+        most = 1
+        while follower.sequence < count:
+            body = await slow.notification()
+            merged = body.get("merged", 1)
+            assert body["sequence"] == follower.sequence + merged
+            follower.sequence = body["sequence"]
+            values.subtract(value for (value,) in rows(body["removedResults"]))
+            values.update(value for (value,) in rows(body["addedResults"]))
+            most = max(most, merged)
+        assert list((+values).elements()) == [f"{count}{'x' * 200_000}"]
+        assert most > 1
+        assert gateway.metric("edge_merged_notifications_total", gate="ws") >= most - 1
+        assert gateway.metric("edge_slow_clients_total", gate="ws") == 0
+        await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 2, "both go on")
+
+
+def _row(number: int) -> tuple[ox.Literal]:
+    return (ox.Literal(number),)
+
+
+def _numbers(results: dict[str, Any]) -> list[int]:
+    return [int(value) for (value,) in rows(results)]
