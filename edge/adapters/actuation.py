@@ -13,9 +13,9 @@ from functools import partial
 
 from paho.mqtt.client import Client
 
-from edge.adapters.actuation_link import Link
 from edge.adapters.actuation_outbox import Outbox
 from edge.adapters.actuation_rules import Rules
+from edge.adapters.mqtt_link import Link
 from edge.adapters.observations import Engine
 from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
@@ -85,6 +85,8 @@ class Actuation:
         """Begin. The broker is connected when there is an actuator; one that is away is tried again for ever."""
         self._link = Link(
             connection,
+            "actuation",
+            "-out",
             on_up=lambda client: self._events.put(partial(self._up, client)),
             on_down=lambda: self._events.put(self._down),
             on_answer=lambda *answer: self._events.put(partial(self._answered, *answer)),

@@ -189,6 +189,9 @@ class MqttAdapter:
             topic = came.topic
         except UnicodeDecodeError:
             topic = came._topic.decode("utf-8", errors="replace")  # paho has no public access to it
+        if self._settings.own_topics and topic.startswith(self._settings.own_topics):
+            self._client.acknowledge(came.mid, came.qos)
+            return
         payload = bytes(came.payload)
         receipt = receipt_of(came.mid, topic, payload) if came.qos else b""
         message = Message(topic, payload, came.qos, came.retain, came.mid, datetime.now(UTC), self._connection, receipt)

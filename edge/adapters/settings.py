@@ -22,6 +22,8 @@ class MqttSettings:
     cert_file: Path | None = None
     key_file: Path | None = None
     topics: tuple[str, ...] = ("#",)
+    own_topics: str = ""
+    """What topics begin with that the gateway itself talks by; nothing there is a reading. Empty: there are none."""
     qos: int = 1
     keepalive: int = 30
     session_expiry: int = 86_400

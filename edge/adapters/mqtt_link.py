@@ -1,4 +1,4 @@
-"""The connection that commands leave by: to the broker that readings come from, and apart from theirs."""
+"""A further connection to the broker that readings come from, and apart from theirs: for commands, for the gate."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _log = logging.getLogger(__name__)
 
 _LOOP = 1.0
 """Seconds the thread sleeps at most while nothing happens."""
-_SUFFIX = "-out"
 
 
 class Link:
-    """A connection for sending alone, made anew for ever. Its callbacks come on its own thread.
+    """A connection, made anew for ever. Its callbacks come on its own thread.
 
     Each connection is a client of its own with a clean session: what is not acknowledged is for the caller to send
     again, who knows what is out of date by then.
@@ -34,12 +33,22 @@ class Link:
     def __init__(
         self,
         settings: MqttSettings,
+        name: str,
+        suffix: str,
+        *,
         on_up: Callable[[Client], None],
         on_down: Callable[[], None],
         on_answer: Callable[[Client, int, str], None],
+        prepare: Callable[[Client], None] = lambda _: None,
     ) -> None:
-        """`on_answer`: client, packet identifier and why the broker refused the message; empty: it did not."""
-        self._settings = replace(settings, client_id=settings.client_id + _SUFFIX, session_expiry=0)
+        """`name` is what log lines call it, `suffix` what it adds to the client identifier.
+
+        `on_answer`: client, packet identifier and why the broker refused the message; empty: it did not. `prepare`: the
+        last word on a client that is about to connect, such as its will.
+        """
+        self._settings = replace(settings, client_id=settings.client_id + suffix, session_expiry=0)
+        self._name = name
+        self._prepare = prepare
         self._on_up = on_up
         self._on_down = on_down
         self._on_answer = on_answer
@@ -48,7 +57,7 @@ class Link:
         self._reason = ""
         self._attempt = 0
         self._down = False
-        self._thread = threading.Thread(target=self._stay_connected, name="edge-actuation-mqtt", daemon=True)
+        self._thread = threading.Thread(target=self._stay_connected, name=f"edge-{name}", daemon=True)
 
     def start(self) -> None:
         """Connect and stay connected. Returns at once."""
@@ -81,7 +90,7 @@ class Link:
                 return
             if not self._down:
                 self._down = True
-                _log.warning("actuation.down", extra={"broker": self._settings.broker, "reason": self._reason})
+                _log.warning(f"{self._name}.down", extra={"broker": self._settings.broker, "reason": self._reason})
             if time.monotonic() - began > self._settings.reconnect_max:
                 self._attempt = 0
             longest = min(self._settings.reconnect_max, self._settings.reconnect_min * 2 ** min(self._attempt, 30))
@@ -93,6 +102,7 @@ class Link:
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_publish = self._answered
+        self._prepare(client)
         client.reconnect()
         self._client = client
         code = MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -110,7 +120,7 @@ class Link:
             self._reason = f"the broker refused the connection: {reason}"
             return
         if self._down:
-            _log.info("actuation.up", extra={"broker": self._settings.broker})
+            _log.info(f"{self._name}.up", extra={"broker": self._settings.broker})
         self._down = False
         self._on_up(client)
 
