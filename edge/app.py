@@ -22,6 +22,7 @@ from edge.adapters.files import MappingFiles
 from edge.adapters.host import HostAdapter
 from edge.adapters.intake import Intake
 from edge.adapters.mqtt import MqttAdapter
+from edge.adapters.mqtt_link import Link
 from edge.adapters.observations import Observations
 from edge.config import Settings, read_password
 from edge.config.keys import default_data_dir
@@ -29,7 +30,8 @@ from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.performance import Figures
 from edge.gates.http import HttpGate, Views
-from edge.gates.settings import HttpGateSettings, WsGateSettings
+from edge.gates.mqtt import MqttGate
+from edge.gates.settings import HttpGateSettings, MqttGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.loader import load_document
 from edge.mapping.errors import MappingError
@@ -45,6 +47,9 @@ _CLIENT_ID: Final = "mqtt-client-id"
 """File in the data directory with the name the gateway goes by at a broker."""
 
 _Settings = TypeVar("_Settings")
+
+_PACKET_OVERHEAD: Final = 512
+"""Bytes of an MQTT packet beside its payload: header, topic, properties."""
 
 
 class StartError(EdgeError):
@@ -235,6 +240,7 @@ class Gateway:
             client_id=settings.mqtt.client_id or _client_id(settings.data_dir),
             password=read_password(settings.mqtt),
         )
+            own_topics=f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else "",
         try:
             adapter = MqttAdapter(connection, intake, engine.receipts())
         except OSError as error:
@@ -254,6 +260,39 @@ class Gateway:
             health=self._health,
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
+        if settings.serves_mqtt_clients:
+            await self._start_mqtt_gate(engine, connection)
+
+    async def _start_mqtt_gate(self, engine: Scheduler, connection: adapters.MqttSettings) -> None:
+        settings = self.settings
+        largest = settings.mqtt_gate.max_result
+        if not settings.mqtt.broker:
+            largest = min(largest, max(_PACKET_OVERHEAD, settings.mqtt.max_message - _PACKET_OVERHEAD))
+        gate = MqttGate(
+            engine,
+            part(
+                MqttGateSettings,
+                settings.mqtt_gate,
+                max_result=largest,
+                query_timeout=settings.engine.query_timeout,
+                queries_dir=settings.queries_dir,
+                stop_timeout=settings.shutdown.timeout * 0.2,
+            ),
+            self.metrics,
+            lambda wire: Link(
+                connection,
+                "mqtt_gate",
+                "-gate",
+                on_up=wire.opened,
+                on_down=wire.closed,
+                on_answer=wire.answered,
+                prepare=wire.prepare,
+            ),
+            self._health,
+        )
+        await gate.start()
+        self._stack.push_async_callback(gate.stop)
+        self.metrics.watch("mqtt_gate_connected", "Whether clients are served over MQTT.", lambda: gate.connected)
             bad_values=lambda: self._intake.bad_values.listed() if self._intake is not None else [],
         )
 
@@ -332,6 +371,16 @@ async def _listening(start: Callable[[], Any], section: str, host: str, port: in
         key, variable = f"{section}.port", f"EDGE__{section.upper()}__PORT"
         if error.errno == errno.EADDRINUSE:
             reason = f"{host}:{port} is in use by another program"
+async def _subscribed(adapter: MqttAdapter) -> None:
+    """Wait until the embedded broker has somebody to hand readings to. Raises `StartError`."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while not adapter.subscribed:
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise StartError(f"mqtt: the embedded broker did not answer within {_PATIENCE:g} s; start again") from None
+
+
         elif error.errno == errno.EACCES:
             reason = f"{host}:{port} may not be used by this user"
         else:

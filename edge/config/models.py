@@ -157,6 +157,63 @@ class MqttSettings(Section):
         return value
 
 
+class MqttGateSettings(Section):
+    """The MQTT gate: the messages of the WebSocket over topics, standing queries, the gateway's status."""
+
+    enabled: Literal["auto", "always", "never"] = key(
+        "auto",
+        'Whether clients are served over MQTT. "auto": at the embedded broker, which only this machine reaches; at '
+        "another broker everybody who may publish there could read and change the graph.",
+    )
+    root: str = key(
+        "sepa/gateway",
+        "What all topics of the gate begin with. Of several gateways at one broker each needs its own.",
+    )
+    queries_dir: OptionalPath = key(
+        None, "Directory of standing queries, whose results are published: NAME.rq. Empty: DATA_DIR/queries."
+    )
+    query_interval: float = key(
+        1.0,
+        "Least time between two results of a standing query; what changes in between is told together.",
+        unit="s",
+        minimum=0.01,
+        maximum=86_400,
+    )
+    status_interval: float = key(
+        30.0, "Time between two messages with the gateway's status.", unit="s", minimum=0.1, maximum=86_400
+    )
+    idle_timeout: float = key(
+        300.0,
+        "Time after which a client's session ends that says nothing and has not said that it has a will.",
+        unit="s",
+        minimum=0.1,
+        maximum=31_557_600,
+    )
+    max_message: int = key(256 * KIB, "Largest message a client may send.", unit="bytes", minimum=KIB)
+    max_result: int = key(
+        512 * KIB,
+        "Largest message to a client: result of a query, notification, result of a standing query. The embedded broker "
+        "takes none larger than mqtt.max_message.",
+        unit="bytes",
+        minimum=KIB,
+    )
+    max_clients: int = key(100, "Clients with a session at a time; more are refused.", minimum=1, maximum=10_000)
+    max_subscriptions: int = key(100, "Subscriptions of one client; more are refused.", minimum=1)
+    max_pending_answers: int = key(
+        1000, "Answers to one client that may wait for the broker; with more its session ends.", minimum=1
+    )
+    max_pending_requests: int = key(
+        100, "Requests of one client in work; as many may wait, more are refused.", minimum=1
+    )
+
+    @field_validator("root")
+    @classmethod
+    def _no_filter(cls, value: str) -> str:
+        if not value or set(value) & set("+#\0") or value.startswith(("$", "/")) or value.endswith("/"):
+            raise ValueError('must be the beginning of a topic such as "sepa/gateway", without wildcards')
+        return value
+
+
 class EngineSettings(Section):
     """The SPARQL engine: durability, limits of updates and queries, the dataset."""
 
@@ -387,3 +444,15 @@ class Settings(Section):
     def mappings_dir(self) -> Path:
         """Where the operator's own mapping files are."""
         return self.mappings.dir or self.data_dir / "mappings"
+    mqtt_gate: MqttGateSettings = MqttGateSettings()
+
+    @property
+    def queries_dir(self) -> Path:
+        """Where the standing queries are."""
+        return self.mqtt_gate.queries_dir or self.data_dir / "queries"
+
+    @property
+    def serves_mqtt_clients(self) -> bool:
+        """Whether there is an MQTT gate."""
+        wanted = self.mqtt_gate.enabled
+        return self.mqtt.enabled and (wanted == "always" or (wanted == "auto" and not self.mqtt.broker))

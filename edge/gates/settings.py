@@ -1,8 +1,9 @@
-"""What can be set about the gates. Fields have the names of the keys of the sections `http` and `ws`."""
+"""What can be set about the gates. Fields have the names of the keys of the sections `http`, `ws` and `mqtt_gate`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -67,3 +68,35 @@ class WsGateSettings:
     """Whether permessage-deflate is offered. It costs a small processor more than it saves on a local network."""
     close_timeout: float = 2.0
     """Seconds that a client has to answer a close, also when the gate stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class MqttGateSettings:
+    """The MQTT gate."""
+
+    root: str = "sepa/gateway"
+    """What all its topics begin with."""
+    max_message: int = 256 * KIB
+    """Largest message in bytes that is worked on."""
+    max_result: int = 512 * KIB
+    """Largest message to a client in bytes."""
+    query_timeout: float = 30.0
+    """Seconds after which a query is given up."""
+    max_clients: int = 100
+    """Sessions at a time; more clients are answered 429."""
+    max_subscriptions: int = 100
+    """Subscriptions of one client; more are refused with 429."""
+    max_pending_answers: int = 1000
+    """Answers that may wait for the broker to take them, for each client; beyond, its session ends."""
+    max_pending_requests: int = 100
+    """Requests of one client that may be in work, and that may wait; more are answered 429."""
+    idle_timeout: float = 300.0
+    """Seconds after which a client is given up that says nothing and has not said that it has a will."""
+    status_interval: float = 30.0
+    """Seconds between two messages on how the gateway is."""
+    queries_dir: Path | None = None
+    """Where the standing queries are."""
+    query_interval: float = 1.0
+    """Seconds between two messages with the result of a standing query."""
+    stop_timeout: float = 1.0
+    """Seconds that the broker has to take the last messages when the gate stops."""

@@ -1,0 +1,5 @@
+"""The MQTT gate: the SPARQL 1.1 Subscribe Language over topics of the broker that readings come from."""
+
+from edge.gates.mqtt.gate import MqttGate
+
+__all__ = ["MqttGate"]

@@ -1,0 +1,135 @@
+"""One client that is known by its topic alone: its session, from its first message to its will."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from edge.gates.mqtt.connection import MqttConnection
+from edge.gates.mqtt.correlation import Correlation, Reply
+from edge.gates.mqtt.topics import Topics
+from edge.gates.mqtt.wire import Came, Wire
+from edge.gates.session import Session, Sessions
+from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
+from edge.protocol.messages import parse_message
+
+_LONGEST_TOPIC = 1024
+
+
+class MqttClient:
+    """A client's session. Requests wait here while many of its own are in work; they never keep others waiting."""
+
+    def __init__(
+        self,
+        name: str,
+        sessions: Sessions,
+        wire: Wire,
+        topics: Topics,
+        correlation: Correlation,
+        *,
+        idle_timeout: float,
+        ended: Callable[[str], None],
+    ) -> None:
+        """`idle_timeout`: seconds. `ended` is told the name when the session ends, whoever ends it."""
+        self._name = name
+        self._topic = topics.response(name)
+        self._correlation = correlation
+        self._idle_timeout = idle_timeout
+        self._ended = ended
+        self._session = Session(
+            sessions,
+            MqttConnection(
+                wire,
+                self._topic,
+                correlation,
+                sessions.max_result,
+                on_close=self.close,
+                on_too_large=self._end_subscription,
+            ),
+        )
+        self._limit = sessions.max_pending_requests
+        self._inbox: asyncio.Queue[str | bytes] = asyncio.Queue(self._limit)
+        loop = asyncio.get_running_loop()
+        self._heard = loop.time()
+        self._has_will = False
+        self._idle = loop.call_later(idle_timeout, self._look)
+        self._work = loop.create_task(self._receive())
+
+    def request(self, came: Came) -> None:
+        """Take a request, or refuse it."""
+        self._heard = asyncio.get_running_loop().time()
+        started = time.perf_counter()
+        try:
+            self._inbox.put_nowait(self._read(came))
+        except asyncio.QueueFull:
+            self._refuse(TooManyRequests(f"{self._limit} requests wait already; wait for answers"), came, started)
+        except EdgeError as error:
+            self._refuse(error, came, started)
+
+    def status(self, payload: bytes) -> None:
+        """Take what the client says about itself: `offline` ends the session, all else is a sign of life."""
+        self._heard = asyncio.get_running_loop().time()
+        said = payload.strip().lower()
+        if said == b"offline":
+            self.close()
+        elif said == b"online":
+            self._has_will = True
+
+    def close(self) -> None:
+        """The client is gone."""
+        self._idle.cancel()
+        self._work.cancel()
+        self._session.close()
+        self._ended(self._name)
+
+    def _read(self, came: Came) -> str | bytes:
+        """A request as the session reads it. Raises `EdgeError` where nobody but us can answer as it wants."""
+        try:
+            text = came.payload.decode()
+        except UnicodeDecodeError:
+            return came.payload
+        if not came.response_topic and not came.correlation:
+            return text
+        if not self._may_answer(came.response_topic):
+            raise InvalidRequest(f'The response topic must be "{self._topic}" or below it')
+        request = parse_message(text)
+        return self._correlation.with_alias(request, self._reply(came, request.alias))
+
+    def _may_answer(self, topic: str) -> bool:
+        """Whether a client may have us write there: we may write where it may not."""
+        if topic in ("", self._topic):
+            return True
+        return topic.startswith(f"{self._topic}/") and len(topic) <= _LONGEST_TOPIC and not set("+#\0") & set(topic)
+
+    def _reply(self, came: Came, alias: str | None) -> Reply:
+        topic = came.response_topic if self._may_answer(came.response_topic) else ""
+        return Reply(topic or self._topic, came.correlation, alias)
+
+    def _refuse(self, error: EdgeError, came: Came, started: float) -> None:
+        reply = self._reply(came, error.alias)
+        self._session.refuse(error.with_alias(self._correlation.alias(reply)), "message", started)
+
+    async def _receive(self) -> None:
+        while True:
+            self._session.receive(await self._inbox.get())
+            await self._session.room()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        left = self._heard + self._idle_timeout - loop.time()
+        if left <= 0 and not self._has_will:
+            error = RequestTimeout(
+                f"Nothing came for {self._idle_timeout:g} s (mqtt_gate.idle_timeout): the session has ended, and its "
+                "subscriptions with it; subscribe again, and send something now and then"
+            )
+            self._session.refuse(error, "message", time.perf_counter())
+            self.close()
+        else:
+            self._idle = loop.call_later(left if left > 0 else self._idle_timeout, self._look)
+
+    def _end_subscription(self, spuid: str) -> None:
+        call = self._session.forget(spuid)
+        if call is not None:
+            call.drop()
+            self._session.end(spuid)

@@ -1,0 +1,154 @@
+"""The MQTT gate: gives each client that speaks at the broker a session, and says how the gateway is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Mapping
+
+from edge.gates.bridge import Bridge
+from edge.gates.engine import SessionEngine
+from edge.gates.mqtt.client import MqttClient
+from edge.gates.mqtt.correlation import Correlation
+from edge.gates.mqtt.topics import Topics
+from edge.gates.mqtt.wire import Came, Link, Wire
+from edge.gates.session import Sessions
+from edge.gates.settings import MqttGateSettings
+from edge.metrics import Metrics
+from edge.protocol.errors import TooManyRequests
+
+_GATE = "mqtt"
+_LONGEST_NAME = 100
+"""Characters; an answer must fit into a packet."""
+
+_OFFLINE = b'{"status": "offline"}'
+
+
+class MqttGate:
+    """The gate for clients that speak only MQTT. All methods belong to one event loop.
+
+    The broker stands between: when it is lost all clients are, and their sessions end. What is retained of us then says
+    so, and when we are back a new `connection`, at which clients subscribe again.
+    """
+
+    def __init__(
+        self,
+        engine: SessionEngine,
+        settings: MqttGateSettings,
+        metrics: Metrics,
+        make_link: Callable[[Wire], Link],
+        health: Callable[[], Mapping[str, object]] = dict,
+    ) -> None:
+        """`health` is what is told of the gateway: a JSON object."""
+        self._engine = engine
+        self._settings = settings
+        self._metrics = metrics
+        self._make_link = make_link
+        self._health = health
+        self._topics = Topics(settings.root)
+        self._correlation = Correlation()
+        self._open = metrics.connections.labels(_GATE)
+        self._clients: dict[str, MqttClient] = {}
+        self._connection = ""
+        self._status: asyncio.TimerHandle | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether clients can be heard and answered."""
+        return bool(self._connection)
+
+    async def start(self) -> None:
+        """Connect and stay connected. Returns at once; a broker that is away is tried again for ever."""
+        settings = self._settings
+        bridge = Bridge(asyncio.get_running_loop())
+        self._sessions = Sessions(
+            self._engine,
+            bridge,
+            self._metrics,
+            gate=_GATE,
+            max_message=settings.max_message,
+            max_result=settings.max_result,
+            query_timeout=settings.query_timeout,
+            max_subscriptions=settings.max_subscriptions,
+            max_pending_requests=settings.max_pending_requests,
+            max_pending_answers=settings.max_pending_answers,
+        )
+        will = (self._topics.status, _OFFLINE)
+        self._wire = Wire(bridge, self, self._topics.filters, will, self._make_link)
+        self._wire.start()
+
+    async def stop(self) -> None:
+        """End all sessions, say that we are gone, disconnect."""
+        self._end_sessions()
+        told = asyncio.Event()
+        if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=told.set):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.stop_timeout):
+                    await told.wait()
+        await asyncio.to_thread(self._wire.stop, self._settings.stop_timeout)
+
+    # What the wire tells
+
+    def up(self) -> None:
+        """Clients are heard from now on."""
+        self._connection = uuid.uuid4().hex[:12]
+        self._tell_status()
+
+    def down(self) -> None:
+        """The broker is lost, and all clients with it."""
+        self._connection = ""
+        self._end_sessions()
+
+    def came(self, message: Came) -> None:
+        """A message from a client."""
+        kind, name = self._topics.read(message.topic)
+        client = self._clients.get(name)
+        if kind == "status":
+            if client is not None:
+                client.status(message.payload)
+            return
+        if client is None:
+            client = self._admit(name)
+        if client is not None:
+            client.request(message)
+
+    def _admit(self, name: str) -> MqttClient | None:
+        """A session for a client that has none."""
+        if len(name) > _LONGEST_NAME:
+            return None
+        limit = self._settings.max_clients
+        if len(self._clients) >= limit:
+            error = TooManyRequests(f"All {limit} sessions are in use (mqtt_gate.max_clients); try again later")
+            self._wire.publish(self._topics.response(name), error.to_json().encode())
+            self._metrics.answered(_GATE, "message", error.status_code, 0.0)
+            return None
+        client = self._clients[name] = MqttClient(
+            name,
+            self._sessions,
+            self._wire,
+            self._topics,
+            self._correlation,
+            idle_timeout=self._settings.idle_timeout,
+            ended=self._forget,
+        )
+        self._open.inc()
+        return client
+
+    def _forget(self, name: str) -> None:
+        if self._clients.pop(name, None) is not None:
+            self._open.dec()
+
+    def _end_sessions(self) -> None:
+        if self._status is not None:
+            self._status.cancel()
+        for client in list(self._clients.values()):
+            client.close()
+
+    def _tell_status(self) -> None:
+        if self._status is not None:
+            self._status.cancel()
+        status = {"status": "online", "connection": self._connection, "health": self._health()}
+        self._wire.publish(self._topics.status, json.dumps(status).encode(), retain=True)
+        self._status = asyncio.get_running_loop().call_later(self._settings.status_interval, self._tell_status)

@@ -1,0 +1,170 @@
+"""The connection to the broker as the event loop sees it: messages come, messages leave and are acknowledged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge.gates.bridge import Bridge
+
+_log = logging.getLogger(__name__)
+
+
+class Came(NamedTuple):
+    """A message from a client. The last two are MQTT 5's; empty where it gave none."""
+
+    topic: str
+    payload: bytes
+    response_topic: str
+    correlation: bytes
+
+
+class Link(Protocol):
+    """What keeps the connection up, on a thread of its own."""
+
+    def start(self) -> None:
+        """Connect and stay connected. Returns at once."""
+
+    def stop(self, timeout: float) -> None:
+        """Disconnect."""
+
+    def drop(self, reason: str) -> None:
+        """Give this connection up, so that another is made."""
+
+
+class Owner(Protocol):
+    """What is told of the connection, on the event loop."""
+
+    def up(self) -> None:
+        """The broker sends what clients say, from now on."""
+
+    def down(self) -> None:
+        """The connection is lost, and what was not acknowledged with it."""
+
+    def came(self, message: Came) -> None:
+        """A message from a client."""
+
+
+class Wire:
+    """One broker. `prepare`, `opened`, `closed` and `answered` belong to the link's thread, all else to the loop."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        owner: Owner,
+        filters: Iterable[str],
+        will: tuple[str, bytes],
+        make_link: Callable[[Wire], Link],
+    ) -> None:
+        """`filters`: what clients send. `will`: topic and payload of what the broker retains when we are gone."""
+        self._bridge = bridge
+        self._owner = owner
+        self._filters = tuple(filters)
+        self._will = will
+        self._client: Client | None = None
+        self._unanswered: dict[int, Callable[[], None]] = {}
+        self._link = make_link(self)
+        self.start = self._link.start
+        self.stop = self._link.stop
+        self.drop = self._link.drop
+
+    @property
+    def connected(self) -> bool:
+        """Whether clients can be heard and answered."""
+        return self._client is not None
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        retain: bool = False,
+        correlation: bytes = b"",
+        done: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Send at QoS 1; `done` is called when the broker has it. False: there is no connection."""
+        client = self._client
+        if client is None:
+            return False
+        properties: Properties | None = None
+        if correlation:
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            properties.CorrelationData = correlation
+        self._unanswered[client.publish(topic, payload, 1, retain, properties).mid] = done
+        return True
+
+    # The link's thread
+
+    def prepare(self, client: Client) -> None:
+        """Complete a client that is about to connect."""
+        topic, payload = self._will
+        client.will_set(topic, payload, qos=1, retain=True)
+        client.on_message = self._message
+        client.on_subscribe = self._subscribed
+
+    def opened(self, client: Client) -> None:
+        """The broker took the connection."""
+        client.subscribe([(topic, 1) for topic in self._filters])
+
+    def closed(self) -> None:
+        """The connection is lost, or none came about."""
+        self._bridge.put(self._down, None)
+
+    def answered(self, client: Client, mid: int, refused: str) -> None:
+        """The broker has a message, or refuses it."""
+        if refused:
+            _log.warning("mqtt_gate.refused", extra={"reason": refused})
+        self._bridge.put(self._done, (client, mid))
+
+    def _subscribed(self, client: Client, _: object, __: int, codes: list[ReasonCode], ___: Properties | None) -> None:
+        if refused := [code for code in codes if code.is_failure]:
+            _log.error("mqtt_gate.subscription_refused", extra={"reason": str(refused[0]), "topics": self._filters})
+        else:
+            self._bridge.put(self._up, client)
+
+    def _message(self, client: Client, _: object, message: MQTTMessage) -> None:
+        self._bridge.put(self._came, (client, message))
+
+    # The event loop
+
+    def _up(self, client: Client) -> None:
+        self._client = client
+        self._owner.up()
+
+    def _down(self, _: None) -> None:
+        self._unanswered.clear()
+        if self._client is not None:
+            self._client = None
+            self._owner.down()
+
+    def _done(self, answer: tuple[Client, int]) -> None:
+        client, mid = answer
+        if client is self._client:
+            self._unanswered.pop(mid, _nothing)()
+
+    def _came(self, arrival: tuple[Client, MQTTMessage]) -> None:
+        client, message = arrival
+        if message.qos:
+            # Only now: as long as the loop is busy, the broker keeps what is beyond its window.
+            client.ack(message.mid, message.qos)
+        # What is retained was said before this connection began. To do it again at each would be wrong.
+        if client is not self._client or message.retain:
+            return
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            return
+        properties = message.properties
+        response_topic = getattr(properties, "ResponseTopic", "")
+        correlation = getattr(properties, "CorrelationData", b"")
+        self._owner.came(Came(topic, bytes(message.payload), response_topic, correlation))
+
+
+def _nothing() -> None:
+    pass
