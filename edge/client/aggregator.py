@@ -32,12 +32,14 @@ class Aggregator(Consumer):
         handler: AggregatorHandler,
         bindings: Mapping[str, Value] | None = None,
         *,
+        repeat: bool = False,
         brokers: Brokers | None = None,
         stop_on_error: bool = False,
     ) -> None:
+        """`repeat` is what its updates have that say nothing else, as `Client.update` has it."""
         super().__init__(profile, query, bindings, brokers=brokers, stop_on_error=stop_on_error)
         self.aggregate = handler
-        self._update = Pipeline(Producer(profile, update, brokers=self._brokers), self._faults)
+        self._update = Pipeline(Producer(profile, update, brokers=self._brokers), self._faults, repeat=repeat)
 
     async def close(self) -> None:
         """Unsubscribe, after the updates that are under way."""

@@ -75,10 +75,13 @@ class Application:
 
         return decorate
 
-    def aggregator(self, query: str, update: str, **bindings: Value) -> Callable[[AggregatorHandler], Aggregator]:
+    def aggregator(
+        self, query: str, update: str, *, repeat: bool = False, **bindings: Value
+    ) -> Callable[[AggregatorHandler], Aggregator]:
         """Decorates a handler that takes a notification and what updates; its name is the aggregator's from then on.
 
-        `bindings` are those of the query. Raises `UnknownEntry`, `BindingError`.
+        `bindings` are those of the query. `repeat`: an update carried out twice does no harm, so that it is sent until
+        it is answered. Raises `UnknownEntry`, `BindingError`.
         """
 
         def decorate(handler: AggregatorHandler) -> Aggregator:
@@ -88,6 +91,7 @@ class Application:
                 update,
                 handler,
                 bindings,
+                repeat=repeat,
                 brokers=self._brokers,
                 stop_on_error=self._stop_on_error,
             )

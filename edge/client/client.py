@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
@@ -28,12 +31,15 @@ Over = Literal["auto", "http", "websocket"]
 
 Graphs = Sequence[str] | None
 
+_log = logging.getLogger("edge.client")
+
 
 class Client:
     """Use it with `async with`, on one event loop. Connects when it is first used, and stays connected.
 
     Requests wait for a broker that is not there, up to `options.timeout`. Queries are sent again if the connection
-    breaks; updates are not, once they may have arrived: `NoAnswer.sent` tells.
+    breaks, and so are updates with `repeat` or a name; others are not, once they may have arrived: `NoAnswer.sent`
+    tells.
     """
 
     def __init__(
@@ -54,6 +60,8 @@ class Client:
         self._over = over
         self._gateway: bool | None = None
         self._asking = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._failure = ""
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -99,7 +107,14 @@ class Client:
         return _be(list, await self.query(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     @overload
-    async def update(self, sparql: str, *, using: Graphs = ..., using_named: Graphs = ...) -> Updated: ...
+    async def update(
+        self,
+        sparql: str,
+        *,
+        using: Graphs = ...,
+        using_named: Graphs = ...,
+        repeat: bool = ...,
+    ) -> Updated: ...
     @overload
     async def update(
         self,
@@ -110,6 +125,7 @@ class Client:
         id: str | None = ...,
         using: Graphs = ...,
         using_named: Graphs = ...,
+        repeat: bool = ...,
     ) -> Updated | Scheduled: ...
     async def update(
         self,
@@ -120,18 +136,26 @@ class Client:
         id: str | None = None,  # noqa: A002 - the protocol's name
         using: Graphs = None,
         using_named: Graphs = None,
+        repeat: bool = False,
     ) -> Updated | Scheduled:
         """Change the graph now; or after `delay`, or `at` a time, under a name (`id`) by which it can be replaced.
 
-        Answered when it is durable. `using` and `using_named` are the dataset of the WHERE clauses.
+        Answered when it is durable. `using` and `using_named` are the dataset of the WHERE clauses. With `repeat`,
+        which is for what does no harm when it is done twice, it is sent until it is answered, however long that takes;
+        `asyncio.timeout` sets a limit. One with an `id` replaces itself: it is sent again up to `options.timeout`.
         """
         text, due = Text(sparql, using, using_named), when(delay, at, id)
+        deadline = math.inf if repeat else self._deadline()
+        async with AsyncExitStack() as turn:  # one after the other until they are on their way, so that they keep order
+            await turn.enter_async_context(self._in_turn(deadline))
 
-        async def change(attempt: Attempt) -> Updated | Scheduled:
-            transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
-            return await transport.update(text, due, attempt)
+            async def change(attempt: Attempt) -> Updated | Scheduled:
+                transport = await (self._timekeeper(attempt) if due else self._transport(attempt))
+                if transport is self._over_socket:
+                    await turn.aclose()  # the WebSocket keeps order, many being under way
+                return await transport.update(text, due, attempt)
 
-        return await self._patiently(change)
+            return await self._patiently(change, deadline, repeat=repeat or id is not None)
 
     async def subscribe(
         self, sparql: str, *, default_graphs: Graphs = None, named_graphs: Graphs = None
@@ -189,11 +213,29 @@ class Client:
                         raise NoAnswer(str(error), sent=False) from error
         return self._gateway
 
-    async def _patiently(self, attempt: Callable[[Attempt], Awaitable[T]], *, repeat: bool = False) -> T:
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._options.timeout
+
+    @asynccontextmanager
+    async def _in_turn(self, deadline: float) -> AsyncIterator[None]:
+        """Holds back the updates that come later."""
+        try:
+            async with asyncio.timeout_at(None if deadline == math.inf else deadline):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise NoAnswer(self._failure or "an update before it is not answered", sent=False) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def _patiently(
+        self, attempt: Callable[[Attempt], Awaitable[T]], deadline: float | None = None, *, repeat: bool = False
+    ) -> T:
         """Try until it is answered, or it is too late, or what was sent must not be sent again."""
         loop = asyncio.get_running_loop()
         authorization = self._connections.authorization
-        deadline = loop.time() + self._options.timeout
+        deadline = self._deadline() if deadline is None else deadline
         renewed = False
         waits = iter(self._options.backoff)
         while True:
@@ -203,7 +245,9 @@ class Client:
             failure: Refused | NoAnswer
             try:
                 value = await authorization.value()
-                return await attempt(Attempt(value, deadline))
+                answer = await attempt(Attempt(value, deadline, repeat))
+                self._failure = ""
+                return answer
             except Refused as error:
                 if error.status_code == UNAUTHORIZED and not renewed and authorization.refused(value):
                     renewed = True
@@ -218,6 +262,9 @@ class Client:
             wait = next(waits)
             if loop.time() + wait >= deadline:
                 raise failure
+            if str(failure) != self._failure:
+                self._failure = str(failure)
+                _log.warning("%s; trying again", failure)
             await asyncio.sleep(wait)
 
 

@@ -15,7 +15,7 @@ class Connections:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.authorization = Authorization(options.token)
-        self.http = Http(options.tls)
+        self.http = Http(options.tls, options.timeout)
         self._sockets: dict[str, Subscriptions] = {}
 
     def socket(self, url: str) -> Subscriptions:

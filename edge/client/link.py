@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import logging
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -15,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from edge.client.authorization import Authorization
-from edge.client.errors import BadAnswer, Closed, NoAnswer, Refused
+from edge.client.errors import RETRY_LATER, BadAnswer, Closed, NoAnswer, Refused
 from edge.client.options import Options
 
 _OPEN_TIMEOUT: Final = 10.0
@@ -55,11 +56,18 @@ class Listener(Protocol):
 class Call:
     """A request that waits for its answer, which is found by the request's alias."""
 
+    number: int
+    """Its place in the order in which requests are made."""
     text: str
     answer: asyncio.Future[Message]
     bound: bool
     """It makes sense on this connection only."""
+    repeat: bool = False
+    """It may be sent again on the next one, though it may have arrived."""
     sent: bool = False
+    """It may have arrived."""
+    reason: str = "the broker did not answer in time"
+    """Why there is no answer yet."""
 
     def fail(self, error: Exception) -> None:
         """End it without an answer, unless there is one."""
@@ -71,7 +79,8 @@ class Call:
 class Link:
     """Requests are sent in the order in which they were made, many at a time. Belongs to one event loop.
 
-    What was not sent when the connection breaks waits for the next one; what was sent and not answered has `NoAnswer`.
+    What was not sent when the connection breaks waits for the next one, and what may be repeated with it. What else was
+    sent and not answered has `NoAnswer`.
     """
 
     def __init__(self, url: str, options: Options, authorization: Authorization) -> None:
@@ -84,9 +93,11 @@ class Link:
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
         self._names = itertools.count(1)
+        self._numbers = itertools.count()
         self._calls: dict[str, Call] = {}
         self._outgoing: deque[Call] = deque()
         self._wake = asyncio.Event()
+        self._silent_until = 0.0
         self._room = asyncio.Semaphore(options.in_flight)
         self._heard = False
 
@@ -120,20 +131,20 @@ class Link:
         if self.listener is not None:
             self.listener.closed()
 
-    async def request(self, kind: str, members: Message, deadline: float) -> Message:
-        """Send `{kind: members}`, return the answer. `deadline` in the loop's time (s).
+    async def request(self, kind: str, members: Message, deadline: float, *, repeat: bool = False) -> Message:
+        """Send `{kind: members}`, return the answer. `deadline` in the loop's time (s); infinite: there is none.
 
         Raises `Refused`, `NoAnswer`, `Closed`.
         """
         self.start()
         call: Call | None = None
         try:
-            async with asyncio.timeout_at(deadline), self._room:
+            async with asyncio.timeout_at(None if deadline == math.inf else deadline), self._room:
                 alias = self.name()
-                call = self.call(kind, alias, members)
+                call = self.call(kind, alias, members, repeat=repeat)
                 return await self.answer(alias, call)
         except TimeoutError:
-            reason = "the broker did not answer in time"
+            reason = "too many requests wait for answers" if call is None else call.reason
             if not self.connected:
                 reason = f"no connection to {self.url}: {self._reason}"
             raise NoAnswer(reason, sent=call is not None and call.sent) from None
@@ -142,16 +153,17 @@ class Link:
         """An alias that nothing else has."""
         return f"edge-{next(self._names)}"
 
-    def call(self, kind: str, alias: str, members: Message, *, bound: bool = False) -> Call:
+    def call(self, kind: str, alias: str, members: Message, *, bound: bool = False, repeat: bool = False) -> Call:
         """Put a request into the queue; `answer` waits for what it yields."""
         call = self.say(kind, {**members, "alias": alias}, bound=bound)
+        call.repeat = repeat
         self._calls[alias] = call
         return call
 
     def say(self, kind: str, members: Message, *, bound: bool = True) -> Call:
         """Put a message into the queue whose answer nobody waits for."""
         text = json.dumps({kind: members}, ensure_ascii=False)
-        call = Call(text, asyncio.get_running_loop().create_future(), bound)
+        call = Call(next(self._numbers), text, asyncio.get_running_loop().create_future(), bound)
         self._outgoing.append(call)
         self._wake.set()
         return call
@@ -223,9 +235,13 @@ class Link:
             await asyncio.wait({sender})
 
     async def _send(self, socket: ClientConnection) -> None:
+        now = asyncio.get_running_loop().time
         with contextlib.suppress(ConnectionClosed):  # whoever reads sees it, too
             while True:
                 while self._outgoing:
+                    if (wait := self._silent_until - now()) > 0:
+                        await asyncio.sleep(wait)
+                        continue
                     call = self._outgoing.popleft()
                     if not call.answer.done():
                         call.sent = True
@@ -237,9 +253,9 @@ class Link:
         if self.listener is not None:
             self.listener.broken()
         for call in self._calls.values():
-            if call.sent or call.bound:
+            if call.bound or (call.sent and not call.repeat):
                 call.fail(NoAnswer(f"the connection to {self.url} broke before the answer came", sent=call.sent))
-        self._outgoing = deque(call for call in self._outgoing if not (call.bound or call.answer.done()))
+        self._outgoing = deque(call for call in self._calls.values() if not call.answer.done())
 
     def _tell(self, *, connected: bool) -> None:
         listener = self._options.on_connection
@@ -280,13 +296,24 @@ class Link:
         error = Refused.of(message)
         alias = message.get("alias")
         if isinstance(alias, str) and (call := self.waits(alias)) is not None:
-            call.fail(error)
+            if error.status_code == RETRY_LATER and not call.bound:
+                self._put_off(call, error)
+            else:
+                call.fail(error)
         elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
             # It names nobody: it is about the connection, or the broker echoes no alias.
             _log.warning("%s says: %s", self.url, error)
             for call in list(self._calls.values()):
                 if call.sent:
                     call.fail(error)
+
+    def _put_off(self, call: Call, error: Refused) -> None:
+        """The broker starts or stops, and has not done it: it is sent again, in its turn, a little later."""
+        call.sent = call.repeat  # an earlier connection may have brought it there
+        call.reason = str(error)
+        self._outgoing = deque(sorted({*self._outgoing, call}, key=lambda each: each.number))
+        self._silent_until = asyncio.get_running_loop().time() + next(iter(self._options.backoff))
+        self._wake.set()
 
 
 def _tls(url: str, options: Options) -> dict[str, Any]:

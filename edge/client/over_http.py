@@ -28,8 +28,10 @@ Parameters = list[tuple[str, str]]
 class Http:
     """One pool of connections for all servers."""
 
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, timeout: float) -> None:
+        """`timeout`: seconds after which a request is given up, also where the answer is wanted however late."""
         self._tls = tls
+        self._timeout = timeout
         self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
@@ -52,11 +54,13 @@ class Http:
             headers["Authorization"] = attempt.authorization
         if self._client is None:  # reading the machine's certificates takes a while
             self._client = httpx.AsyncClient(verify=True if self._tls is None else self._tls, trust_env=False)
-        left = attempt.deadline - asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        deadline = min(attempt.deadline, now + self._timeout)
+        left = deadline - now
         request = self._client.build_request(method, url, headers=headers, content=content, timeout=max(left, 0.001))
         try:
             # The parts have their own limit, which tells whether anything was sent. This one is for trickling answers.
-            async with asyncio.timeout_at(attempt.deadline + 1):
+            async with asyncio.timeout_at(deadline + 1):
                 response = await self._client.send(request)
         except _NOT_SENT as error:
             raise NoAnswer(f"no connection to {url}: {error or type(error).__name__}", sent=False) from None
@@ -94,7 +98,6 @@ class OverHttp:
     def __init__(self, http: Http, endpoints: Endpoints) -> None:
         self._http = http
         self._endpoints = endpoints
-        self._turn = asyncio.Lock()
 
     async def query(self, text: Text, attempt: Attempt) -> Result:
         """Ask."""
@@ -111,11 +114,10 @@ class OverHttp:
             raise BadAnswer(f"these are not triples: {error}") from None
 
     async def update(self, text: Text, due: Mapping[str, Any], attempt: Attempt) -> Updated | Scheduled:
-        """Change the graph now, or when `due` says. One at a time, so that they are carried out in order."""
+        """Change the graph now, or when `due` says."""
         parameters = _parameters({**text.members(*UPDATE_DATASET), **due})
         url, method = self._endpoints.update, self._endpoints.update_method
-        async with self._turn:
-            response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
+        response = await self._send("update", text.sparql, parameters, url, method, attempt, "*/*")
         answer = _object(response, lenient=not due)
         if not due:
             return Updated.of(answer)

@@ -45,7 +45,7 @@ class OverSocket:
     async def _request(self, kind: str, members: Message, attempt: Attempt) -> Message:
         if attempt.authorization is not None:
             members = {**members, "authorization": attempt.authorization}
-        return await self._link.request(kind, members, attempt.deadline)
+        return await self._link.request(kind, members, attempt.deadline, repeat=attempt.repeat)
 
 
 def _object(answer: Message, member: str) -> Message:

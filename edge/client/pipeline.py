@@ -20,10 +20,11 @@ _WINDOW: Final = 100
 
 
 class Pipeline:
-    """What the handler of an aggregator updates with."""
+    """What the handler of an aggregator updates with. `repeat` is what its calls have that say nothing else."""
 
-    def __init__(self, producer: Producer, faults: Faults) -> None:
+    def __init__(self, producer: Producer, faults: Faults, *, repeat: bool = False) -> None:
         self._producer = producer
+        self._repeat = repeat
         self._faults = faults
         self._room = asyncio.Semaphore(_WINDOW)
         self._under_way: set[asyncio.Task[Outcome]] = set()
@@ -36,17 +37,20 @@ class Pipeline:
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
+        repeat: bool | None = None,
         **more: Value,
     ) -> asyncio.Task[Outcome]:
         """Send the update with these values. Returns as soon as it is on its way, waiting for room if there is none.
 
         Await what it returns for the outcome. Nobody need: failures are logged, and end the application if it has
-        `stop_on_error`. Variables named like a parameter go into `bindings`. Raises `BindingError`.
+        `stop_on_error`. `repeat` is that of `Client.update`. Variables named like a parameter go into `bindings`.
+        Raises `BindingError`.
         """
+        repeat = self._repeat if repeat is None else repeat
         values = {**(bindings or {}), **more}
         text = self._producer.entry.text(values)
         await self._room.acquire()
-        task = asyncio.create_task(self._producer.send(text, delay, at, id))
+        task = asyncio.create_task(self._producer.send(text, delay, at, id, repeat=repeat))
         self._under_way.add(task)
         task.add_done_callback(lambda done: self._done(done, values))
         return task
@@ -81,10 +85,11 @@ class PlainPipeline:
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
+        repeat: bool | None = None,
         **more: Value,
     ) -> Future[Outcome]:
         """As `Pipeline`; `result()` of what it returns waits for the outcome."""
-        sending = self._pipeline(bindings, delay=delay, at=at, id=id, **more)
+        sending = self._pipeline(bindings, delay=delay, at=at, id=id, repeat=repeat, **more)
         task = asyncio.run_coroutine_threadsafe(sending, self._loop).result()
         return asyncio.run_coroutine_threadsafe(_outcome(task), self._loop)
 

@@ -22,12 +22,12 @@ class Producer(Agent):
         self.entry = profile.update(name)
         self._client = self._brokers.client(self.entry)
 
-    async def produce(self, **bindings: Value) -> Updated:
-        """Send the update with these values, by name of variable."""
-        return await self.update(bindings)
+    async def produce(self, *, repeat: bool = False, **bindings: Value) -> Updated:
+        """Send the update with these values, by name of variable. `repeat` as `Client.update` has it."""
+        return await self.update(bindings, repeat=repeat)
 
     @overload
-    async def update(self, bindings: Mapping[str, Value]) -> Updated: ...
+    async def update(self, bindings: Mapping[str, Value], *, repeat: bool = ...) -> Updated: ...
     @overload
     async def update(
         self,
@@ -36,6 +36,7 @@ class Producer(Agent):
         delay: timedelta | None = ...,
         at: datetime | None = ...,
         id: str | None = ...,
+        repeat: bool = ...,
     ) -> Updated | Scheduled: ...
     async def update(
         self,
@@ -44,9 +45,10 @@ class Producer(Agent):
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
+        repeat: bool = False,
     ) -> Updated | Scheduled:
         """Send the update with these values; carried out after `delay`, or `at` a time, as `Client.update` has it."""
-        return await self.send(self.entry.text(bindings), delay, at, id)
+        return await self.send(self.entry.text(bindings), delay, at, id, repeat=repeat)
 
     async def send(
         self,
@@ -54,9 +56,17 @@ class Producer(Agent):
         delay: timedelta | None,
         at: datetime | None,
         id: str | None,  # noqa: A002 - the protocol's name
+        *,
+        repeat: bool = False,
     ) -> Updated | Scheduled:
         """Send a text that the entry gave."""
         graphs = self.entry.graphs
         return await self._client.update(
-            text, delay=delay, at=at, id=id, using=graphs.default, using_named=graphs.named
+            text,
+            delay=delay,
+            at=at,
+            id=id,
+            using=graphs.default,
+            using_named=graphs.named,
+            repeat=repeat,
         )

@@ -60,12 +60,12 @@ class SyncProducer(_SyncAgent):
         self._producer = Producer(profile, name, brokers=self._brokers)
         self._begin(self._producer)
 
-    def produce(self, **bindings: Value) -> Updated:
+    def produce(self, *, repeat: bool = False, **bindings: Value) -> Updated:
         """As `Producer.produce`."""
-        return self._thread.run(self._producer.produce(**bindings))
+        return self._thread.run(self._producer.produce(repeat=repeat, **bindings))
 
     @overload
-    def update(self, bindings: Mapping[str, Value]) -> Updated: ...
+    def update(self, bindings: Mapping[str, Value], *, repeat: bool = ...) -> Updated: ...
     @overload
     def update(
         self,
@@ -74,6 +74,7 @@ class SyncProducer(_SyncAgent):
         delay: timedelta | None = ...,
         at: datetime | None = ...,
         id: str | None = ...,
+        repeat: bool = ...,
     ) -> Updated | Scheduled: ...
     def update(
         self,
@@ -82,9 +83,10 @@ class SyncProducer(_SyncAgent):
         delay: timedelta | None = None,
         at: datetime | None = None,
         id: str | None = None,  # noqa: A002 - the protocol's name
+        repeat: bool = False,
     ) -> Updated | Scheduled:
         """As `Producer.update`."""
-        return self._thread.run(self._producer.update(bindings, delay=delay, at=at, id=id))
+        return self._thread.run(self._producer.update(bindings, delay=delay, at=at, id=id, repeat=repeat))
 
 
 class SyncConsumer(_SyncAgent):

@@ -131,7 +131,14 @@ class SyncClient:
         return self._run(self._client.construct(sparql, default_graphs=default_graphs, named_graphs=named_graphs))
 
     @overload
-    def update(self, sparql: str, *, using: Graphs = ..., using_named: Graphs = ...) -> Updated: ...
+    def update(
+        self,
+        sparql: str,
+        *,
+        using: Graphs = ...,
+        using_named: Graphs = ...,
+        repeat: bool = ...,
+    ) -> Updated: ...
     @overload
     def update(
         self,
@@ -142,6 +149,7 @@ class SyncClient:
         id: str | None = ...,
         using: Graphs = ...,
         using_named: Graphs = ...,
+        repeat: bool = ...,
     ) -> Updated | Scheduled: ...
     def update(
         self,
@@ -152,9 +160,20 @@ class SyncClient:
         id: str | None = None,  # noqa: A002 - the protocol's name
         using: Graphs = None,
         using_named: Graphs = None,
+        repeat: bool = False,
     ) -> Updated | Scheduled:
         """As `Client.update`."""
-        return self._run(self._client.update(sparql, delay=delay, at=at, id=id, using=using, using_named=using_named))
+        return self._run(
+            self._client.update(
+                sparql,
+                delay=delay,
+                at=at,
+                id=id,
+                using=using,
+                using_named=using_named,
+                repeat=repeat,
+            )
+        )
 
     def subscribe(
         self,

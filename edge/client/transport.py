@@ -17,7 +17,10 @@ class Attempt(NamedTuple):
     """The value of the header `Authorization`."""
 
     deadline: float
-    """When nobody wants the answer any more, in the event loop's time (s)."""
+    """When nobody wants the answer any more, in the event loop's time (s); infinite: they want it however late."""
+
+    repeat: bool = False
+    """Whether it may be sent again though it may have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
