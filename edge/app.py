@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from pathlib import Path
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -29,6 +30,7 @@ from edge.config.keys import default_data_dir
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.performance import Figures
+from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.mqtt import MqttGate
 from edge.gates.settings import HttpGateSettings, MqttGateSettings, WsGateSettings
@@ -40,6 +42,8 @@ from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
 from edge.metrics import Costs, Metrics
 from edge.protocol.errors import EdgeError
+from edge.security.security import Security, SecuritySettings
+from edge.security.tls import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -81,13 +85,15 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.endpoints: dict[str, str] = {}
-        """Service ("http", "ws", "mqtt") to URL, once it runs; what endpoints.json holds."""
+        """Service ("http", "ws", "https", "wss", "mqtt") to URL, once it runs; what endpoints.json holds."""
         self.metrics = Metrics()
         self._engine: Scheduler | None = None
         self._intake: Intake | None = None
         self._files: MappingFiles | None = None
         self._mqtt: MqttAdapter | None = None
         self._actuation: Actuation | None = None
+        self._security: Security | None = None
+        self._tls: Tls | None = None
         self._began = time.monotonic()
         self._stack = AsyncExitStack()
         self._ready = False
@@ -114,6 +120,7 @@ class Gateway:
         self._began = time.monotonic()
         try:
             engine = await self._start_engine()
+            await self._start_security()
             await self._start_gates(engine)
             await self._start_adapters(engine)
             await asyncio.to_thread(self._write_endpoints)
@@ -167,32 +174,81 @@ class Gateway:
         if not await asyncio.to_thread(engine.close, self.settings.shutdown.timeout):
             raise StopError("The engine did not finish what waited; what was acknowledged is stored")
 
+    async def _start_security(self) -> None:
+        settings = self.settings.security
+        if not settings.enabled:
+            return
+        try:
+            security = await asyncio.to_thread(Security, self.settings.data_dir, part(SecuritySettings, settings))
+            self._stack.callback(security.close)
+            tls = await asyncio.to_thread(Tls, self.settings.tls_dir, settings.cert_file, settings.key_file)
+        except EdgeError as error:
+            raise StartError(f"security: {error.description}") from error
+        self._security, self._tls = security, tls
+        for watch in (security.guard.run(), tls.run()):
+            self._stack.push_async_callback(_cancelled, asyncio.create_task(watch))
+
+    @property
+    def _guard(self) -> Guard:
+        return OPEN_GUARD if self._security is None else self._security.guard
+
     async def _start_gates(self, engine: Scheduler) -> None:
+        http, ws, secure = self.settings.http, self.settings.ws, self.settings.security
+        await self._start_ws(engine, ws.host, ws.port)
+        await self._start_http(engine, http.host, http.port)
+        if self._tls is not None:
+            await self._start_ws(engine, secure.host, secure.wss_port, self._tls.context)
+            await self._start_http(engine, secure.host, secure.https_port, self._tls.context)
+
+    async def _start_ws(self, engine: Scheduler, host: str, port: int, tls: SSLContext | None = None) -> None:
         settings = self.settings
-        grace = settings.shutdown.timeout * 0.2
-        query_timeout = settings.engine.query_timeout
-        ws = WsGate(
+        gate = WsGate(
             engine,
-            part(WsGateSettings, settings.ws, query_timeout=query_timeout, close_timeout=grace),
+            part(
+                WsGateSettings,
+                settings.ws,
+                host=host,
+                port=port,
+                query_timeout=settings.engine.query_timeout,
+                close_timeout=settings.shutdown.timeout * 0.2,
+            ),
             self.metrics,
+            guard=self._guard,
+            tls=tls,
         )
-        port = await _listening(ws.start, "ws", settings.ws.host, settings.ws.port)
-        self._stack.push_async_callback(ws.stop)
-        self.endpoints["ws"] = f"ws://{_host(settings.ws.host)}:{port}/subscribe"
-        http = HttpGate(
+        if tls is None:
+            found = await _listening(gate.start, "ws", host, port)
+            self.endpoints["ws"] = f"ws://{_host(host)}:{found}/subscribe"
+        else:
+            found = await _listening(gate.start, "security", host, port, "wss_port")
+            self.endpoints["wss"] = f"wss://{_host(host)}:{found}/secure/subscribe"
+        self._stack.push_async_callback(gate.stop)
+
+    async def _start_http(self, engine: Scheduler, host: str, port: int, tls: SSLContext | None = None) -> None:
+        settings = self.settings
+        gate = HttpGate(
             engine,
             part(
                 HttpGateSettings,
                 settings.http,
-                query_timeout=query_timeout,
-                shutdown_timeout=grace,
+                host=host,
+                port=port,
+                query_timeout=settings.engine.query_timeout,
+                shutdown_timeout=settings.shutdown.timeout * 0.2,
             ),
             self.metrics,
             self._views(),
+            guard=self._guard,
+            authority=self._security.authority if self._security is not None else None,
+            tls=tls,
         )
-        port = await _listening(http.start, "http", settings.http.host, settings.http.port)
-        self._stack.push_async_callback(http.stop)
-        self.endpoints["http"] = f"http://{_host(settings.http.host)}:{port}"
+        if tls is None:
+            found = await _listening(gate.start, "http", host, port)
+            self.endpoints["http"] = f"http://{_host(host)}:{found}"
+        else:
+            found = await _listening(gate.start, "security", host, port, "https_port")
+            self.endpoints["https"] = f"https://{_host(host)}:{found}"
+        self._stack.push_async_callback(gate.stop)
 
     async def _start_adapters(self, engine: Scheduler) -> None:
         settings = self.settings
@@ -363,12 +419,12 @@ async def _in_thread(stop: Callable[..., object], *arguments: object) -> None:
     await asyncio.to_thread(stop, *arguments)
 
 
-async def _listening(start: Callable[[], Any], section: str, host: str, port: int) -> int:
+async def _listening(start: Callable[[], Any], section: str, host: str, port: int, name: str = "port") -> int:
     """Start what listens. Raises `StartError` where the address cannot be had."""
     try:
         return int(await start() or 0)
     except OSError as error:
-        key, variable = f"{section}.port", f"EDGE__{section.upper()}__PORT"
+        key, variable = f"{section}.{name}", f"EDGE__{section}__{name}".upper()
         if error.errno == errno.EADDRINUSE:
             reason = f"{host}:{port} is in use by another program"
 async def _subscribed(adapter: MqttAdapter) -> None:
@@ -388,8 +444,15 @@ async def _subscribed(adapter: MqttAdapter) -> None:
         raise StartError(f"{key}: {reason}; stop that, or set another port ({variable}=0: any free one)") from error
 
 
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
 def _host(host: str) -> str:
-    """A host as it stands in a URL."""
+    """A host as it stands in a URL for programs on this machine; its name is in our certificates."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - every address is this machine's, too
+        return "localhost"
     return f"[{host}]" if ":" in host else host
 
 

@@ -57,7 +57,7 @@ def _none_if_empty(value: object) -> object:
 
 
 def _loopback(host: str) -> str:
-    """Without security only this machine may come in (secure by default)."""
+    """Where nothing is encrypted only this machine may come in (secure by default)."""
     if host == "localhost":
         return host
     try:
@@ -67,14 +67,26 @@ def _loopback(host: str) -> str:
     if loopback:
         return host
     raise ValueError(
-        f'"{host}" is not a loopback address, and no security is configured: everybody on the network could read and '
-        'change the graph. Keep "127.0.0.1", "::1" or "localhost" and let others in through a reverse proxy with TLS '
-        "and passwords, or an SSH tunnel (ssh -L)"
+        f'"{host}" is not a loopback address, and this port has no security: everybody on the network could read and '
+        'change the graph, or read the tokens of others. Keep "127.0.0.1", "::1" or "localhost" and let others in by '
+        "the secure ports (security.enabled and security.host), or by an SSH tunnel (ssh -L)"
     )
 
 
+def _address(host: str) -> str:
+    if host != "localhost":
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError(f'"{host}" is not an address: use 0.0.0.0, ::, or one of this machine') from None
+    return host
+
+
+Host = Annotated[str, AfterValidator(_address)]
+"""An address to listen on where everybody is asked who they are."""
+
 BindHost = Annotated[str, AfterValidator(_loopback)]
-"""An address to listen on; only loopback addresses as long as there is no security."""
+"""An address to listen on without encryption: loopback addresses only."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 """A TCP port to listen on; 0 is any free port."""

@@ -176,6 +176,8 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
         faults.append(("mqtt.username", "a password without a user name; set mqtt.username"))
     if mqtt.key_file and not mqtt.cert_file:
         faults.append(("mqtt.key_file", "a private key without a certificate; set mqtt.cert_file"))
+    if settings.security.key_file and not settings.security.cert_file:
+        faults.append(("security.key_file", "a private key without a certificate; set security.cert_file"))
     for name in ("password_file", "ca_file", "cert_file", "key_file"):
         file: Path | None = getattr(mqtt, name)
         if file is None:
@@ -187,6 +189,8 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
     ports = [("http.port", settings.http.port), ("ws.port", settings.ws.port)]
     if settings.mqtt.enabled and not settings.mqtt.broker:
         ports.append(("mqtt.port", settings.mqtt.port))
+    if settings.security.enabled:
+        ports += [(f"security.{name}", getattr(settings.security, name)) for name in ("https_port", "wss_port")]
     for index, (key, port) in enumerate(ports):
         for other, taken in ports[:index]:
             if port and port == taken:

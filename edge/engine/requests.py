@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
+from edge.protocol.access import ANYBODY, Access
 from edge.protocol.results import Row, Term, results_to_json
 
 
@@ -42,6 +43,8 @@ class UpdateRequest:
     sparql: str
     dataset: Dataset = STORE_DATASET
     bindings: Mapping[str, Term] = field(default_factory=dict)
+    access: Access = ANYBODY
+    """What whoever asks for it may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class QueryRequest:
 
     sparql: str
     dataset: Dataset = STORE_DATASET
+    access: Access = ANYBODY
+    """What whoever asks it may see."""
 
 
 @dataclass(frozen=True, slots=True)

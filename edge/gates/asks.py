@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from edge.engine.requests import Answer, Dataset, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.calls import as_told, as_tuple
 from edge.gates.output import Output, as_results
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout
 from edge.protocol.messages import (
     CancelMessage,
@@ -37,7 +38,7 @@ T = TypeVar("T")
 AskMessage = UpdateMessage | QueryMessage | TimersMessage | TimerMessage | CancelMessage
 
 
-def ask(session: Session, request: AskMessage, started: float) -> None:
+def ask(session: Session, request: AskMessage, access: Access, started: float) -> None:
     """Hand a request to the engine; it is answered when the engine has answered. Raises what is refused at once."""
 
     def answer(future: Future[T], told: Callable[[T], str], status: int = 200) -> None:
@@ -47,7 +48,9 @@ def ask(session: Session, request: AskMessage, started: float) -> None:
     try:
         if isinstance(request, UpdateMessage):
             update = UpdateRequest(
-                request.sparql, Dataset(as_tuple(request.using_graph_uri), as_tuple(request.using_named_graph_uri))
+                request.sparql,
+                Dataset(as_tuple(request.using_graph_uri), as_tuple(request.using_named_graph_uri)),
+                access=access,
             )
             when = request.when
             if when is None:
@@ -59,7 +62,7 @@ def ask(session: Session, request: AskMessage, started: float) -> None:
                     202,
                 )
         elif isinstance(request, QueryMessage):
-            answer(_read(session.shared, request), lambda result: result_message(alias, result))
+            answer(_read(session.shared, request, access), lambda result: result_message(alias, result))
         elif isinstance(request, TimersMessage):
             answer(
                 engine.timers(request.state, request.limit),
@@ -78,13 +81,13 @@ def _counts(outcomes: list[UpdateOutcome]) -> tuple[int, int]:
     return outcome.added, outcome.removed
 
 
-def _read(shared: Sessions, request: QueryMessage) -> Future[str]:
+def _read(shared: Sessions, request: QueryMessage, access: Access) -> Future[str]:
     dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
 
     def read(answer: Answer) -> str:
         return as_results(answer, Output(shared.max_result, shared.query_timeout, f"{shared.gate}.max_result"))
 
-    return shared.engine.read(QueryRequest(request.sparql, dataset), read)
+    return shared.engine.read(QueryRequest(request.sparql, dataset, access), read)
 
 
 class _Ask(Generic[T]):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.metrics import Metrics
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
@@ -27,9 +28,10 @@ logger = logging.getLogger(__name__)
 class Subscribe:
     """One subscribe request, and the subscription that comes of it."""
 
-    def __init__(self, session: Session, request: SubscribeMessage, started: float) -> None:
+    def __init__(self, session: Session, request: SubscribeMessage, access: Access, started: float) -> None:
         self.session = session
         self.request = request
+        self.access = access
         self.alias = request.alias
         self.started = started
         self.ending = False
@@ -42,7 +44,9 @@ class Subscribe:
         """Hand it to the engine. Raises what the engine refuses at once."""
         request, shared = self.request, self.session.shared
         query = QueryRequest(
-            request.sparql, Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+            request.sparql,
+            Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri)),
+            self.access,
         )
         sink = partial(shared.bridge.put, self.notify)
         try:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from edge.protocol.access import ANYBODY, Access, Action
-from edge.protocol.errors import Forbidden
+from edge.protocol.errors import EdgeError, Forbidden
+from edge.protocol.messages import Message, UpdateMessage
 
 
 class Guard(Protocol):
@@ -62,13 +63,21 @@ _ACTIONS: Final[dict[str, Action]] = {
 }
 
 
-def permitted(guard: Guard, authorization: str | None, kind: str) -> Access:
-    """The access of a client that sends a message of this kind (`Message.kind`).
+_TIMERS: Final = frozenset({"timers", "timer", "cancel"})
 
-    Raises `Unauthorized`, and `Forbidden` where that is not among its actions.
+
+def permitted(guard: Guard, request: Message) -> Access:
+    """The access of the client that sent this message.
+
+    Raises `Unauthorized`, and `Forbidden` where what it asks for is not among its actions.
     """
-    access = guard.access(authorization)
-    check(access, _ACTIONS[kind])
+    try:
+        access = guard.access(request.authorization)
+        check(access, _ACTIONS[request.kind])
+        if request.kind in _TIMERS or (isinstance(request, UpdateMessage) and request.when is not None):
+            check_timers(access)
+    except EdgeError as error:
+        raise error.with_alias(request.alias) from None
     return access
 
 
@@ -76,3 +85,15 @@ def check(access: Access, action: Action) -> None:
     """Raises `Forbidden` where a client may not do this."""
     if action not in access.actions:
         raise Forbidden(f'The client "{access.client}" may not {action}; who runs the gateway can allow it')
+
+
+def check_timers(access: Access) -> None:
+    """Raises `Forbidden` where a client may not have updates run later, see or cancel those of others.
+
+    Delayed updates are everybody's, and the engine keeps no rights with them: not for who is kept to some graphs.
+    """
+    check(access, "update")
+    if access.read is not None or access.write is not None:
+        raise Forbidden(
+            f'The client "{access.client}" may use some graphs only, and delayed updates are for those who may use all'
+        )

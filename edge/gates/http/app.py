@@ -20,6 +20,8 @@ from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
 from edge.gates.engine import OperatedEngine
+from edge.gates.guard import Authority, Guard, check, check_timers
+from edge.gates.http import oauth
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.engine import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
@@ -28,6 +30,7 @@ from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_listing
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, MethodNotAllowed, NotFound, NotReady, RequestTimeout
 from edge.protocol.moments import When
 
@@ -56,11 +59,21 @@ class Views:
 class Routes:
     """The endpoints, over one engine."""
 
-    def __init__(self, engine: OperatedEngine, settings: HttpGateSettings, metrics: Metrics, views: Views) -> None:
+    def __init__(
+        self,
+        engine: OperatedEngine,
+        settings: HttpGateSettings,
+        metrics: Metrics,
+        views: Views,
+        guard: Guard,
+        authority: Authority | None,
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._views = views
+        self._guard = guard
+        self._authority = authority
 
     def app(self) -> ASGIApp:
         """The ASGI application."""
@@ -70,19 +83,48 @@ class Routes:
             _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
-            _route("/explain", "explain", self._explain, ["GET", "POST"]),
+            _route("/explain", "explain", self._operators(self._explain), ["GET", "POST"]),
             _route("/health", "health", self._health, ["GET"]),
-            _route("/metrics", "metrics", self._show_metrics, ["GET"]),
-            _route("/api/engine", "api", self._operate, ["GET", "PUT"]),
+            _route("/metrics", "metrics", self._operators(self._show_metrics), ["GET"]),
+            _route("/api/engine", "api", self._operators(self._operate), ["GET", "PUT"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
-            _route("/api/unmapped", "api", self._shown(self._views.unmapped), ["GET"]),
-            _route("/api/bad-values", "api", self._shown(self._views.bad_values), ["GET"]),
+            _route("/api/unmapped", "api", self._operators(self._shown(self._views.unmapped)), ["GET"]),
+            _route("/api/bad-values", "api", self._operators(self._shown(self._views.bad_values)), ["GET"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
+            *(self._secured(self._authority) if self._authority is not None else []),
         ]
         boundary = Middleware(Boundary, origins=self._settings.cors_origins, metrics=self._metrics)
         app = Starlette(routes=routes, middleware=[boundary], exception_handlers={HTTPException: _framework_error})
         app.router.redirect_slashes = False
         return app
+
+    def _secured(self, authority: Authority) -> list[Route]:
+        """What there is where there is security."""
+
+        async def register(request: Request) -> Response:
+            return await oauth.register(request, authority, self._settings)
+
+        async def token(request: Request) -> Response:
+            return await oauth.token(request, authority)
+
+        return [
+            _route("/secure/query", "query", self._sparql(["query"]), ["GET", "POST"]),
+            _route("/secure/update", "update", self._sparql(["update"]), ["POST"]),
+            _route("/oauth/register", "register", register, ["POST"]),
+            _route("/oauth/token", "token", token, ["GET", "POST"]),
+        ]
+
+    def _access(self, request: Request) -> Access:
+        return self._guard.access(request.headers.get("authorization"))
+
+    def _operators(self, endpoint: _Endpoint) -> _Endpoint:
+        """For those who run the gateway."""
+
+        async def guarded(request: Request) -> Response:
+            check(self._access(request), "administer")
+            return await endpoint(request)
+
+        return guarded
 
     def _check_ready(self) -> None:
         if not self._views.ready():
@@ -91,15 +133,17 @@ class Routes:
     def _sparql(self, accepted: list[Primitive]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
             self._check_ready()
+            access = self._access(request)
             operation = await read_operation(request, accepted, self._settings)
             request.scope[PRIMITIVE] = operation.primitive
+            check(access, operation.primitive)
             if operation.primitive == "update":
-                return await self._update(operation)
-            return await self._query(operation, request.headers.get("accept"))
+                return await self._update(operation, access)
+            return await self._query(operation, access, request.headers.get("accept"))
 
         return endpoint
 
-    async def _query(self, operation: Operation, accept: str | None) -> Response:
+    async def _query(self, operation: Operation, access: Access, accept: str | None) -> Response:
         check_acceptable(accept)
         timeout = self._settings.query_timeout
 
@@ -108,7 +152,7 @@ class Routes:
 
         try:
             async with asyncio.timeout(timeout):
-                request = QueryRequest(operation.text, operation.dataset)
+                request = QueryRequest(operation.text, operation.dataset, access)
                 media_type, content = await _result(self._engine.read(request, read))
         except TimeoutError:
             raise RequestTimeout(
@@ -116,10 +160,11 @@ class Routes:
             ) from None
         return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
-    async def _update(self, operation: Operation) -> Response:
+    async def _update(self, operation: Operation, access: Access) -> Response:
         if operation.when is not None:
-            return await self._schedule(operation, operation.when, operation.name)
-        (outcome,) = await _kept(self._engine.update([UpdateRequest(operation.text, operation.dataset)]))
+            return await self._schedule(operation, access, operation.when, operation.name)
+        request = UpdateRequest(operation.text, operation.dataset, access=access)
+        (outcome,) = await _kept(self._engine.update([request]))
         text = f"Update done: {outcome.added} added, {outcome.removed} removed"
         answer = {
             "response": {"body": text, "isJson": False},
@@ -128,20 +173,24 @@ class Routes:
         }
         return _json(answer)
 
-    async def _schedule(self, operation: Operation, when: When, name: str | None) -> Response:
-        request = UpdateRequest(operation.text, operation.dataset)
+    async def _schedule(self, operation: Operation, access: Access, when: When, name: str | None) -> Response:
+        check_timers(access)
+        request = UpdateRequest(operation.text, operation.dataset, access=access)
         scheduled = await _kept(self._engine.schedule(request, when, name))
         location = f"/timers/{quote(scheduled.id, safe='')}"
         return _json({"scheduled": scheduled.to_message()}, 202, {"Location": location})
 
     async def _timers(self, request: Request) -> Response:
         self._check_ready()
+        check_timers(self._access(request))
         state, limit = read_listing(request)
         timers = await _result(self._engine.timers(state, limit))
         return _json({"timers": [timer.to_message() for timer in timers]})
 
     async def _timer(self, request: Request) -> Response:
         self._check_ready()
+        access = self._access(request)
+        check_timers(access)
         name: str = request.path_params["id"]
         if request.method == "PUT":
             operation = await read_operation(request, ["update"], self._settings)
@@ -149,7 +198,7 @@ class Routes:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
             if operation.name not in (None, name):
                 raise InvalidRequest('The id is in the path; leave out the parameter "id"')
-            return await self._schedule(operation, operation.when, name)
+            return await self._schedule(operation, access, operation.when, name)
         if request.method == "DELETE":
             await _kept(self._engine.cancel(name))
             return _json({"cancelled": {"id": name}})
@@ -190,7 +239,7 @@ class Routes:
         return endpoint
 
     async def _page(self, request: Request) -> Response:
-        return page_response(request, self._views.endpoints().get("ws"))
+        return page_response(request, self._views.endpoints().get("wss" if request.url.scheme == "https" else "ws"))
 
 
 def _route(path: str, primitive: str, endpoint: _Endpoint, methods: list[str]) -> Route:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.gates.origins import origin_allowed
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, Forbidden, NotReady
+from edge.protocol.errors import EdgeError, Forbidden, NotReady, Unauthorized
 
 PRIMITIVE = "edge.primitive"
 """Key of the ASGI scope under which a route says what a request was for, in the words of the metrics."""
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 def error_response(error: EdgeError, headers: dict[str, str] | None = None) -> Response:
     """The error as the flat JSON object of the protocol."""
+    if isinstance(error, Unauthorized):
+        headers = {**(headers or {}), "WWW-Authenticate": 'Bearer realm="sepa-edge"'}
     return Response(error.to_json(), error.status_code, headers, "application/json")
 
 

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
 from edge.gates.engine import OperatedEngine
+from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.settings import HttpGateSettings
@@ -21,11 +23,21 @@ class HttpGate:
     """The gate for queries, updates, the page, health and metrics. `start` and `stop` belong to one event loop."""
 
     def __init__(
-        self, engine: OperatedEngine, settings: HttpGateSettings, metrics: Metrics, views: Views | None = None
+        self,
+        engine: OperatedEngine,
+        settings: HttpGateSettings,
+        metrics: Metrics,
+        views: Views | None = None,
+        *,
+        guard: Guard = OPEN_GUARD,
+        authority: Authority | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Without `tls`: plain HTTP."""
         self._settings = settings
-        self._app = Routes(engine, settings, metrics, views or Views()).app()
-        self._connections = metrics.connections.labels("http")
+        self._app = Routes(engine, settings, metrics, views or Views(), guard, authority).app()
+        self._tls = tls
+        self._connections = metrics.connections.labels("http" if tls is None else "https")
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -46,6 +58,7 @@ class HttpGate:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            ssl_context_factory=_always(self._tls) if self._tls is not None else None,
             timeout_keep_alive=math.ceil(settings.keep_alive),
             timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
         )
@@ -63,6 +76,10 @@ class HttpGate:
         self._server.should_exit = True
         await self._task
         self._server = None
+
+
+def _always(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
+    return lambda *_: context
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,70 @@
+"""Registration and tokens over HTTP: OAuth 2.0 client credentials as the SEPA protocol has them.
+
+A client registers once, at `/oauth/register`, and asks for tokens at `/oauth/token` with what it got there. Clients
+disagree on where the token stands in the answer, so it is there twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from edge.gates.guard import Authority
+from edge.gates.http.body import read_text
+from edge.gates.settings import HttpGateSettings
+from edge.protocol.errors import InvalidRequest, MissingAuthorization
+
+_LONGEST = 16 * 1024
+"""Bytes of a registration; those of clients in the wild have up to 10 KB, of objects of their own."""
+
+
+async def register(request: Request, authority: Authority, settings: HttpGateSettings) -> Response:
+    """`POST /oauth/register`. Raises `InvalidRequest`, and what the authority does."""
+    identity = _identity(await read_text(request, min(_LONGEST, settings.max_body), settings.read_timeout))
+    return _created({"credentials": await authority.register(identity)})
+
+
+async def token(request: Request, authority: Authority) -> Response:
+    """`POST` or `GET /oauth/token`. Raises `MissingAuthorization`, and what the authority does."""
+    issued = await authority.token(*_credentials(request.headers.get("authorization")))
+    return _created({"token": issued, **issued})
+
+
+def _identity(text: str) -> str:
+    try:
+        body: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The body is not JSON: {error}") from None
+    wanted = body.get("register") if isinstance(body, dict) else None
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("client_identity"), str):
+        raise InvalidRequest(
+            'The body must be {"register":{"client_identity":"...","grant_types":["client_credentials"]}}'
+        )
+    types = wanted.get("grant_types", ["client_credentials"])
+    if not isinstance(types, list) or "client_credentials" not in types:
+        raise InvalidRequest('The only grant type is "client_credentials"')
+    return str(wanted["client_identity"])
+
+
+def _credentials(header: str | None) -> tuple[str, str]:
+    """Client id and secret of HTTP Basic authentication (RFC 7617)."""
+    scheme, _, encoded = (header or "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            text = base64.b64decode(encoded.strip(), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            text = ""
+        client_id, colon, secret = text.partition(":")
+        if colon:
+            return client_id, secret
+    raise MissingAuthorization("The header must be: Authorization: Basic base64(client_id:client_secret)")
+
+
+def _created(value: object) -> Response:
+    headers = {"Cache-Control": "no-store"}  # RFC 6749, section 5.1
+    return Response(json.dumps(value), 201, headers, "application/json")

@@ -1,0 +1,247 @@
+"""A local certificate authority, and the gateway's certificate that it signs (X.509, RFC 5280).
+
+Clients are given `ca.pem` to trust. Whoever has `ca.key` can pretend to be the gateway; it may be kept elsewhere, the
+gateway then renews nothing by itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from edge.protocol.errors import EdgeError
+
+_AUTHORITY: Final = timedelta(days=3650)
+_SERVER: Final = timedelta(days=397)
+"""The longest that browsers take."""
+_RENEW: Final = timedelta(days=30)
+"""What is left of a certificate when it is renewed."""
+_SLACK: Final = timedelta(days=1)
+"""By which clocks of clients may be slow."""
+_EPOCH: Final = datetime(2025, 1, 1, tzinfo=UTC)
+"""It is later than this: a box without a battery may believe in 1970 until NTP has told it."""
+_LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
+
+
+class CertificateRefused(EdgeError):
+    """A certificate or a key that cannot be made, read or written."""
+
+    error: ClassVar[str] = "certificate_unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where the certificates are. Keys are readable by their owner only."""
+
+    directory: Path
+
+    @property
+    def authority(self) -> Path:
+        """What clients trust."""
+        return self.directory / "ca.pem"
+
+    @property
+    def authority_key(self) -> Path:
+        """The authority's private key."""
+        return self.directory / "ca.key"
+
+    @property
+    def server(self) -> Path:
+        """The gateway's certificate, and the authority's after it."""
+        return self.directory / "server.pem"
+
+    @property
+    def server_key(self) -> Path:
+        """The gateway's private key."""
+        return self.directory / "server.key"
+
+
+def make(directory: Path, names: Iterable[str] = ()) -> Files:
+    """Make a certificate for these names and addresses, and an authority if there is none. Raises `CertificateRefused`.
+
+    Names of this machine, and those of the certificate that there is, are in it anyway.
+    """
+    files = Files(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if files.authority.exists():
+            authority, key = _certificate(files.authority), _key(files.authority_key)
+        else:
+            authority, key = _make_authority(files)
+        wanted = dict.fromkeys([*_own_names(), *_names_in(files.server), *names])
+        own = generate_private_key(SECP256R1())
+        certificate = _sign(own.public_key(), [_general(name) for name in wanted], authority, key)
+        # A half-written pair is none: the key comes first, and the gateway loads the two only where they fit.
+        _write(files.server_key, _private(own), secret=True)
+        _write(files.server, certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
+    except OSError as error:
+        raise CertificateRefused(f"{error.filename or directory}: {error.strerror or error}") from error
+    return files
+
+
+def ensure(directory: Path) -> Files:
+    """The certificate that there is, or a new one where there is none or it ends soon. Raises `CertificateRefused`."""
+    files = Files(directory)
+    if not files.server.exists() or (_ends_soon(files.server) and files.authority_key.exists()):
+        return make(directory)
+    return files
+
+
+def _ends_soon(file: Path) -> bool:
+    return _certificate(file).not_valid_after_utc - datetime.now(UTC) < _RENEW
+
+
+def names(file: Path) -> list[str]:
+    """Names and addresses that a certificate is for. Raises `CertificateRefused`."""
+    try:
+        extension = _certificate(file).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name.value) for name in extension.value]
+
+
+def ends(file: Path) -> datetime:
+    """When a certificate ends. Raises `CertificateRefused`."""
+    return _certificate(file).not_valid_after_utc
+
+
+def _names_in(file: Path) -> list[str]:
+    return names(file) if file.exists() else []
+
+
+def _own_names() -> list[str]:
+    host = socket.gethostname().lower()
+    found = ["localhost", "127.0.0.1", "::1"]
+    return [*found, *([host, f"{host.partition('.')[0]}.local"] if _is_name(host) else [])]
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    if not _is_name(name):
+        raise CertificateRefused(f'"{name}" is neither a host name nor an IP address')
+    return x509.DNSName(name.lower())
+
+
+def _is_name(name: str) -> bool:
+    labels = name.lower().split(".")
+    return len(name) <= 253 and all(_LABEL.fullmatch(label) for label in labels)
+
+
+def _make_authority(files: Files) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
+    key = generate_private_key(SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"sepa-edge on {socket.gethostname()}"[:64])])
+    now = _now()
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SLACK)
+        .not_valid_after(now + _AUTHORITY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, SHA256())
+    )
+    _write(files.authority_key, _private(key), secret=True)
+    _write(files.authority, certificate.public_bytes(Encoding.PEM))
+    return certificate, key
+
+
+def _sign(
+    public: EllipticCurvePublicKey,
+    alternatives: list[x509.GeneralName],
+    authority: x509.Certificate,
+    key: EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    now = _now()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sepa-edge gateway")]))
+        .issuer_name(authority.subject)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SLACK)
+        .not_valid_after(min(now + _SERVER, authority.not_valid_after_utc))
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, SHA256())
+    )
+
+
+def _certificate(file: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(file.read_bytes())
+    except OSError as error:
+        raise CertificateRefused(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CertificateRefused(f"{file} is no certificate: {error}") from error
+
+
+def _key(file: Path) -> EllipticCurvePrivateKey:
+    try:
+        key = load_pem_private_key(file.read_bytes(), None)
+    except OSError as error:
+        raise CertificateRefused(
+            f"{file} cannot be read: {error.strerror}; without the authority's key it signs no certificate"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise CertificateRefused(f"{file} is no private key: {error}") from error
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise CertificateRefused(f"{file} is not the key that `edge cert init` made")
+    return key
+
+
+def _private(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(file: Path, content: bytes, *, secret: bool = False) -> None:
+    """Put a file there as a whole; a secret is nobody else's at any moment."""
+    part = file.with_name(file.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if secret else 0o644), "wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)
+
+
+def _now() -> datetime:
+    return max(datetime.now(UTC), _EPOCH)

@@ -1,0 +1,44 @@
+"""All of it put together: what the gateway opens, and the commands that look after clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.security.authority import Authority
+from edge.security.clients import Clients
+from edge.security.guard import TokenGuard
+from edge.security.keys import Keys
+from edge.security.store import Store
+from edge.security.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """What the operator decides."""
+
+    token_lifetime: int = 3600
+    """Seconds that a token is valid."""
+    audience: str = "sepa-edge"
+    """Whom tokens are for."""
+    key_rotation: float = 30 * 86_400.0
+    """Seconds that a key signs tokens; then there is a new one."""
+
+
+class Security:
+    """Clients, keys and tokens of one data directory."""
+
+    def __init__(self, data_dir: Path, settings: SecuritySettings) -> None:
+        """Raises `StoreRefused`. The first time it makes a key, which takes up to a second."""
+        self._store = store = Store(data_dir)
+        self.clients = Clients(store)
+        self.keys = Keys(store, rotate_after=settings.key_rotation, lifetime=settings.token_lifetime)
+        self.tokens = Tokens(
+            self.keys, issuer=store.issuer, audience=settings.audience, lifetime=settings.token_lifetime
+        )
+        self.guard = TokenGuard(self.clients, self.tokens)
+        self.authority = Authority(self.clients, self.keys, self.tokens)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()

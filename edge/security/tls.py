@@ -1,0 +1,76 @@
+"""TLS as the secure ports speak it, with a certificate that is loaded again when its files change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+from typing import Final
+
+from edge.protocol.errors import EdgeError
+from edge.security.certificates import CertificateRefused, ensure
+
+_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325, section 4.2); TLS 1.3 has no others."""
+_LOOK: Final = 10.0
+"""Seconds between two looks at the files."""
+
+_log = logging.getLogger(__name__)
+
+
+class Tls:
+    """The server's side of TLS. `context` is for all ports."""
+
+    def __init__(self, directory: Path, certificate: Path | None, key: Path | None) -> None:
+        """Without `certificate`: one of our own, in `directory`. Without `key`: it is in the certificate's file.
+
+        Raises `CertificateRefused`.
+        """
+        self._directory = directory
+        self._given = certificate
+        self._key = key
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(_CIPHERS)
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.set_alpn_protocols(["http/1.1"])
+        self.context = context
+        self._loaded: list[tuple[str, int, int]] = []
+        self.reload()
+
+    def reload(self) -> bool:
+        """Load the certificate if its files have changed; connections that begin from now on get it.
+
+        Raises `CertificateRefused`; what was loaded before stays.
+        """
+        if self._given is None:
+            files = ensure(self._directory)
+            certificate, key = files.server, files.server_key
+        else:
+            certificate, key = self._given, self._key or self._given
+        try:
+            found = [(str(file), file.stat().st_mtime_ns, file.stat().st_ino) for file in (certificate, key)]
+            if found == self._loaded:
+                return False
+            # Tried on another context first: a pair that does not fit would leave half of itself in this one.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
+            self.context.load_cert_chain(certificate, key, password=_no_password)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raise CertificateRefused(f"{certificate} and {key} cannot be used: {error}") from error
+        self._loaded = found
+        return True
+
+    async def run(self) -> None:
+        """Load what is renewed, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            try:
+                if await asyncio.to_thread(self.reload):
+                    _log.info("certificate.reloaded")
+            except EdgeError as error:
+                _log.error("certificate.unusable", extra={"reason": error.description})
+
+
+def _no_password() -> str:
+    raise ValueError("the private key is encrypted, and nobody is here to type its password")

@@ -1,0 +1,104 @@
+"""A gateway with security in this process, and what clients do to get in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+from edge.app import Gateway
+from edge.config import Settings
+from edge.security.clients import Clients, Rights
+from edge.security.store import Store
+
+EVERYTHING = "SELECT * { ?s ?p ?o }"
+
+
+def settings(data_dir: Path, **security: Any) -> Settings:
+    anywhere = {"port": 0}
+    return Settings.model_validate(
+        {
+            "data_dir": data_dir,
+            "http": anywhere,
+            "ws": anywhere,
+            "mqtt": {"enabled": False},
+            "host": {"enabled": False},
+            "security": {"enabled": True, "https_port": 0, "wss_port": 0, **security},
+        }
+    )
+
+
+class House:
+    """A gateway that runs, and the file with its clients as another process sees it."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.security = gateway._security
+        self.clients = Clients(Store(gateway.settings.data_dir))
+
+    def http(self, service: str = "http", **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.gateway.endpoints[service], timeout=20, **options)
+
+    async def register(self, name: str) -> tuple[str, str]:
+        body = {"register": {"client_identity": name, "grant_types": ["client_credentials"]}}
+        async with self.http() as http:
+            answer = await http.post("/oauth/register", json=body)
+        assert answer.status_code == 201, answer.text
+        credentials = answer.json()["credentials"]
+        return credentials["client_id"], credentials["client_secret"]
+
+    async def token(self, credentials: tuple[str, str]) -> str:
+        async with self.http() as http:
+            answer = await http.post("/oauth/token", auth=credentials)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["access_token"]
+
+    async def member(self, identity: str = "lamp", rights: Rights | None = None) -> str:
+        """The token of a client that has registered."""
+        self.clients.allow(identity, rights or Rights())
+        return await self.token(await self.register(identity))
+
+    async def update(self, token: str | None, sparql: str, path: str = "/update", **parameters: str) -> httpx.Response:
+        return await self._send("update", token, sparql, path, parameters)
+
+    async def query(
+        self, token: str | None, sparql: str = EVERYTHING, path: str = "/query", **parameters: str
+    ) -> httpx.Response:
+        return await self._send("query", token, sparql, path, parameters)
+
+    async def _send(self, kind: str, token: str | None, sparql: str, path: str, parameters: Any) -> httpx.Response:
+        headers = {"Content-Type": f"application/sparql-{kind}"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        async with self.http() as http:
+            return await http.post(path, content=sparql, headers=headers, params=parameters)
+
+    @asynccontextmanager
+    async def socket(self) -> AsyncIterator[Socket]:
+        async with connect(self.gateway.endpoints["ws"]) as socket:
+            yield Socket(socket)
+
+
+class Socket:
+    """A WebSocket client."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, kind: str, token: str | None = None, **members: Any) -> None:
+        authorization = {} if token is None else {"authorization": f"Bearer {token}"}
+        await self.socket.send(json.dumps({kind: {**members, **authorization}}))
+
+    async def receive(self, seconds: float = 20) -> dict[str, Any]:
+        async with asyncio.timeout(seconds):
+            return json.loads(await self.socket.recv())
+
+    async def ask(self, kind: str, token: str | None = None, **members: Any) -> dict[str, Any]:
+        await self.send(kind, token, **members)
+        return await self.receive()
