@@ -57,6 +57,12 @@ class Metrics:
             ["gate"],
             registry=self.registry,
         )
+        self.parked_subscriptions = Gauge(
+            "edge_parked_subscriptions",
+            "Subscriptions of lost connections that can be resumed.",
+            ["gate"],
+            registry=self.registry,
+        )
         self.slow_clients = Counter(
             "edge_slow_clients",
             "Connections closed because the client did not read its answers.",

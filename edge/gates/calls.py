@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
+from edge.gates.parking import Parked
 from edge.metrics import Metrics
-from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
@@ -28,12 +28,22 @@ logger = logging.getLogger(__name__)
 class Subscribe:
     """One subscribe request, and the subscription that comes of it."""
 
-    def __init__(self, session: Session, request: SubscribeMessage, access: Access, started: float) -> None:
+    def __init__(self, session: Session, request: SubscribeMessage, started: float) -> None:
         self.session = session
         self.request = request
-        self.access = access
         self.alias = request.alias
         self.started = started
+        self.query = QueryRequest(
+            request.sparql, Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+        )
+        self.resumable = session.shared.parking.open and (request.resume or request.spuid is not None)
+        """Whether the client may come back to it on another connection."""
+        self.spuid = ""
+        self.variables: tuple[str, ...] = ()
+        self.sequence = 0
+        """Of the last notification."""
+        self.parked: Parked | None = None
+        """Set as long as its connection is lost."""
         self.ending = False
         self._dropped = False
         self._answered = False
@@ -43,14 +53,9 @@ class Subscribe:
     def start(self) -> None:
         """Hand it to the engine. Raises what the engine refuses at once."""
         request, shared = self.request, self.session.shared
-        query = QueryRequest(
-            request.sparql,
-            Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri)),
-            self.access,
-        )
         sink = partial(shared.bridge.put, self.notify)
         try:
-            self._future = shared.engine.subscribe(query, sink, alias=request.alias)
+            self._future = shared.engine.subscribe(self.query, sink, alias=request.alias)
         except EdgeError as error:
             raise error.with_alias(request.alias) from error
         self.session.begun()
@@ -64,23 +69,45 @@ class Subscribe:
             return
         session = self.session
         if isinstance(item, SubscribeFailed):
-            self._dropped = True
-            error = SubscriptionFailed(item.description, alias=item.alias, spuid=item.spuid)
-            session.refuse(error, "notify", time.perf_counter())
-            if session.forget(item.spuid) is not None:
-                session.end(item.spuid)
+            self._fail(item)
             return
         if not self._answered:
             self._answer()
+            self.spuid, self.variables = item.spuid, item.delta.variables
             session.keep(item.spuid, self)
             session.shared.answered("subscribe", 200, self.started)
+        self.sequence = item.sequence
+        if self.parked is not None:
+            self.parked.add(item)
+            return
+        item.alias = self.alias
         session.outgoing.send(item)
+        session.shared.notifications.inc()
+
+    def go_on(self, session: Session, request: SubscribeMessage, missed: Notification) -> None:
+        """The client of the lost connection is back."""
+        self.session, self.request, self.alias = session, request, request.alias
+        self.parked = None
+        session.keep(self.spuid, self)
+        session.outgoing.send(missed)
         session.shared.notifications.inc()
 
     def drop(self) -> None:
         """Send nothing more; if the subscription comes about all the same, it is ended at once."""
         self._dropped = True
         self._answer()
+
+    def _fail(self, item: SubscribeFailed) -> None:
+        self._dropped = True
+        session = self.session
+        if self.parked is not None:
+            session.shared.parking.forget(self)
+            session.end(item.spuid)
+            return
+        error = SubscriptionFailed(item.description, alias=self.alias, spuid=item.spuid)
+        session.refuse(error, "notify", time.perf_counter())
+        if session.forget(item.spuid) is not None:
+            session.end(item.spuid)
 
     def _answer(self) -> None:
         self._answered = True

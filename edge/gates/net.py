@@ -22,6 +22,11 @@ class Net:
         self._merged = first.merged
         self._counts: dict[Row, int] | None = None
 
+    @property
+    def sequence(self) -> int:
+        """That of the last one taken in."""
+        return self._last.sequence
+
     def add(self, later: Notification) -> None:
         """Take in the next notification."""
         if self._counts is None:
@@ -29,7 +34,8 @@ class Net:
             self._count(self._last.delta)
         self._count(later.delta)
         self._merged += later.merged
-        self._last = Notification(later.spuid, later.alias, later.sequence, Delta(later.delta.variables, (), ()))
+        known = self._last
+        self._last = Notification(known.spuid, known.alias, later.sequence, Delta(known.delta.variables, (), ()))
 
     def notification(self) -> Notification:
         """All of it as one: with the sequence of the last, and how many they are. A single one is itself."""

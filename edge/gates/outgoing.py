@@ -18,6 +18,9 @@ Message = Notification | str
 TRY_AGAIN_LATER = 1013
 """The WebSocket close code of a server that sheds load (IANA WebSocket Close Code Number Registry)."""
 
+IN_FLIGHT = 64 * 1024
+"""Characters of a connection's last notifications that are kept: about what can be lost on the way with it."""
+
 
 class Connection(Protocol):
     """One client's connection as a session sees it."""
@@ -63,6 +66,10 @@ class Outgoing:
         self._waiting: deque[Message | Net] = deque()
         self._nets: dict[str, Net] = {}
         """Those that wait, by the subscription's spuid."""
+        self._remembered: set[str] = set()
+        self._sent: deque[tuple[Notification, int]] = deque()
+        """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
+        self._sent_length = 0
         self._writer: asyncio.Task[None] | None = None
         self._taken = asyncio.Event()
         self._closed = False
@@ -72,7 +79,7 @@ class Outgoing:
         if self._closed:
             return
         if self._writer is None and self._connection.writable:
-            self._connection.write(to_text(message))
+            self._connection.write(self._text(message))
             return
         if isinstance(message, Notification) and message.sequence:
             self._merge(message)
@@ -89,6 +96,21 @@ class Outgoing:
         while self._answers >= limit and self._writer is not None:
             self._taken.clear()
             await self._taken.wait()
+
+    def remember(self, spuid: str) -> None:
+        """Be able to tell what the client may not have received of a subscription."""
+        self._remembered.add(spuid)
+
+    def forget(self, spuid: str) -> None:
+        """That is not asked for any more."""
+        self._remembered.discard(spuid)
+
+    def unread(self) -> dict[str, list[Notification]]:
+        """By subscription, in order: the last notifications that went out, and what waits."""
+        found: dict[str, list[Notification]] = {}
+        for notification in (*(sent for sent, _ in self._sent), *(net.notification() for net in self._nets.values())):
+            found.setdefault(notification.spuid, []).append(notification)
+        return found
 
     def close(self) -> None:
         """Forget what waits; send nothing more."""
@@ -121,8 +143,17 @@ class Outgoing:
         del self._nets[notification.spuid]
         return notification
 
+    def _text(self, message: Message) -> str:
+        text = to_text(message)
+        if self._remembered and isinstance(message, Notification) and message.spuid in self._remembered:
+            self._sent.append((message, len(text)))
+            self._sent_length += len(text)
+            while self._sent_length > IN_FLIGHT:
+                self._sent_length -= self._sent.popleft()[1]
+        return text
+
     async def _write(self) -> None:
-        while self._waiting and await self._connection.write_and_wait(to_text(self._next())):
+        while self._waiting and await self._connection.write_and_wait(self._text(self._next())):
             pass
         self._writer = None
         self._taken.set()
@@ -132,7 +163,7 @@ class Outgoing:
             f"More than {self._limit} answers wait for this connection, which does not read them: it is closed. "
             "Connect again; read faster, or ask for less on one connection"
         )
-        self.close()
         self._on_overflow()
+        self.close()
         self._connection.write(error.to_json())
         self._connection.close(TRY_AGAIN_LATER, "answers are not read")

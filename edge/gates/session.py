@@ -10,11 +10,10 @@ from edge.gates.asks import ask
 from edge.gates.bridge import Bridge
 from edge.gates.calls import Subscribe, Unsubscribe
 from edge.gates.engine import SessionEngine
-from edge.gates.guard import OPEN_GUARD, Guard, permitted
 from edge.gates.outgoing import Connection, Outgoing
+from edge.gates.parking import Parking
 from edge.metrics import Metrics
-from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, TooLarge, TooManyRequests
+from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, SubscriptionFailed, TooLarge, TooManyRequests
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, parse_message
 
 
@@ -27,7 +26,6 @@ class Sessions:
         bridge: Bridge,
         metrics: Metrics,
         *,
-        guard: Guard = OPEN_GUARD,
         gate: str,
         max_message: int,
         max_result: int,
@@ -35,11 +33,13 @@ class Sessions:
         max_subscriptions: int,
         max_pending_requests: int,
         max_pending_answers: int,
+        resume_for: float = 0.0,
+        max_parked: int = 0,
     ) -> None:
+        """`resume_for`: seconds for which up to `max_parked` subscriptions of lost connections can be resumed."""
         self.engine = engine
         self.bridge = bridge
         self.metrics = metrics
-        self.guard = guard
         self.gate = gate
         self.max_message = max_message
         self.max_result = max_result
@@ -47,6 +47,7 @@ class Sessions:
         self.max_subscriptions = max_subscriptions
         self.max_pending_requests = max_pending_requests
         self.max_pending_answers = max_pending_answers
+        self.parking = Parking(resume_for, max_parked, metrics.parked_subscriptions.labels(gate))
         self.notifications = metrics.notifications.labels(gate)
         self.merged = metrics.merged_notifications.labels(gate)
         self.active = metrics.subscriptions.labels(gate)
@@ -84,13 +85,12 @@ class Session:
                 raise TooLarge(f"The message is longer than {self.shared.max_message} bytes; send a shorter one")
             request = parse_message(message)
             primitive = request.kind
-            access = permitted(self.shared.guard, request)
             if isinstance(request, SubscribeMessage):
-                self._subscribe(request, access, started)
+                self._subscribe(request, started)
             elif isinstance(request, UnsubscribeMessage):
-                self._unsubscribe(request, access, started)
+                self._unsubscribe(request, started)
             else:
-                ask(self, request, access, started)
+                ask(self, request, started)
         except EdgeError as error:
             self.refuse(error, primitive, started)
 
@@ -102,17 +102,24 @@ class Session:
         await self._room.wait()
         await self.outgoing.room(self.shared.max_pending_requests)
 
-    def close(self) -> None:
-        """The client is gone: end all its subscriptions, also those that are about to begin."""
+    def close(self, *, lost: bool = False) -> None:
+        """The client is gone: end all its subscriptions, also those that are about to begin.
+
+        `lost`: without a farewell, so it may come back to those that can be resumed.
+        """
         if self.closed:
             return
         self.closed = True
+        unread = self.outgoing.unread() if lost else {}
         self.outgoing.close()
         for call in self._opening:
             call.drop()
-        for spuid in list(self.subscriptions):
+        for spuid, call in list(self.subscriptions.items()):
             self.forget(spuid)
-            self.end(spuid)
+            if lost and call.resumable and not call.ending:
+                self.shared.parking.park(call, unread.get(spuid, []))
+            else:
+                self.end(spuid)
 
     def refuse(self, error: EdgeError, primitive: str, started: float) -> None:
         """Send an error, and count it."""
@@ -136,12 +143,18 @@ class Session:
         self._opening.discard(call)
         self.subscriptions[spuid] = call
         self.shared.active.inc()
+        if call.resumable:
+            self.outgoing.remember(spuid)
+            self.shared.parking.note(call)
 
     def forget(self, spuid: str) -> Subscribe | None:
         """A subscription is over, as far as the client is concerned."""
         call = self.subscriptions.pop(spuid, None)
         if call is not None:
             self.shared.active.dec()
+            if call.resumable:
+                self.outgoing.forget(spuid)
+                self.shared.parking.forget(call)
         return call
 
     def end(self, spuid: str) -> None:
@@ -153,7 +166,7 @@ class Session:
         """A subscribe request has been answered, one way or the other."""
         self._opening.discard(call)
 
-    def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
+    def _subscribe(self, request: SubscribeMessage, started: float) -> None:
         limit = self.shared.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
@@ -161,7 +174,9 @@ class Session:
                 "another connection",
                 alias=request.alias,
             )
-        call = Subscribe(self, request, access, started)
+        call = Subscribe(self, request, started)
+        if request.spuid is not None and self._resume(call):
+            return
         self._opening.add(call)
         try:
             call.start()
@@ -169,9 +184,38 @@ class Session:
             self._opening.discard(call)
             raise
 
-    def _unsubscribe(self, request: UnsubscribeMessage, access: Access, started: float) -> None:
+    def _resume(self, again: Subscribe) -> bool:
+        """Go on with the subscription of a lost connection. False: it is over, another one, or too far on."""
+        request, shared = again.request, self.shared
+        call = shared.parking.find(request.spuid or "")
+        if call is None or call.ending or call.query != again.query:
+            return False
+        if call.parked is None:
+            call.session.hand_over(call, self)
+        assert call.parked is not None  # noqa: S101
+        assert request.sequence is not None  # noqa: S101
+        missed = call.parked.since(again.alias, request.sequence)
+        shared.parking.forget(call)
+        if missed is None:
+            call.drop()
+            self.end(call.spuid)
+            return False
+        call.go_on(self, request, missed)
+        shared.answered("subscribe", 200, again.started)
+        return True
+
+    def hand_over(self, call: Subscribe, heir: Session) -> None:
+        """Park a subscription that is asked for on another connection: this one is lost and does not know it yet."""
+        unread = self.outgoing.unread().get(call.spuid, [])
+        self.forget(call.spuid)
+        self.shared.parking.park(call, unread)
+        if heir is not self:
+            reason = "The subscription goes on on another connection, which has resumed it"
+            self.refuse(SubscriptionFailed(reason, alias=call.alias, spuid=call.spuid), "notify", time.perf_counter())
+
+    def _unsubscribe(self, request: UnsubscribeMessage, started: float) -> None:
         call = self.subscriptions.get(request.spuid)
-        if call is None or call.ending or call.access.client != access.client:
+        if call is None or call.ending:
             raise NotFound(
                 f'This connection has no subscription "{request.spuid}"; give the spuid of its notifications, on the '
                 "connection on which it was subscribed",
@@ -182,7 +226,7 @@ class Session:
 
     def _overflow(self) -> None:
         self.shared.metrics.slow_clients.labels(self.shared.gate).inc()
-        self.close()
+        self.close(lost=True)
 
 
 def _size(text: str) -> int:

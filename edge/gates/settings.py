@@ -62,6 +62,10 @@ class WsGateSettings:
     """Answers that may wait for one client that does not read; beyond, it is closed with code 1013."""
     max_pending_requests: int = 100
     """Requests of one connection that may be in work; no more are read until some are answered."""
+    resume_for: float = 60.0
+    """Seconds for which a subscription that asked for it can be resumed after its connection was lost; 0: never."""
+    max_parked: int = 1000
+    """Subscriptions of lost connections that are kept; beyond, the one that was lost first ends."""
     origins: tuple[str, ...] = ("*",)
     """Origins whose pages may subscribe; `*` is every origin. Pages of the gateway's own host always may."""
     compression: bool = False

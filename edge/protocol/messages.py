@@ -55,6 +55,18 @@ class SubscribeMessage(_Message):
     named_graph_uri: GraphUris = Field(default=None, alias="named-graph-uri")
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Milliseconds after which the client no longer wants the answer; the gate may give up then."""
+    resume: bool = False
+    """Whether the subscription is to be kept for a while when the connection is lost."""
+    spuid: Text | None = None
+    """The subscription of a lost connection that is to go on."""
+    sequence: int | None = Field(default=None, ge=0)
+    """The last that the client has had of it."""
+
+    @model_validator(mode="after")
+    def _check_resumed(self) -> Self:
+        if (self.spuid is None) != (self.sequence is None):
+            raise ValueError('"spuid" and "sequence" are given together, to resume a subscription, or not at all')
+        return self
 
 
 class UnsubscribeMessage(_Message):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import ssl
 from functools import partial
 from http import HTTPStatus
 
@@ -17,8 +16,8 @@ from websockets.http11 import Request, Response
 
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
-from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.origins import origin_allowed
+from edge.gates.parking import Parking
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import WsGateSettings
 from edge.gates.ws.connection import WsConnection
@@ -26,6 +25,8 @@ from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
 
 _GATE = "ws"
+_FAREWELL = (CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD)
+"""How a client closes that will not be back (RFC 6455, section 7.4.1); browsers give no code."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,23 +34,13 @@ logger = logging.getLogger(__name__)
 class WsGate:
     """The gate for subscriptions. `start` and `stop` belong to one event loop."""
 
-    def __init__(
-        self,
-        engine: SessionEngine,
-        settings: WsGateSettings,
-        metrics: Metrics,
-        *,
-        guard: Guard = OPEN_GUARD,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """Without `tls`: plain WebSockets."""
+    def __init__(self, engine: SessionEngine, settings: WsGateSettings, metrics: Metrics) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
-        self._guard = guard
-        self._tls = tls
         self._open = metrics.connections.labels(_GATE)
         self._server: Server | None = None
+        self._parking: Parking
 
     async def start(self) -> int:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
@@ -58,7 +49,6 @@ class WsGate:
             self._engine,
             Bridge(asyncio.get_running_loop()),
             self._metrics,
-            guard=self._guard,
             gate=_GATE,
             max_message=settings.max_message,
             max_result=settings.max_result,
@@ -66,12 +56,14 @@ class WsGate:
             max_subscriptions=settings.max_subscriptions,
             max_pending_requests=settings.max_pending_requests,
             max_pending_answers=settings.max_pending_answers,
+            resume_for=settings.resume_for,
+            max_parked=settings.max_parked,
         )
+        self._parking = sessions.parking
         self._server = await serve(
             partial(self._serve, sessions),
             settings.host,
             settings.port,
-            ssl=self._tls,
             process_request=self._admit,
             compression="deflate" if settings.compression else None,
             ping_interval=settings.ping_interval or None,
@@ -90,6 +82,7 @@ class WsGate:
         if server is None:
             return
         self._server = None
+        self._parking.close()
         server.close()
         try:
             async with asyncio.timeout(self._settings.close_timeout):
@@ -111,15 +104,10 @@ class WsGate:
             )
         return None
 
-    def _paths(self) -> list[str]:
-        path = self._settings.path
-        return [path] if self._guard is OPEN_GUARD else [path, f"/secure{path}"]
-
     async def _serve(self, sessions: Sessions, socket: ServerConnection) -> None:
         path = socket.request.path.partition("?")[0] if socket.request is not None else ""
-        paths = self._paths()
-        if path not in paths:
-            error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{paths[-1]}"')
+        if path != self._settings.path:
+            error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{self._settings.path}"')
             await _dismiss(socket, error)
             return
         connection = WsConnection(
@@ -135,7 +123,7 @@ class WsGate:
             pass  # however a client goes away, it is gone
         finally:
             self._open.dec()
-            session.close()
+            session.close(lost=socket.close_code not in _FAREWELL)
             await connection.closed()
 
 

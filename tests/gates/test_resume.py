@@ -1,0 +1,285 @@
+"""Subscribers whose connection is lost and who come back: they get what they missed, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections import Counter
+from typing import Any
+
+import pytest
+from gate_client import Client, eventually, rows
+
+from edge.gates.settings import WsGateSettings
+
+VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
+
+
+def put(*numbers: int) -> str:
+    return "INSERT DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }"
+
+
+def take(*numbers: int) -> str:
+    return "DELETE DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }"
+
+
+def bag(results: dict[str, Any]) -> list[int]:
+    return sorted(int(value) for (value,) in rows(results))
+
+
+async def vanish(gateway: Any, client: Client) -> None:
+    """End the connection without a word, and wait until the gateway knows."""
+    before = gateway.metric("edge_connections", gate="ws")
+    client.socket.transport.abort()
+    await eventually(lambda: gateway.metric("edge_connections", gate="ws") < before, "the loss")
+
+
+async def test_who_comes_back_gets_the_net_change_under_the_same_spuid_and_goes_on(gateway, engine):
+    await gateway.update(put(1, 2))
+    client = await gateway.client()
+    first = await client.subscribe(VALUES, "mine", resume=True)
+    await gateway.update(put(3))
+    assert (await client.notification())["sequence"] == 1
+    await vanish(gateway, client)
+    assert gateway.metric("edge_parked_subscriptions", gate="ws") == 1
+    assert gateway.metric("edge_subscriptions", gate="ws") == 0
+    for update in (put(4), put(5), take(4), take(1)):
+        await gateway.update(update)
+    client = await gateway.client()
+    missed = await client.subscribe(VALUES, "again", spuid=first["spuid"], sequence=1)
+    assert (missed["spuid"], missed["alias"], missed["sequence"], missed["merged"]) == (first["spuid"], "again", 5, 4)
+    assert (bag(missed["addedResults"]), bag(missed["removedResults"])) == ([5], [1])
+    assert missed["addedResults"]["head"] == first["addedResults"]["head"]
+    await gateway.update(put(6))
+    later = await client.notification()
+    assert (later["spuid"], later["alias"], later["sequence"]) == (first["spuid"], "again", 6)
+    assert "merged" not in later
+    assert engine.subscriptions == 1
+    assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
+    await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
+    assert engine.subscriptions == 0
+
+
+async def test_when_nothing_was_missed_the_answer_is_empty_with_the_same_sequence(gateway):
+    await gateway.update(put(1))
+    client = await gateway.client()
+    first = await client.subscribe(VALUES, resume=True)
+    await vanish(gateway, client)
+    client = await gateway.client()
+    missed = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+    assert (missed["spuid"], missed["sequence"], missed["merged"]) == (first["spuid"], 0, 0)
+    assert (bag(missed["addedResults"]), bag(missed["removedResults"])) == ([], [])
+
+
+async def test_what_was_sent_and_never_arrived_is_told_again(gateway):
+    client = await gateway.client()
+    first = await client.subscribe(VALUES, resume=True)
+    for number in range(1, 6):
+        await gateway.update(put(number))
+    await eventually(lambda: gateway.metric("edge_notifications_total", gate="ws") == 6, "all are sent")
+    await vanish(gateway, client)
+    await gateway.update(take(5))
+    client = await gateway.client()
+    missed = await client.subscribe(VALUES, spuid=first["spuid"], sequence=2)
+    assert (missed["sequence"], missed["merged"]) == (6, 4)
+    assert (bag(missed["addedResults"]), bag(missed["removedResults"])) == ([3, 4], [])
+
+
+async def test_a_client_is_back_before_the_gateway_knows_that_it_was_gone(gateway, engine):
+    lost, client = await gateway.client(), await gateway.client()
+    first = await lost.subscribe(VALUES, "old", resume=True)
+    await gateway.update(put(1))
+    missed = await client.subscribe(VALUES, "new", spuid=first["spuid"], sequence=0)
+    assert (missed["spuid"], missed["sequence"], bag(missed["addedResults"])) == (first["spuid"], 1, [1])
+    await lost.notification()
+    told = await lost.receive()
+    assert (told["error"], told["spuid"], told["alias"]) == ("subscription_failed", first["spuid"], "old")
+    await gateway.update(put(2))
+    assert bag((await client.notification())["addedResults"]) == [2]
+    assert (await lost.ask({"unsubscribe": {"spuid": first["spuid"]}}))["error"] == "not_found"
+    await vanish(gateway, lost)
+    assert engine.subscriptions == 1
+
+
+async def test_a_subscription_can_be_resumed_again_and_again(gateway, engine):
+    client = await gateway.client()
+    first = await client.subscribe(VALUES, resume=True)
+    sequence, state = 0, Counter[int]()
+    for number in range(20):
+        await gateway.update(put(number))
+        if number % 2:
+            await vanish(gateway, client)
+            if number % 3:
+                await gateway.update(take(number))
+            client = await gateway.client()
+            body = await client.subscribe(VALUES, spuid=first["spuid"], sequence=sequence)
+            assert body["spuid"] == first["spuid"]
+        else:
+            body = await client.notification()
+        assert body["sequence"] == sequence + body.get("merged", 1)
+        sequence = body["sequence"]
+        state = state - Counter(bag(body["removedResults"])) + Counter(bag(body["addedResults"]))
+    assert sorted(state.elements()) == [number for number in range(20) if not (number % 2 and number % 3)]
+    assert engine.subscriptions == 1
+
+
+async def test_what_waited_for_a_client_that_did_not_read_is_not_lost_with_the_connection(gateway):
+    client = await gateway.client(max_queue=1)
+    first = await client.subscribe(VALUES, resume=True)
+    client.socket.transport.pause_reading()
+    big = "x" * 300_000
+    for number in range(40):
+        await gateway.update(f"INSERT DATA {{ <urn:set> <urn:has> '{number}{big}' }}")
+    await eventually(lambda: gateway.metric("edge_merged_notifications_total", gate="ws") > 0, "a full buffer")
+    await gateway.update(f"DELETE WHERE {{ <urn:set> <urn:has> ?n }} ; {put(7)}")
+    await vanish(gateway, client)
+    client = await gateway.client(max_size=None)
+    body = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+    assert bag(body["addedResults"]) == [7]  # as a net change or as sequence 0: what was sent was too long to be kept
+    assert bag(body["removedResults"]) == []
+
+
+@pytest.mark.parametrize("wrong", ["spuid", "sequence ahead", "query", "dataset"])
+async def test_what_cannot_be_resumed_begins_anew(gateway, engine, wrong):
+    await gateway.update(put(1))
+    client = await gateway.client()
+    first = await client.subscribe(VALUES, resume=True)
+    await vanish(gateway, client)
+    await gateway.update(put(2))
+    members: dict[str, Any] = {"spuid": first["spuid"], "sequence": 0}
+    query = VALUES
+    if wrong == "spuid":
+        members["spuid"] = "sepa://subscription/unknown"
+    elif wrong == "sequence ahead":
+        members["sequence"] = 9
+    elif wrong == "query":
+        query += " # another"
+    else:
+        members["default-graph-uri"] = []
+        members["named-graph-uri"] = "urn:g"
+    client = await gateway.client()
+    body = await client.subscribe(query, **members)
+    assert body["spuid"] != first["spuid"]
+    assert body["sequence"] == 0
+    assert "merged" not in body
+    assert bag(body["addedResults"]) == ([] if wrong == "dataset" else [1, 2])
+
+
+async def test_too_late_is_a_fresh_beginning_and_nothing_is_left(engine, serve):
+    async with serve(ws=WsGateSettings(port=0, resume_for=0.05)) as gateway:
+        client = await gateway.client()
+        first = await client.subscribe(VALUES, resume=True)
+        await vanish(gateway, client)
+        await eventually(lambda: engine.subscriptions == 0, "the end of the subscription")
+        assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
+        client = await gateway.client()
+        body = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+        assert body["spuid"] != first["spuid"]
+
+
+async def test_a_sequence_that_is_too_far_back_is_a_fresh_beginning(gateway, engine):
+    client = await gateway.client()
+    first = await client.subscribe(VALUES, resume=True)
+    for number in range(30):
+        await gateway.update(f"INSERT DATA {{ <urn:set> <urn:has> '{number}{'x' * 10_000}' }}")
+    await eventually(lambda: gateway.metric("edge_notifications_total", gate="ws") == 31, "all are sent")
+    await vanish(gateway, client)
+    client = await gateway.client()
+    body = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+    assert (body["sequence"], len(rows(body["addedResults"]))) == (0, 30)
+    assert body["spuid"] != first["spuid"]
+    assert engine.subscriptions == 1
+
+
+@pytest.mark.parametrize("code", [1000, None])
+async def test_whoever_says_goodbye_leaves_nothing(gateway, engine, code):
+    client = await gateway.client()
+    await client.subscribe(VALUES, resume=True)
+    if code is None:
+        client.socket.protocol.send_close()
+        client.socket.send_data()
+        await client.socket.wait_closed()
+    else:
+        await client.socket.close(code)
+    await eventually(lambda: engine.subscriptions == 0, "the end of the subscription")
+    assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
+
+
+async def test_nothing_is_kept_for_those_that_did_not_ask(gateway, engine):
+    client = await gateway.client()
+    await client.subscribe(VALUES)
+    await vanish(gateway, client)
+    assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
+    await eventually(lambda: engine.subscriptions == 0, "the end of the subscription")
+
+
+async def test_the_first_that_was_lost_goes_first_when_there_are_too_many(engine, serve):
+    async with serve(ws=WsGateSettings(port=0, max_parked=2)) as gateway:
+        firsts = []
+        for _ in range(3):
+            client = await gateway.client()
+            firsts.append(await client.subscribe(VALUES, resume=True))
+            await vanish(gateway, client)
+        await eventually(lambda: engine.subscriptions == 2, "the end of the first")
+        client = await gateway.client()
+        answers = [await client.subscribe(VALUES, spuid=first["spuid"], sequence=0) for first in firsts]
+        assert [answer["spuid"] == first["spuid"] for first, answer in zip(firsts, answers, strict=True)] == [
+            False,
+            True,
+            True,
+        ]
+
+
+async def test_it_can_be_switched_off(engine, serve):
+    async with serve(ws=WsGateSettings(port=0, resume_for=0)) as gateway:
+        client = await gateway.client()
+        first = await client.subscribe(VALUES, resume=True)
+        await vanish(gateway, client)
+        await eventually(lambda: engine.subscriptions == 0, "the end of the subscription")
+        client = await gateway.client()
+        assert (await client.subscribe(VALUES, spuid=first["spuid"], sequence=0))["spuid"] != first["spuid"]
+
+
+async def test_when_the_gate_stops_nothing_is_kept(engine, serve):
+    async with serve() as gateway:
+        lost, client = await gateway.client(), await gateway.client()
+        await lost.subscribe(VALUES, resume=True)
+        await client.subscribe(VALUES, resume=True)
+        await vanish(gateway, lost)
+        await gateway.ws_gate.stop()
+        await eventually(lambda: engine.subscriptions == 0, "the end of both")
+
+
+@pytest.mark.parametrize("members", [{"spuid": "x"}, {"sequence": 1}, {"spuid": "x", "sequence": -1}])
+async def test_half_a_resumption_is_refused(gateway, members):
+    client = await gateway.client()
+    answer = await client.ask({"subscribe": {"sparql": VALUES, "alias": "mine", **members}})
+    assert (answer["error"], answer["alias"]) == ("invalid_request", "mine")
+
+
+async def test_a_thousand_clients_that_come_and_vanish_leave_nothing(engine, serve):
+    settings = WsGateSettings(port=0, resume_for=0.2, max_parked=50)
+    async with serve(ws=settings) as gateway:
+
+        async def cycles(count: int) -> None:
+            for number in range(count):
+                client = await gateway.client(compression=None)
+                await client.subscribe(f"SELECT ?n {{ <urn:set{number % 7}> <urn:has> ?n }}", resume=bool(number % 2))
+                client.socket.transport.abort()
+                gateway.clients.clear()
+            await eventually(lambda: engine.subscriptions == 0, "the end of all")
+            await eventually(lambda: gateway.metric("edge_connections", gate="ws") == 0, "the end of the connections")
+
+        await cycles(100)
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        await cycles(1000)
+        await asyncio.sleep(0)
+        gc.collect()
+        after = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert engine.spus == 0
+        assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
+        assert after - before < 500_000, "less than half a kilobyte a client: nothing of them is kept"
