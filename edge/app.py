@@ -47,13 +47,15 @@ from edge.security.tls import Tls
 
 _log = logging.getLogger(__name__)
 
+_PATIENCE: Final = 10.0
+"""Seconds."""
 _CLIENT_ID: Final = "mqtt-client-id"
 """File in the data directory with the name the gateway goes by at a broker."""
 
-_Settings = TypeVar("_Settings")
-
 _PACKET_OVERHEAD: Final = 512
 """Bytes of an MQTT packet beside its payload: header, topic, properties."""
+
+_Settings = TypeVar("_Settings")
 
 
 class StartError(EdgeError):
@@ -91,6 +93,7 @@ class Gateway:
         self._intake: Intake | None = None
         self._files: MappingFiles | None = None
         self._mqtt: MqttAdapter | None = None
+        self._mqtt_gate: MqttGate | None = None
         self._actuation: Actuation | None = None
         self._security: Security | None = None
         self._tls: Tls | None = None
@@ -282,21 +285,20 @@ class Gateway:
         await asyncio.to_thread(changed, files.mapper)
         files.start()
         self._stack.push_async_callback(_in_thread, files.stop)
-        url = settings.mqtt.broker
+        url, broker = settings.mqtt.broker, None
         if not url:
             broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt))
-            await _listening(broker.start, "mqtt", settings.mqtt.host, settings.mqtt.port)
+            await broker.start()
             self._stack.push_async_callback(broker.stop)
-            url = f"mqtt://{_host(settings.mqtt.host)}:{broker.port}"
-        self.endpoints["mqtt"] = url
+            url = broker.own_url
         connection = part(
             adapters.MqttSettings,
             settings.mqtt,
             broker=url,
             client_id=settings.mqtt.client_id or _client_id(settings.data_dir),
             password=read_password(settings.mqtt),
-        )
             own_topics=f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else "",
+        )
         try:
             adapter = MqttAdapter(connection, intake, engine.receipts())
         except OSError as error:
@@ -305,17 +307,16 @@ class Gateway:
         self._watch_mqtt(adapter, intake)
         self._watch_actuation(actuation)
         adapter.start()
-        self._stack.push_async_callback(_in_thread, adapter.stop, settings.shutdown.timeout * 0.5)
+        self._stack.push_async_callback(_in_thread, adapter.stop, settings.shutdown.timeout * 0.4)
+        if broker is None:
+            self.endpoints["mqtt"] = url
+        else:
+            await _subscribed(adapter)
+            await _listening(broker.open, "mqtt", settings.mqtt.host, settings.mqtt.port)
+            self._stack.push_async_callback(broker.drain, settings.shutdown.timeout * 0.3)
+            self.endpoints["mqtt"] = f"mqtt://{_host(settings.mqtt.host)}:{broker.port}"
         actuation.start(connection)
         self._stack.push_async_callback(_in_thread, actuation.stop, settings.shutdown.timeout * 0.2)
-
-    def _views(self) -> Views:
-        return Views(
-            ready=lambda: self._ready and self._engine is not None and self._engine.ready,
-            fault=self._fault,
-            health=self._health,
-            endpoints=lambda: self.endpoints,
-            unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
         if settings.serves_mqtt_clients:
             await self._start_mqtt_gate(engine, connection)
 
@@ -346,9 +347,18 @@ class Gateway:
             ),
             self._health,
         )
+        self._mqtt_gate = gate
         await gate.start()
         self._stack.push_async_callback(gate.stop)
         self.metrics.watch("mqtt_gate_connected", "Whether clients are served over MQTT.", lambda: gate.connected)
+
+    def _views(self) -> Views:
+        return Views(
+            ready=lambda: self._ready and self._engine is not None and self._engine.ready,
+            fault=self._fault,
+            health=self._health,
+            endpoints=lambda: self.endpoints,
+            unmapped=lambda: self._intake.unmapped.listed() if self._intake is not None else [],
             bad_values=lambda: self._intake.bad_values.listed() if self._intake is not None else [],
         )
 
@@ -375,6 +385,9 @@ class Gateway:
             health["mqtt"] = "connected" if self._mqtt.connected else "disconnected"
         if self._files is not None:
             health["mapping_faults"] = self._mapping_faults()
+        if self._mqtt_gate is not None:
+            health["mqtt_gate"] = "connected" if self._mqtt_gate.connected else "disconnected"
+            health["query_faults"] = self._mqtt_gate.faults()
         return health
 
     def _mapping_faults(self) -> list[dict[str, object]]:
@@ -419,6 +432,16 @@ async def _in_thread(stop: Callable[..., object], *arguments: object) -> None:
     await asyncio.to_thread(stop, *arguments)
 
 
+async def _subscribed(adapter: MqttAdapter) -> None:
+    """Wait until the embedded broker has somebody to hand readings to. Raises `StartError`."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while not adapter.subscribed:  # noqa: ASYNC110 - the adapter works on threads of its own
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise StartError(f"mqtt: the embedded broker did not answer within {_PATIENCE:g} s; start again") from None
+
+
 async def _listening(start: Callable[[], Any], section: str, host: str, port: int, name: str = "port") -> int:
     """Start what listens. Raises `StartError` where the address cannot be had."""
     try:
@@ -427,16 +450,6 @@ async def _listening(start: Callable[[], Any], section: str, host: str, port: in
         key, variable = f"{section}.{name}", f"EDGE__{section}__{name}".upper()
         if error.errno == errno.EADDRINUSE:
             reason = f"{host}:{port} is in use by another program"
-async def _subscribed(adapter: MqttAdapter) -> None:
-    """Wait until the embedded broker has somebody to hand readings to. Raises `StartError`."""
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            while not adapter.subscribed:
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise StartError(f"mqtt: the embedded broker did not answer within {_PATIENCE:g} s; start again") from None
-
-
         elif error.errno == errno.EACCES:
             reason = f"{host}:{port} may not be used by this user"
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edge.adapters.settings import BrokerSettings
@@ -11,9 +13,15 @@ from edge.adapters.settings import BrokerSettings
 if TYPE_CHECKING:
     from amqtt.broker import Broker
 
+    from edge.adapters.broker_streams import BoundedWriter
+
 _log = logging.getLogger(__name__)
 
 _LISTENER = "default"
+_LOOK = 0.01
+"""Seconds between two looks at what is under way."""
+_PATIENCE = 1.0
+"""Seconds that amqtt gets to end."""
 
 
 class EmbeddedBroker:
@@ -26,24 +34,30 @@ class EmbeddedBroker:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._broker: Broker | None = None
+        self._own: asyncio.Server | None = None
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
+        self._writers: set[BoundedWriter] = set()
+        """Of the devices' connections."""
 
     @property
     def port(self) -> int:
-        """The port it listens on, also where the setting is 0."""
-        if self._server is None:
-            return self._settings.port
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        """The port that devices connect to, also where the setting is 0."""
+        return self._settings.port if self._server is None else _port(self._server)
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """Where devices connect."""
         return f"mqtt://{self._settings.host}:{self.port}"
 
+    @property
+    def own_url(self) -> str:
+        """Where the gateway's own clients connect: before devices do, and until all that these said is taken."""
+        assert self._own is not None  # noqa: S101 - it has been started
+        return f"mqtt://127.0.0.1:{_port(self._own)}"
+
     async def start(self) -> None:
-        """Listen. Raises OSError if the address is taken."""
+        """Serve the gateway's own clients."""
         # Late: a gateway with a broker of its own never needs these 8 MB.
         from amqtt.broker import Broker
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
@@ -60,44 +74,73 @@ class EmbeddedBroker:
         )
         self._broker = Broker(config)
         await self._broker.start()
-        try:
-            self._server = await asyncio.start_server(self._connected, self._settings.host, self._settings.port)
-        except OSError:
-            await self._broker.shutdown()
-            self._broker = None
-            raise
+        self._own = await asyncio.start_server(partial(self._connected, device=False), "127.0.0.1", 0)
+
+    async def open(self) -> None:
+        """Let devices in: what they are told was taken has somebody to take it by now. Raises OSError."""
+        self._server = await asyncio.start_server(
+            partial(self._connected, device=True), self._settings.host, self._settings.port
+        )
         _log.info("broker.started", extra={"url": self.url})
+
+    async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error
+        """Cut the devices' connections, and wait until the gateway's own clients have what was acknowledged to them.
+
+        What a device is not told was taken, it sends again. `timeout` in seconds.
+        """
+        broker = self._broker
+        if self._server is None or broker is None:
+            return
+        self._server.close()
+        for writer in self._writers:
+            writer.cut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                # amqtt tells nobody what is under way; a task of QoS 1 ends when its message is acknowledged.
+                while not broker._broadcast_queue.empty() or not all(  # noqa: ASYNC110
+                    task.done() for task in broker._tasks_queue
+                ):
+                    await asyncio.sleep(_LOOK)
 
     async def stop(self) -> None:
         """Close all connections and stop listening."""
-        server, self._server = self._server, None
+        servers = [server for server in (self._server, self._own) if server is not None]
         broker, self._broker = self._broker, None
-        if server is not None:
+        for server in servers:
             server.close()
         if broker is not None:
-            await broker.shutdown()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):  # it waits for acknowledgements of clients that have gone
+                    await broker.shutdown()
         clients = list(self._clients)
         for client in clients:
             client.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
-        if server is not None:
+        for server in servers:
             await server.wait_closed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, device: bool) -> None:
         from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
-        if self._broker is None or len(self._clients) >= self._settings.max_connections:
-            _log.warning("broker.connection_refused", extra={"connections": len(self._clients)})
+        if self._broker is None or (device and len(self._writers) >= self._settings.max_connections):
+            _log.warning("broker.connection_refused", extra={"connections": len(self._writers)})
             writer.close()
             return
         client = asyncio.current_task()
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
+        bounded = BoundedWriter(writer)
         self._clients.add(client)
+        if device:
+            self._writers.add(bounded)
         try:
-            await self._broker.external_connected(
-                BoundedReader(reader, self._settings.max_message), BoundedWriter(writer), _LISTENER
-            )
+            await self._broker.external_connected(BoundedReader(reader, self._settings.max_message), bounded, _LISTENER)
         finally:
             self._clients.discard(client)
+            self._writers.discard(bounded)
             writer.close()
+
+
+def _port(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port

@@ -54,6 +54,10 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
             async with asyncio.timeout(STALLED):
                 await super().drain()
         except TimeoutError:
-            self.is_closed = True
-            self._writer.transport.abort()
+            self.cut()
             raise ConnectionResetError("the client does not read") from None
+
+    def cut(self) -> None:
+        """End the connection at once."""
+        self.is_closed = True
+        self._writer.transport.abort()

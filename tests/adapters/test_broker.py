@@ -18,6 +18,7 @@ from tests.support.processes import wait_for
 async def broker():
     broker = EmbeddedBroker(BrokerSettings(port=0, max_connections=4, max_message=10_000, max_retained=3))
     await broker.start()
+    await broker.open()
     yield broker
     await broker.stop()
 
@@ -38,8 +39,10 @@ async def test_readings_go_through_it_into_the_graph(engine, observations, broke
 
 async def test_a_port_that_is_taken(broker):
     other = EmbeddedBroker(BrokerSettings(port=broker.port))
+    await other.start()
     with pytest.raises(OSError, match="address already in use"):
-        await other.start()
+        await other.open()
+    await other.stop()
 
 
 async def test_too_large_a_message_ends_the_connection_and_no_other(broker):
@@ -96,5 +99,6 @@ async def test_it_stops_with_clients_connected_and_starts_again(broker):
         with contextlib.suppress(ConnectionResetError):
             assert await asyncio.to_thread(client.recv, 1) == b""
     await broker.start()
+    await broker.open()
     with socket.create_connection(("127.0.0.1", broker.port)):
         pass
