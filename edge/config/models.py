@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from edge.config.keys import KIB, MIB, BindHost, DirPath, OptionalPath, Port, TopicFilter, default_data_dir, key
+from edge.config.keys import KIB, MIB, BindHost, DirPath, Host, OptionalPath, Port, TopicFilter, default_data_dir, key
 
 PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
 """Names of the mapping packs that come with the gateway."""
@@ -23,7 +23,7 @@ class Section(BaseModel):
 class HttpSettings(Section):
     """The HTTP gate: SPARQL query and update, the page, health and metrics."""
 
-    host: BindHost = key("127.0.0.1", "Address to listen on. Only loopback addresses as long as there is no security.")
+    host: BindHost = key("127.0.0.1", "Address to listen on without encryption: a loopback address.")
     port: Port = key(8000, "TCP port to listen on. 0 is any free port.")
     max_body: int = key(10 * MIB, "Largest request body; larger ones are answered 413.", unit="bytes", minimum=KIB)
     max_result: int = key(
@@ -52,7 +52,7 @@ class HttpSettings(Section):
 class WsSettings(Section):
     """The WebSocket gate: subscriptions."""
 
-    host: BindHost = key("127.0.0.1", "Address to listen on. Only loopback addresses as long as there is no security.")
+    host: BindHost = key("127.0.0.1", "Address to listen on without encryption: a loopback address.")
     port: Port = key(9000, "TCP port to listen on. 0 is any free port.")
     max_message: int = key(1 * MIB, "Largest message a client may send.", unit="bytes", minimum=KIB)
     max_result: int = key(4 * MIB, "Largest result of a query; a larger one is given up.", unit="bytes", minimum=KIB)
@@ -95,9 +95,7 @@ class MqttSettings(Section):
     """MQTT: the embedded broker, or the connection to another broker."""
 
     enabled: bool = key(True, "Whether readings come in over MQTT at all.")
-    host: BindHost = key(
-        "127.0.0.1", "Address the embedded broker listens on. Only loopback addresses as long as there is no security."
-    )
+    host: BindHost = key("127.0.0.1", "Address the embedded broker listens on: a loopback address.")
     port: Port = key(1883, "TCP port of the embedded broker. 0 is any free port.")
     broker: str = key(
         "", 'Another broker to use instead of the embedded one: "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]" (TLS).'
@@ -416,6 +414,26 @@ class HostSettings(Section):
     )
 
 
+class SecuritySettings(Section):
+    """Who may come in: tokens, TLS."""
+
+    enabled: bool = key(
+        False, "Whether every request needs a token (OAuth 2.0, `edge clients`), and the secure ports are open."
+    )
+    host: Host = key("127.0.0.1", "Address of the secure ports, e.g. 0.0.0.0 for the whole network.")
+    https_port: Port = key(8443, "TCP port of the HTTP gate with TLS. 0 is any free port.")
+    wss_port: Port = key(9443, "TCP port of the WebSocket gate with TLS. 0 is any free port.")
+    cert_file: OptionalPath = key(
+        None, "PEM file of the gateway's certificate, and those that signed it. Empty: one that `edge cert` makes."
+    )
+    key_file: OptionalPath = key(None, "PEM file of the certificate's private key.")
+    token_lifetime: int = key(3600, "How long a token is valid.", unit="s", minimum=1, maximum=31_536_000)
+    audience: str = key("sepa-edge", "Whom tokens are for (their aud).")
+    key_rotation: float = key(
+        2_592_000.0, "How long a key signs tokens; then there is a new one.", unit="s", minimum=60, maximum=315_360_000
+    )
+
+
 class LogSettings(Section):
     """Log lines on standard error."""
 
@@ -442,19 +460,25 @@ class Settings(Section):
     http: HttpSettings = HttpSettings()
     ws: WsSettings = WsSettings()
     mqtt: MqttSettings = MqttSettings()
+    mqtt_gate: MqttGateSettings = MqttGateSettings()
     engine: EngineSettings = EngineSettings()
     mappings: MappingsSettings = MappingsSettings()
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()
     host: HostSettings = HostSettings()
+    security: SecuritySettings = SecuritySettings()
     log: LogSettings = LogSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
+
+    @property
+    def tls_dir(self) -> Path:
+        """Where the certificates are that the gateway makes."""
+        return self.data_dir / "tls"
 
     @property
     def mappings_dir(self) -> Path:
         """Where the operator's own mapping files are."""
         return self.mappings.dir or self.data_dir / "mappings"
-    mqtt_gate: MqttGateSettings = MqttGateSettings()
 
     @property
     def queries_dir(self) -> Path:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.gates.parking import Parked
 from edge.metrics import Metrics
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
@@ -28,13 +29,14 @@ logger = logging.getLogger(__name__)
 class Subscribe:
     """One subscribe request, and the subscription that comes of it."""
 
-    def __init__(self, session: Session, request: SubscribeMessage, started: float) -> None:
+    def __init__(self, session: Session, request: SubscribeMessage, access: Access, started: float) -> None:
         self.session = session
         self.request = request
+        self.access = access
         self.alias = request.alias
         self.started = started
         self.query = QueryRequest(
-            request.sparql, Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+            request.sparql, Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri)), access
         )
         self.resumable = session.shared.parking.open and (request.resume or request.spuid is not None)
         """Whether the client may come back to it on another connection."""
@@ -84,9 +86,9 @@ class Subscribe:
         session.outgoing.send(item)
         session.shared.notifications.inc()
 
-    def go_on(self, session: Session, request: SubscribeMessage, missed: Notification) -> None:
+    def go_on(self, session: Session, request: SubscribeMessage, access: Access, missed: Notification) -> None:
         """The client of the lost connection is back."""
-        self.session, self.request, self.alias = session, request, request.alias
+        self.session, self.request, self.access, self.alias = session, request, access, request.alias
         self.parked = None
         session.keep(self.spuid, self)
         session.outgoing.send(missed)

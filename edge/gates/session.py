@@ -10,9 +10,11 @@ from edge.gates.asks import ask
 from edge.gates.bridge import Bridge
 from edge.gates.calls import Subscribe, Unsubscribe
 from edge.gates.engine import SessionEngine
+from edge.gates.guard import OPEN_GUARD, Guard, permitted
 from edge.gates.outgoing import Connection, Outgoing
 from edge.gates.parking import Parking
 from edge.metrics import Metrics
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, SubscriptionFailed, TooLarge, TooManyRequests
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, parse_message
 
@@ -26,6 +28,7 @@ class Sessions:
         bridge: Bridge,
         metrics: Metrics,
         *,
+        guard: Guard = OPEN_GUARD,
         gate: str,
         max_message: int,
         max_result: int,
@@ -40,6 +43,7 @@ class Sessions:
         self.engine = engine
         self.bridge = bridge
         self.metrics = metrics
+        self.guard = guard
         self.gate = gate
         self.max_message = max_message
         self.max_result = max_result
@@ -85,12 +89,13 @@ class Session:
                 raise TooLarge(f"The message is longer than {self.shared.max_message} bytes; send a shorter one")
             request = parse_message(message)
             primitive = request.kind
+            access = permitted(self.shared.guard, request)
             if isinstance(request, SubscribeMessage):
-                self._subscribe(request, started)
+                self._subscribe(request, access, started)
             elif isinstance(request, UnsubscribeMessage):
-                self._unsubscribe(request, started)
+                self._unsubscribe(request, access, started)
             else:
-                ask(self, request, started)
+                ask(self, request, access, started)
         except EdgeError as error:
             self.refuse(error, primitive, started)
 
@@ -166,7 +171,7 @@ class Session:
         """A subscribe request has been answered, one way or the other."""
         self._opening.discard(call)
 
-    def _subscribe(self, request: SubscribeMessage, started: float) -> None:
+    def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
         limit = self.shared.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
@@ -174,7 +179,7 @@ class Session:
                 "another connection",
                 alias=request.alias,
             )
-        call = Subscribe(self, request, started)
+        call = Subscribe(self, request, access, started)
         if request.spuid is not None and self._resume(call):
             return
         self._opening.add(call)
@@ -200,7 +205,7 @@ class Session:
             call.drop()
             self.end(call.spuid)
             return False
-        call.go_on(self, request, missed)
+        call.go_on(self, request, again.access, missed)
         shared.answered("subscribe", 200, again.started)
         return True
 
@@ -213,9 +218,9 @@ class Session:
             reason = "The subscription goes on on another connection, which has resumed it"
             self.refuse(SubscriptionFailed(reason, alias=call.alias, spuid=call.spuid), "notify", time.perf_counter())
 
-    def _unsubscribe(self, request: UnsubscribeMessage, started: float) -> None:
+    def _unsubscribe(self, request: UnsubscribeMessage, access: Access, started: float) -> None:
         call = self.subscriptions.get(request.spuid)
-        if call is None or call.ending:
+        if call is None or call.ending or call.access.client != access.client:
             raise NotFound(
                 f'This connection has no subscription "{request.spuid}"; give the spuid of its notifications, on the '
                 "connection on which it was subscribed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from functools import partial
 from http import HTTPStatus
 
@@ -16,6 +17,7 @@ from websockets.http11 import Request, Response
 
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
+from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.origins import origin_allowed
 from edge.gates.parking import Parking
 from edge.gates.session import Session, Sessions
@@ -34,10 +36,21 @@ logger = logging.getLogger(__name__)
 class WsGate:
     """The gate for subscriptions. `start` and `stop` belong to one event loop."""
 
-    def __init__(self, engine: SessionEngine, settings: WsGateSettings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        engine: SessionEngine,
+        settings: WsGateSettings,
+        metrics: Metrics,
+        *,
+        guard: Guard = OPEN_GUARD,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Without `tls`: plain WebSockets."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
+        self._guard = guard
+        self._tls = tls
         self._open = metrics.connections.labels(_GATE)
         self._server: Server | None = None
         self._parking: Parking
@@ -49,6 +62,7 @@ class WsGate:
             self._engine,
             Bridge(asyncio.get_running_loop()),
             self._metrics,
+            guard=self._guard,
             gate=_GATE,
             max_message=settings.max_message,
             max_result=settings.max_result,
@@ -64,6 +78,7 @@ class WsGate:
             partial(self._serve, sessions),
             settings.host,
             settings.port,
+            ssl=self._tls,
             process_request=self._admit,
             compression="deflate" if settings.compression else None,
             ping_interval=settings.ping_interval or None,
@@ -104,10 +119,15 @@ class WsGate:
             )
         return None
 
+    def _paths(self) -> list[str]:
+        path = self._settings.path
+        return [path] if self._guard is OPEN_GUARD else [path, f"/secure{path}"]
+
     async def _serve(self, sessions: Sessions, socket: ServerConnection) -> None:
         path = socket.request.path.partition("?")[0] if socket.request is not None else ""
-        if path != self._settings.path:
-            error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{self._settings.path}"')
+        paths = self._paths()
+        if path not in paths:
+            error = NotFound(f'There is nothing at "{path}"; subscribe at the path "{paths[-1]}"')
             await _dismiss(socket, error)
             return
         connection = WsConnection(
