@@ -83,8 +83,10 @@ def _no_answer(url: str, reason: object, timeout: float) -> Failure:
 
 
 def _refusal(status: int, body: bytes) -> Failure:
-    message = describe(body) or f"the gateway answered {status}"
-    advice = _ADVICE.get(status)
+    told = describe(body)
+    message = told or f"the gateway answered {status}"
+    # A gateway that says what it does not have is one.
+    advice = None if told and status == 404 else _ADVICE.get(status)
     return refused(f"{message} ({advice})" if advice else message)
 
 

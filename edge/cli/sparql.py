@@ -9,11 +9,12 @@ from typing import Final
 import click
 
 from edge.cli import table
-from edge.cli.failures import EXIT_CODES, refused
+from edge.cli.failures import EXIT_CODES, misused, refused
 from edge.cli.http import Answer, dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
 from edge.cli.timers import moment
+from edge.protocol.moments import read_when
 
 _FORMATS: Final = {
     "table": "application/sparql-results+json, text/turtle;q=0.9",
@@ -102,6 +103,10 @@ def update(
     timeout: float,
 ) -> None:
     """Send an update, print what it did."""
+    try:
+        read_when(delay, at, name)
+    except ValueError as error:
+        raise misused(str(error)) from None
     parameters = [("update", read_source(text))]
     parameters += [("using-graph-uri", graph) for graph in default_graphs]
     parameters += [("using-named-graph-uri", graph) for graph in named_graphs]

@@ -88,9 +88,10 @@ def read_time(value: str | int) -> int:
     else:
         found = _TIME.fullmatch(text)
         if found is None:
+            hint = " (in a URL or form a + is written %2B)" if re.search(r"\d \d\d:\d\d$", text) else ""
             raise ValueError(
                 '"at" must be a time with time zone such as 2030-01-31T12:00:00Z, or microseconds since 1970; it is '
-                f"{text[:50]!r}"
+                f"{text[:50]!r}{hint}"
             )
         try:
             moment = datetime.fromisoformat(found[1] + found[3])

@@ -47,8 +47,11 @@ def test_what_failed_says_why(run):
 
 def test_a_wrong_time_is_refused_with_words(run):
     done = run("update", "--delay", "30", INSERT)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "PT30S" in done.stderr
+    done = run("timers", "nobody")
+    assert done.returncode == 1
+    assert "--url" not in done.stderr
     done = run("timers", "--cancel")
     assert done.returncode == 2
     assert "needs the id" in done.stderr

@@ -69,6 +69,7 @@ async def test_the_body_may_be_the_update_and_the_id_the_clients(http):
         ({"delay": "P9999999W"}, "hundred years"),
         ({"delay": "PT1S", "at": "2030-01-01T00:00:00Z"}, "exclude each other"),
         ({"at": "2030-01-01T00:00:00"}, "time zone"),
+        ({"at": "2030-01-01T00:00:00 02:00"}, "%2B"),
         ({"at": "2030-02-31T00:00:00Z"}, "no time"),
         ({"at": "1763740800"}, "microseconds"),
         ({"at": "99999999999999999999"}, "year 10000"),
