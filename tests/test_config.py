@@ -149,7 +149,7 @@ def test_all_faults_are_told_at_once(tmp_path):
 @pytest.mark.parametrize("section", ["http", "ws", "mqtt"])
 def test_addresses_others_can_reach_are_refused_with_the_way_out(section, host):
     (line,) = problems(**{f"EDGE__{section.upper()}__HOST": host})
-    assert f'"{host}" is not a loopback address, and no security is configured' in line
+    assert f'"{host}" is not a loopback address, and this port has no security' in line
     assert "security.enabled" in line
     assert "SSH tunnel" in line
 

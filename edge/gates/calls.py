@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.gates.parking import Parked
+from edge.gates.tenure import Tenure
 from edge.metrics import Metrics
-from edge.protocol.access import Access
+from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
 from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, unsubscribed_message
 
@@ -47,6 +48,7 @@ class Subscribe:
         self.parked: Parked | None = None
         """Set as long as its connection is lost."""
         self.ending = False
+        self._tenure: Tenure | None = None
         self._dropped = False
         self._answered = False
         self._timer: asyncio.TimerHandle | None = None
@@ -69,13 +71,13 @@ class Subscribe:
         """What the engine sends to this subscription, in order."""
         if self._dropped:
             return
-        session = self.session
+        session, self.spuid = self.session, item.spuid
         if isinstance(item, SubscribeFailed):
-            self._fail(item)
+            self._lose(SubscriptionFailed(item.description))
             return
         if not self._answered:
             self._answer()
-            self.spuid, self.variables = item.spuid, item.delta.variables
+            self.variables = item.delta.variables
             session.keep(item.spuid, self)
             session.shared.answered("subscribe", 200, self.started)
         self.sequence = item.sequence
@@ -94,22 +96,35 @@ class Subscribe:
         session.outgoing.send(missed)
         session.shared.notifications.inc()
 
+    def watch(self) -> None:
+        """Have it end when the client's rights do."""
+        self.unwatch()
+        if self.access is not ANYBODY:
+            self._tenure = Tenure(self.session.shared.guard, self.access, self.request.authorization, self._lose)
+
+    def unwatch(self) -> None:
+        """It is over, or goes on elsewhere."""
+        if self._tenure is not None:
+            self._tenure.end()
+            self._tenure = None
+
     def drop(self) -> None:
         """Send nothing more; if the subscription comes about all the same, it is ended at once."""
         self._dropped = True
         self._answer()
 
-    def _fail(self, item: SubscribeFailed) -> None:
+    def _lose(self, error: EdgeError) -> None:
+        """It cannot go on."""
         self._dropped = True
         session = self.session
         if self.parked is not None:
             session.shared.parking.forget(self)
-            session.end(item.spuid)
+            session.end(self.spuid)
             return
-        error = SubscriptionFailed(item.description, alias=self.alias, spuid=item.spuid)
-        session.refuse(error, "notify", time.perf_counter())
-        if session.forget(item.spuid) is not None:
-            session.end(item.spuid)
+        told = type(error)(error.description, alias=self.alias, spuid=self.spuid)
+        session.refuse(told, "notify", time.perf_counter())
+        if session.forget(self.spuid) is not None:
+            session.end(self.spuid)
 
     def _answer(self) -> None:
         self._answered = True

@@ -81,6 +81,7 @@ class Parking:
     def forget(self, call: Subscribe) -> None:
         """It is over, or goes on elsewhere."""
         self._calls.pop(call.spuid, None)
+        call.unwatch()
         timer = self._timers.pop(call.spuid, None)
         if timer is not None:
             timer.cancel()
@@ -95,6 +96,7 @@ class Parking:
             self._end(self._calls[next(iter(self._timers))])
         call.parked = Parked(call, unread)
         self._calls[call.spuid] = call
+        call.watch()
         self._timers[call.spuid] = asyncio.get_running_loop().call_later(self._seconds, self._end, call)
         self._count.inc()
 

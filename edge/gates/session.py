@@ -147,6 +147,7 @@ class Session:
         """A subscription has begun."""
         self._opening.discard(call)
         self.subscriptions[spuid] = call
+        call.watch()
         self.shared.active.inc()
         if call.resumable:
             self.outgoing.remember(spuid)
@@ -156,6 +157,7 @@ class Session:
         """A subscription is over, as far as the client is concerned."""
         call = self.subscriptions.pop(spuid, None)
         if call is not None:
+            call.unwatch()
             self.shared.active.dec()
             if call.resumable:
                 self.outgoing.forget(spuid)

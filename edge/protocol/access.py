@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Action = Literal["query", "update", "subscribe", "administer"]
@@ -24,8 +24,8 @@ class Access:
     """Graphs that it may see; None: all."""
     write: frozenset[str] | None = None
     """Graphs that it may change; None: all."""
-    expires: int | None = None
-    """When these rights end, in microseconds since 1970."""
+    expires: int | None = field(default=None, compare=False)
+    """When these rights end, in microseconds since 1970. Another token of the same client gives the same rights."""
 
 
 ANYBODY: Final = Access("")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,12 @@ class House:
         self.gateway = gateway
         self.security = gateway._security
         self.clients = Clients(Store(gateway.settings.data_dir))
+        self._own = gateway._engine.subscriptions
+
+    @property
+    def subscriptions(self) -> int:
+        """Those of clients: the gateway has some of its own."""
+        return self.gateway._engine.subscriptions - self._own
 
     def http(self, service: str = "http", **options: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self.gateway.endpoints[service], timeout=20, **options)
@@ -58,6 +64,11 @@ class House:
             answer = await http.post("/oauth/token", auth=credentials)
         assert answer.status_code == 201, answer.text
         return answer.json()["access_token"]
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not true():  # noqa: ASYNC110 - it is the engine's thread that makes it true
+                await asyncio.sleep(0.02)
 
     async def member(self, identity: str = "lamp", rights: Rights | None = None) -> str:
         """The token of a client that has registered."""
