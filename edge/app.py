@@ -346,6 +346,7 @@ class Gateway:
                 prepare=wire.prepare,
             ),
             self._health,
+            guard=self._guard,
         )
         self._mqtt_gate = gate
         await gate.start()

@@ -10,7 +10,7 @@ from edge.gates.asks import ask
 from edge.gates.bridge import Bridge
 from edge.gates.calls import Subscribe, Unsubscribe
 from edge.gates.engine import SessionEngine
-from edge.gates.guard import OPEN_GUARD, Guard, permitted
+from edge.gates.guard import Guard, permitted
 from edge.gates.outgoing import Connection, Outgoing
 from edge.gates.parking import Parking
 from edge.metrics import Metrics
@@ -28,7 +28,7 @@ class Sessions:
         bridge: Bridge,
         metrics: Metrics,
         *,
-        guard: Guard = OPEN_GUARD,
+        guard: Guard,
         gate: str,
         max_message: int,
         max_result: int,

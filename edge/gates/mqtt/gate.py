@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
+from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.mqtt.client import MqttClient
 from edge.gates.mqtt.correlation import Correlation
 from edge.gates.mqtt.topics import Topics
@@ -40,12 +41,15 @@ class MqttGate:
         metrics: Metrics,
         make_link: Callable[[Wire], Link],
         health: Callable[[], Mapping[str, object]] = dict,
+        *,
+        guard: Guard = OPEN_GUARD,
     ) -> None:
         """`health` is what is told of the gateway: a JSON object."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._make_link = make_link
+        self._guard = guard
         self._health = health
         self._topics = Topics(settings.root)
         self._correlation = Correlation()
@@ -67,6 +71,7 @@ class MqttGate:
             self._engine,
             bridge,
             self._metrics,
+            guard=self._guard,
             gate=_GATE,
             max_message=settings.max_message,
             max_result=settings.max_result,
