@@ -1,0 +1,177 @@
+"""Tokens that nobody should get in with, at both gates."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+import uuid
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from hypothesis import HealthCheck, given
+from hypothesis import settings as bounded
+from hypothesis import strategies as st
+from secured import House, settings
+
+from edge.app import Gateway
+from edge.security.clients import Rights
+
+QUERY = "SELECT * { ?s ?p ?o }"
+FOREIGN = generate_private_key(public_exponent=65537, key_size=2048)
+
+
+class Forger:
+    """Knows everything about a valid token but the private key; with `own`, signs with that to vary one claim."""
+
+    def __init__(self, house, token: str) -> None:
+        self.house = house
+        self.token = token
+        self.kid, self.own = house.security.keys.signing()
+        self.claims = jwt.decode(token, options={"verify_signature": False})
+
+    def signed(self, key=None, algorithm: str = "RS256", header=None, **claims: object) -> str:
+        body = {name: value for name, value in {**self.claims, **claims}.items() if value is not None}
+        return jwt.encode(body, key or self.own, algorithm, {"kid": self.kid, **(header or {})})
+
+    @property
+    def public_pem(self) -> bytes:
+        return self.own.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    def hs256(self, key: bytes) -> str:
+        """Made by hand: libraries refuse to sign with a public key."""
+        header = {"alg": "HS256", "typ": "JWT", "kid": self.kid}
+        text = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(self.claims).encode())}"
+        return f"{text}.{encoded(hmac.digest(key, text.encode(), hashlib.sha256))}"
+
+
+def encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def tampered(token: str, **claims: object) -> str:
+    head, body, signature = token.split(".")
+    changed = {**json.loads(base64.urlsafe_b64decode(body + "==")), **claims}
+    return f"{head}.{encoded(json.dumps(changed).encode())}.{signature}"
+
+
+NOW = int(time.time())
+
+FORGERIES = {
+    "another key with our kid": lambda forger: forger.signed(FOREIGN),
+    "another key with a kid of its own": lambda forger: forger.signed(FOREIGN, header={"kid": "mine"}),
+    "no kid": lambda forger: jwt.encode(forger.claims, forger.own, "RS256"),
+    "kid is a path": lambda forger: forger.signed(FOREIGN, header={"kid": "../../../../dev/null"}),
+    "kid is SQL": lambda forger: forger.signed(FOREIGN, header={"kid": "x' UNION SELECT private --"}),
+    "the key comes along (jwk)": lambda forger: forger.signed(
+        FOREIGN, header={"jwk": json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(FOREIGN.public_key()))}
+    ),
+    "the key is elsewhere (jku)": lambda forger: forger.signed(FOREIGN, header={"jku": "http://127.0.0.1:9/jwks"}),
+    "alg none": lambda forger: jwt.encode(forger.claims, None, "none", {"kid": forger.kid}),
+    "alg none, with the signature": lambda forger: (
+        jwt.encode(forger.claims, None, "none", {"kid": forger.kid}) + forger.token.split(".")[2]
+    ),
+    "HS256 with the public key": lambda forger: forger.hs256(forger.public_pem),
+    "HS256 with nothing": lambda forger: forger.hs256(b""),
+    "RS512 with our key": lambda forger: forger.signed(algorithm="RS512"),
+    "expired": lambda forger: forger.signed(exp=NOW - 1),
+    "not yet": lambda forger: forger.signed(nbf=NOW + 3600),
+    "from the future": lambda forger: forger.signed(iat=NOW + 3600),
+    "another audience": lambda forger: forger.signed(aud="another-gateway"),
+    "another issuer": lambda forger: forger.signed(iss="urn:uuid:" + str(uuid.uuid4())),
+    "no audience": lambda forger: forger.signed(aud=None),
+    "no issuer": lambda forger: forger.signed(iss=None),
+    "no subject": lambda forger: forger.signed(sub=None),
+    "no end": lambda forger: forger.signed(exp=None),
+    "no id": lambda forger: forger.signed(jti=None),
+    "no begin": lambda forger: forger.signed(nbf=None),
+    "an end that is no number": lambda forger: forger.signed(exp="tomorrow"),
+    "another subject, tampered with": lambda forger: tampered(forger.token, sub="admin"),
+    "a later end, tampered with": lambda forger: tampered(forger.token, exp=NOW + 10**6),
+    "without its signature": lambda forger: forger.token.rpartition(".")[0] + ".",
+    "cut": lambda forger: forger.token[:-5],
+    "too long": lambda forger: "a." * 5000 + "a",
+}
+
+
+@pytest.fixture
+async def forger(house):
+    return Forger(house, await house.member())
+
+
+async def test_what_the_forger_makes_of_all_our_own_parts_is_valid(house, forger):
+    """Else the forgeries might be refused for another reason than the one they are for."""
+    assert (await house.query(forger.signed(jti=uuid.uuid4().hex))).status_code == 200
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+async def test_a_forged_token_is_refused_by_every_gate(house, forger, forgery):
+    token = FORGERIES[forgery](forger)
+    answer = await house.query(token)
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_grant")
+    async with house.socket() as socket:
+        told = await socket.ask("subscribe", token, sparql=QUERY)
+    assert (told["error"], told["status_code"]) == ("invalid_grant", 401)
+
+
+async def test_a_token_of_a_client_that_never_was_is_refused(house, forger):
+    answer = await house.query(forger.signed(sub=uuid.uuid4().hex))
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
+
+
+async def test_a_token_of_another_gateway_is_refused(house, forger, tmp_path):
+    async with Gateway(settings(tmp_path / "another")) as gateway:
+        assert (await House(gateway).query(forger.token)).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Basic bGFtcDpsYW1w", "Bearer a b", "Digest username=lamp", "Bearer <token>", "Bearer ä"],
+)
+async def test_what_is_no_bearer_token_is_told_to_be_missing(house, header):
+    async with house.http() as http:
+        answer = await http.get("/query", params={"query": QUERY}, headers={"Authorization": header.encode()})
+    assert answer.status_code == 401
+    assert answer.json()["error"] in ("invalid_request", "invalid_grant")
+
+
+async def test_the_word_bearer_may_be_left_out_and_the_token_may_stand_at_the_top(house, forger):
+    """As sepy sends it."""
+    async with house.socket() as socket:
+        told = await socket.ask("query", sparql=QUERY, authorization=forger.token)
+        assert "result" in told
+        await socket.socket.send(json.dumps({"query": {"sparql": QUERY}, "authorization": forger.token}))
+        assert "result" in await socket.receive()
+
+
+async def test_a_token_in_the_url_counts_for_nothing(house, forger):
+    async with house.http() as http:
+        answer = await http.get("/query", params={"query": QUERY, "access_token": forger.token})
+    assert answer.status_code == 401
+
+
+@bounded(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+async def test_no_token_with_another_character_is_valid(house, forger, data):
+    position = data.draw(st.integers(0, len(forger.token) - 1))
+    # The last character of each part may hold bits that nothing is made of.
+    if position + 1 == len(forger.token) or forger.token[position + 1] == ".":
+        return
+    character = data.draw(st.characters(codec="utf-8", exclude_characters=[forger.token[position]]))
+    changed = forger.token[:position] + character + forger.token[position + 1 :]
+    async with house.socket() as socket:
+        assert (await socket.ask("query", changed, sparql=QUERY))["status_code"] == 401
+
+
+async def test_a_private_key_never_leaves(house):
+    own = house.security.keys.signing()[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    house.clients.allow("lamp", Rights())
+    async with house.http() as http:
+        answer = await http.post("/oauth/register", json={"register": {"client_identity": "lamp"}})
+    jwk = answer.json()["credentials"]["signature"]
+    assert set(jwk) == {"kty", "key_ops", "n", "e", "kid", "use", "alg"}
+    assert own.decode().splitlines()[1] not in answer.text
