@@ -49,7 +49,7 @@ class MqttClient:
             ),
         )
         self._limit = sessions.max_pending_requests
-        self._inbox: asyncio.Queue[str | bytes] = asyncio.Queue(self._limit)
+        self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
         loop = asyncio.get_running_loop()
         self._heard = loop.time()
         self._has_will = False
@@ -68,13 +68,12 @@ class MqttClient:
             self._refuse(error, came, started)
 
     def status(self, payload: bytes) -> None:
-        """Take what the client says about itself: `offline` ends the session, all else is a sign of life."""
+        """Take what the client says of itself: after `online` only `offline` ends it, all else is a sign of life."""
         self._heard = asyncio.get_running_loop().time()
-        said = payload.strip().lower()
-        if said == b"offline":
-            self.close()
-        elif said == b"online":
+        if is_online(payload):
             self._has_will = True
+        elif payload.strip().lower() == b"offline":
+            self.close()
 
     def close(self) -> None:
         """The client is gone."""
@@ -83,12 +82,12 @@ class MqttClient:
         self._session.close()
         self._ended(self._name)
 
-    def _read(self, came: Came) -> str | bytes:
-        """A request as the session reads it. Raises `EdgeError` where nobody but us can answer as it wants."""
+    def _read(self, came: Came) -> str:
+        """A request as the session reads it. Raises `EdgeError`."""
         try:
             text = came.payload.decode()
-        except UnicodeDecodeError:
-            return came.payload
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"The message is not UTF-8 text (byte {error.start}); send JSON") from None
         if not came.response_topic and not came.correlation:
             return text
         if not self._may_answer(came.response_topic):
@@ -133,3 +132,8 @@ class MqttClient:
         if call is not None:
             call.drop()
             self._session.end(spuid)
+
+
+def is_online(payload: bytes) -> bool:
+    """Whether a client says that it is there, and that its will tells when it no longer is."""
+    return payload.strip().lower() == b"online"

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.mqtt.client import MqttClient
+from edge.gates.mqtt.client import MqttClient, is_online
 from edge.gates.mqtt.correlation import Correlation
+from edge.gates.mqtt.query_files import read_queries
+from edge.gates.mqtt.standing import StandingQueries
 from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.wire import Came, Link, Wire
 from edge.gates.session import Sessions
@@ -21,8 +25,12 @@ from edge.metrics import Metrics
 from edge.protocol.errors import TooManyRequests
 
 _GATE = "mqtt"
+_LOOK = 2.0
+"""Seconds between two looks for changed queries."""
 _LONGEST_NAME = 100
 """Characters; an answer must fit into a packet."""
+
+_log = logging.getLogger(__name__)
 
 _OFFLINE = b'{"status": "offline"}'
 
@@ -57,11 +65,17 @@ class MqttGate:
         self._clients: dict[str, MqttClient] = {}
         self._connection = ""
         self._status: asyncio.TimerHandle | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._unreadable: dict[Path, str] = {}
 
     @property
     def connected(self) -> bool:
         """Whether clients can be heard and answered."""
         return bool(self._connection)
+
+    def faults(self) -> dict[str, str]:
+        """Standing queries that have no result, by file or name, and why."""
+        return {**{str(file): reason for file, reason in self._unreadable.items()}, **self._standing.failures()}
 
     async def start(self) -> None:
         """Connect and stay connected. Returns at once; a broker that is away is tried again for ever."""
@@ -82,10 +96,24 @@ class MqttGate:
         )
         will = (self._topics.status, _OFFLINE)
         self._wire = Wire(bridge, self, self._topics.filters, will, self._make_link)
+        self._standing = StandingQueries(
+            self._engine,
+            bridge,
+            self._wire,
+            self._topics,
+            interval=settings.query_interval,
+            max_payload=settings.max_result,
+        )
+        if settings.queries_dir is not None:
+            await self._read_queries(settings.queries_dir)
+            self._reader = asyncio.create_task(self._follow_queries(settings.queries_dir))
         self._wire.start()
 
     async def stop(self) -> None:
         """End all sessions, say that we are gone, disconnect."""
+        if self._reader is not None:
+            self._reader.cancel()
+        self._standing.close()
         self._end_sessions()
         told = asyncio.Event()
         if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=told.set):
@@ -100,6 +128,7 @@ class MqttGate:
         """Clients are heard from now on."""
         self._connection = uuid.uuid4().hex[:12]
         self._tell_status()
+        self._standing.up()
 
     def down(self) -> None:
         """The broker is lost, and all clients with it."""
@@ -107,17 +136,27 @@ class MqttGate:
         self._end_sessions()
 
     def came(self, message: Came) -> None:
-        """A message from a client."""
-        kind, name = self._topics.read(message.topic)
+        """A message."""
+        read = self._topics.read(message.topic)
+        if read is None:
+            return
+        kind, name = read
+        if kind == "query":
+            if message.retained and name not in self._standing:
+                self._standing.clear(name)
+            return
         client = self._clients.get(name)
         if kind == "status":
+            # What a client retains is how it is; `online` is a beginning, everything else at most an end.
+            if client is None and is_online(message.payload):
+                client = self._admit(name)
             if client is not None:
                 client.status(message.payload)
-            return
-        if client is None:
-            client = self._admit(name)
-        if client is not None:
-            client.request(message)
+        elif not message.retained:  # what was asked before this connection began is not done again
+            if client is None:
+                client = self._admit(name)
+            if client is not None:
+                client.request(message)
 
     def _admit(self, name: str) -> MqttClient | None:
         """A session for a client that has none."""
@@ -150,6 +189,20 @@ class MqttGate:
             self._status.cancel()
         for client in list(self._clients.values()):
             client.close()
+
+    async def _follow_queries(self, directory: Path) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            await self._read_queries(directory)
+
+    async def _read_queries(self, directory: Path) -> None:
+        found = await asyncio.to_thread(read_queries, directory)
+        if found.faults != self._unreadable:
+            for file, reason in found.faults.items():
+                _log.error("mqtt_gate.query_unreadable", extra={"file": str(file), "reason": reason})
+        self._unreadable = found.faults
+        if directory not in found.faults:
+            self._standing.follow(found.queries)
 
     def _tell_status(self) -> None:
         if self._status is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
-Kind = Literal["request", "status"]
-"""What a client sends: a request, or how it is."""
+Kind = Literal["request", "status", "query"]
+"""What comes: a request, how a client is, the result of a standing query that the broker retained."""
+
+_KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,9 @@ class Topics:
         return f"{self.root}/status"
 
     @property
-    def filters(self) -> tuple[str, str]:
-        """What clients send."""
-        return f"{self.root}/request/+", f"{self.root}/status/+"
+    def filters(self) -> tuple[str, ...]:
+        """What the gate listens to."""
+        return tuple(f"{self.root}/{kind}/+" for kind in _KINDS)
 
     def response(self, client: str) -> str:
         """Where a client is answered."""
@@ -37,7 +39,10 @@ class Topics:
         """What changes in it."""
         return f"{self.root}/query/{query}/delta"
 
-    def read(self, topic: str) -> tuple[Kind, str]:
-        """What a topic that matches `filters` is for, and which client's it is."""
-        kind, client = topic[len(self.root) + 1 :].split("/")
-        return cast("Kind", kind), client
+    def read(self, topic: str) -> tuple[Kind, str] | None:
+        """What a topic is for, and the name of the client or query. None: not for us, though brokers may send it."""
+        root, _, rest = topic.partition(f"{self.root}/")
+        kind, separator, name = rest.partition("/")
+        if root or not separator or "/" in name or kind not in _KINDS:
+            return None
+        return cast("Kind", kind), name

@@ -17,10 +17,12 @@ _log = logging.getLogger(__name__)
 
 
 class Came(NamedTuple):
-    """A message from a client. The last two are MQTT 5's; empty where it gave none."""
+    """A message from the broker. The last two are MQTT 5's; empty where the client gave none."""
 
     topic: str
     payload: bytes
+    retained: bool
+    """Whether it was said before this connection began."""
     response_topic: str
     correlation: bytes
 
@@ -48,7 +50,7 @@ class Owner(Protocol):
         """The connection is lost, and what was not acknowledged with it."""
 
     def came(self, message: Came) -> None:
-        """A message from a client."""
+        """A message."""
 
 
 class Wire:
@@ -153,8 +155,7 @@ class Wire:
         if message.qos:
             # Only now: as long as the loop is busy, the broker keeps what is beyond its window.
             client.ack(message.mid, message.qos)
-        # What is retained was said before this connection began. To do it again at each would be wrong.
-        if client is not self._client or message.retain:
+        if client is not self._client:
             return
         try:
             topic = message.topic
@@ -163,7 +164,7 @@ class Wire:
         properties = message.properties
         response_topic = getattr(properties, "ResponseTopic", "")
         correlation = getattr(properties, "CorrelationData", b"")
-        self._owner.came(Came(topic, bytes(message.payload), response_topic, correlation))
+        self._owner.came(Came(topic, bytes(message.payload), message.retain, response_topic, correlation))
 
 
 def _nothing() -> None:

@@ -105,6 +105,12 @@ class MqttClient:
             pass
         return found
 
+    def online(self, besides: str) -> str:
+        """Wait until the gateway is at the broker by another connection than `besides`; returns which."""
+        while (found := self.status("online"))["connection"] == besides:
+            pass
+        return found["connection"]
+
     def send(self, message: Any, *, qos: int = 1, retain: bool = False, **properties: Any) -> None:
         about = None
         if properties:
@@ -147,6 +153,10 @@ def subscriptions(gateway: Gateway) -> float:
 
 def sessions(gateway: Gateway) -> float:
     return gateway.metrics.registry.get_sample_value("edge_connections", {"gate": "mqtt"}) or 0.0
+
+
+def connection(gateway: Gateway) -> str:
+    return gateway._mqtt_gate._connection
 
 
 def wait_for_sessions(gateway: Gateway, count: int) -> None:

@@ -1,0 +1,259 @@
+"""The SE protocol over MQTT: real brokers, real clients, a whole gateway."""
+
+import json
+import queue
+
+import httpx
+import paho.mqtt.client as paho
+import pytest
+from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessions, subscriptions, wait_for_sessions
+
+from tests.support.processes import wait_for
+
+INSERT = "INSERT DATA {{ <urn:a> <urn:b> {} }}"
+
+
+def insert(*values: int) -> str:
+    return " ; ".join(INSERT.format(value) for value in values)
+
+
+def test_query_update_subscribe_unsubscribe(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        told = client.subscribe(alias="all")
+        assert told["addedResults"] == {"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": []}}
+        client.send({"update": {"sparql": insert(1), "alias": "write"}})
+        messages = [client.receive(), client.receive()]
+        assert {"updated": {"alias": "write", "added": 1, "removed": 0}} in messages
+        notification = next(message["notification"] for message in messages if "notification" in message)
+        assert (notification["sequence"], notification["alias"]) == (1, "all")
+        assert client.ask({"query": {"sparql": ALL}})["result"]["results"]["bindings"][0]["s"]["value"] == "urn:a"
+        answer = client.ask({"unsubscribe": {"spuid": told["spuid"]}})
+        assert answer == {"unsubscribed": {"spuid": told["spuid"], "alias": "all"}}
+
+
+def test_delayed_updates(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        message = {"update": {"sparql": insert(1), "delay": "PT1H", "id": "later"}}
+        assert client.ask(message)["scheduled"]["id"] == "later"
+        assert client.ask({"timers": {}})["timers"][0]["id"] == "later"
+        assert client.ask({"cancel": {"id": "later"}}) == {"cancelled": {"id": "later"}}
+
+
+def test_each_is_told_what_is_its_own(gateway):
+    port = port_of(gateway)
+    with MqttClient(port, "one") as one, MqttClient(port, "two") as two:
+        mine, theirs = one.subscribe(alias="mine"), two.subscribe(alias="theirs")
+        refused = one.ask({"unsubscribe": {"spuid": theirs["spuid"]}})
+        assert refused["error"] == "not_found"
+        two.send({"update": {"sparql": insert(1)}})
+        assert one.receive()["notification"]["spuid"] == mine["spuid"]
+        told = [two.receive(), two.receive()]
+        assert [each["notification"]["spuid"] for each in told if "notification" in each] == [theirs["spuid"]]
+        assert sessions(gateway) == subscriptions(gateway) == 2
+
+
+def test_notifications_come_in_order_and_without_gaps(gateway):
+    count = 100
+    with MqttClient(port_of(gateway), "listener") as listener, MqttClient(port_of(gateway), "writer") as writer:
+        listener.subscribe("SELECT ?o { <urn:a> <urn:b> ?o }")
+        for value in range(count):
+            writer.send({"update": {"sparql": insert(value)}})
+        sequence, values = 0, []
+        while len(values) < count:
+            notification = listener.receive()["notification"]
+            # Where the broker is slower than the updates, several come as one.
+            sequence += notification.get("merged", 1)
+            assert notification["sequence"] == sequence
+            values += [int(row["o"]["value"]) for row in notification["addedResults"]["results"]["bindings"]]
+        assert sorted(values) == list(range(count))
+
+
+WRONG = [
+    ("", "invalid_request"),
+    ("{", "invalid_request"),
+    (b"\xff\x00", "invalid_request"),
+    ('{"subscribe": {}}', "invalid_request"),
+    ('{"query": {"sparql": "SELECT"}}', "parsing_failed"),
+    ('{"unsubscribe": {"spuid": "no"}}', "not_found"),
+    (json.dumps({"query": {"sparql": "#" * 300_000}}), "payload_too_large"),
+]
+
+
+def test_what_is_wrong_is_answered(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        for payload, error in WRONG:
+            client.send(payload)
+            assert (payload[:40], client.receive()["error"]) == (payload[:40], error)
+        assert "result" in client.ask({"query": {"sparql": "ASK {}"}})
+
+
+def test_a_client_whose_connection_breaks_is_forgotten(gateway):
+    port = port_of(gateway)
+    with MqttClient(port, "other") as other:
+        other.subscribe()
+        client = MqttClient(port, "doomed", will=True).__enter__()
+        client.say("online")
+        client.subscribe()
+        client.subscribe("ASK { <urn:a> ?p ?o }")
+        assert subscriptions(gateway) == 3
+        client.vanish()
+        wait_for(lambda: subscriptions(gateway) == 1, what="the dead client's subscriptions to end")
+        assert sessions(gateway) == 1
+        other.send({"update": {"sparql": insert(1)}})
+        assert {tuple(other.receive()) for _ in range(2)} == {("updated",), ("notification",)}
+
+
+def test_a_client_that_says_good_bye_and_comes_again(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        first = client.subscribe()
+        client.say("Offline")
+        wait_for_sessions(gateway, 0)
+        second = client.subscribe()
+        assert second["spuid"] != first["spuid"]
+        client.update(insert(1))
+        assert subscriptions(gateway) == 1
+
+
+def test_what_is_retained_is_not_done_again(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        client.send({"update": {"sparql": insert(1)}}, retain=True)
+        assert client.receive()["updated"]["added"] == 1
+        client.update("DELETE WHERE { ?s ?p ?o }")
+        before = connection(gateway)
+        gateway._mqtt_gate._wire.drop("a test")
+        client.online(besides=before)
+        assert client.ask({"query": {"sparql": "ASK { ?s ?p ?o }"}})["result"]["boolean"] is False
+
+
+def test_topics_of_the_gate_are_no_readings(gateway):
+    with MqttClient(port_of(gateway)) as client, httpx.Client(base_url=gateway.endpoints["http"]) as http:
+        client.subscribe()
+        client.update(insert(1))
+        client.client.publish("somewhere/else", "x", 1).wait_for_publish(10)
+        listed = wait_for(lambda: http.get("/api/unmapped").json(), what="the other topic")
+        assert [each["topic"] for each in listed] == ["somewhere/else"]
+
+
+def test_a_client_that_retains_how_it_is(gateway):
+    with MqttClient(port_of(gateway), will=True) as client:
+        client.client.publish(f"{ROOT}/status/me", "online", 1, retain=True)
+        wait_for_sessions(gateway, 1)
+        before = connection(gateway)
+        gateway._mqtt_gate._wire.drop("a test")
+        client.online(besides=before)
+        wait_for_sessions(gateway, 1)
+        client.client.publish(f"{ROOT}/status/me", "offline", 1, retain=True)
+        wait_for_sessions(gateway, 0)
+
+
+def test_the_status_tells_how_the_gateway_is(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        client.client.unsubscribe(f"{ROOT}/status")
+        client.subscribed.clear()
+        client.client.subscribe(f"{ROOT}/status", 1)
+        status = client.status("online")
+        assert status["health"]["mqtt_gate"] == "connected"
+        assert status["health"]["query_faults"] == {}
+
+
+def test_the_status_is_told_again_and_again(tmp_path):
+    with house(tmp_path, mqtt_gate={"status_interval": 0.1}) as gateway, MqttClient(port_of(gateway)) as client:
+        first, second = client.status("online"), client.status("online")
+        assert first["connection"] == second["connection"]
+
+
+def test_a_gateway_that_stops_says_so(tmp_path, mosquitto):
+    with house(tmp_path, mosquitto.url) as gateway:
+        client = MqttClient(mosquitto.port).__enter__()
+        client.subscribe()
+        before = connection(gateway)
+    assert client.status("offline") == {"status": "offline"}
+    with house(tmp_path, mosquitto.url):
+        client.online(besides=before)
+        client.subscribe()
+        client.__exit__()
+
+
+def test_a_gateway_that_is_lost_is_declared_dead(tmp_path, mosquitto):
+    with house(tmp_path, mosquitto.url) as gateway, MqttClient(mosquitto.port) as client:
+        before = connection(gateway)
+        gateway._mqtt_gate._wire._link._client._sock.close()
+        assert client.status("offline")
+        client.online(besides=before)
+        client.subscribe()
+
+
+def test_a_broker_that_is_killed_and_comes_back(tmp_path, mosquitto):
+    with house(tmp_path, mosquitto.url) as gateway, MqttClient(mosquitto.port) as client:
+        client.subscribe()
+        before = connection(gateway)
+        mosquitto.stop(kill=True)
+        wait_for_sessions(gateway, 0)
+        assert subscriptions(gateway) == 0
+        client.subscribed.clear()
+        mosquitto.start()
+        assert client.subscribed.wait(20)
+        client.online(besides=before)
+        client.subscribe()
+        client.send({"update": {"sparql": insert(1)}})
+        assert {tuple(client.receive()) for _ in range(2)} == {("updated",), ("notification",)}
+
+
+def test_who_is_silent_and_has_no_will_is_given_up(tmp_path):
+    with house(tmp_path, mqtt_gate={"idle_timeout": 0.5}) as gateway:
+        port = port_of(gateway)
+        with MqttClient(port, "silent") as silent, MqttClient(port, "willing", will=True) as willing:
+            willing.say("online")
+            willing.subscribe()
+            silent.subscribe()
+            error = silent.receive()
+            assert (error["error"], "mqtt_gate.idle_timeout" in error["error_description"]) == ("timeout", True)
+            assert subscriptions(gateway) == 1
+            willing.update(insert(1))
+            with pytest.raises(queue.Empty):
+                silent.came.get(timeout=0.1)
+
+
+def test_limits(tmp_path):
+    with house(tmp_path, mqtt_gate={"max_clients": 1, "max_subscriptions": 1, "max_result": 2000}) as gateway:
+        port = port_of(gateway)
+        with MqttClient(port, "one") as one, MqttClient(port, "two") as two:
+            one.subscribe("SELECT ?o { <urn:a> <urn:b> ?o }", alias="only")
+            assert two.ask({"query": {"sparql": "ASK {}"}})["error"] == "too_many_requests"
+            assert one.ask({"subscribe": {"sparql": ALL}})["error"] == "too_many_requests"
+            one.send({"update": {"sparql": insert(*range(100)), "alias": "write"}})
+            told = [one.receive(), one.receive()]
+            assert {"updated": {"alias": "write", "added": 100, "removed": 0}} in told
+            error = next(each for each in told if "error" in each)
+            assert (error["error"], error["alias"]) == ("subscription_failed", "only")
+            assert "mqtt_gate.max_result" in error["error_description"]
+            assert subscriptions(gateway) == 0
+            assert one.ask({"query": {"sparql": ALL}})["error"] == "result_too_large"
+
+
+def test_more_requests_than_may_wait_are_refused(tmp_path):
+    with house(tmp_path, mqtt_gate={"max_pending_requests": 1}) as gateway, MqttClient(port_of(gateway)) as client:
+        for value in range(200):
+            client.send({"update": {"sparql": insert(value)}})
+        answers = [client.receive() for _ in range(200)]
+        kinds = {answer.get("error", "updated") for answer in answers}
+        assert kinds == {"too_many_requests", "updated"}
+
+
+def test_a_gate_that_is_switched_off(tmp_path):
+    with house(tmp_path, mqtt_gate={"enabled": "never"}) as gateway:
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        client.connect("127.0.0.1", port_of(gateway))
+        client.loop_start()
+        client.publish(f"{ROOT}/request/me", "{}", 1).wait_for_publish(10)
+        client.disconnect()
+        client.loop_stop()
+        with httpx.Client(base_url=gateway.endpoints["http"]) as http:
+            listed = wait_for(lambda: http.get("/api/unmapped").json(), what="the topic")
+        assert [each["topic"] for each in listed] == [f"{ROOT}/request/me"]
+        assert gateway._mqtt_gate is None
+
+
+def test_another_broker_has_no_gate_unless_it_is_asked_for(tmp_path, mosquitto):
+    with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}) as gateway:
+        assert gateway._mqtt_gate is None

@@ -1,0 +1,118 @@
+"""MQTT 5: answers go where the request says, under what it says."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mqtt_house import ALL, ROOT, MqttClient, house, port_of
+
+from edge.gates.mqtt.correlation import Correlation, Reply
+from edge.protocol.errors import InvalidRequest
+from edge.protocol.messages import (
+    notification_message,
+    parse_message,
+    result_message,
+    timers_message,
+    unsubscribed_message,
+    updated_message,
+)
+
+MINE = f"{ROOT}/response/me"
+
+
+@pytest.fixture
+def client(tmp_path, mosquitto):
+    with (
+        house(tmp_path, mosquitto.url, mqtt={"version": "5"}) as gateway,
+        MqttClient(port_of(gateway), five=True) as client,
+    ):
+        yield client
+
+
+def test_answers_carry_the_correlation_data_of_their_request(client):
+    asked = {uuid4().bytes: number for number in range(30)}
+    for correlation, number in asked.items():
+        query = {"sparql": f"SELECT ({number} AS ?n) {{}}", "alias": f"q{number}"}
+        client.send({"query": query}, ResponseTopic=f"{MINE}/answers", CorrelationData=correlation)
+    for _ in asked:
+        message = client.message()
+        result = json.loads(message.payload)["result"]
+        number = asked[message.properties.CorrelationData]
+        assert message.topic == f"{MINE}/answers"
+        assert result["alias"] == f"q{number}"
+        assert result["results"]["bindings"][0]["n"]["value"] == str(number)
+
+
+def test_notifications_carry_that_of_the_subscribe_request(client):
+    client.send({"subscribe": {"sparql": ALL}}, ResponseTopic=f"{MINE}/lamps", CorrelationData=b"\x00lamps")
+    first = client.message()
+    told = json.loads(first.payload)["notification"]
+    assert (first.topic, first.properties.CorrelationData, first.qos) == (f"{MINE}/lamps", b"\x00lamps", 1)
+    assert "alias" not in told
+    client.send({"update": {"sparql": "INSERT DATA { <urn:a> <urn:b> 1 }"}}, CorrelationData=b"write")
+    seen = {(m.topic, m.properties.CorrelationData) for m in (client.message(), client.message())}
+    assert seen == {(MINE, b"write"), (f"{MINE}/lamps", b"\x00lamps")}
+    client.send({"unsubscribe": {"spuid": told["spuid"]}}, CorrelationData=b"end")
+    answer = client.message()
+    assert answer.properties.CorrelationData == b"end"
+    assert json.loads(answer.payload) == {"unsubscribed": {"spuid": told["spuid"]}}
+
+
+@pytest.mark.parametrize("text", ["{", '{"query": {"sparql": "SELECT"}}', '{"query": {}}', b"\xff"])
+def test_errors_carry_it_too(client, text):
+    client.send(text, ResponseTopic=f"{MINE}/x", CorrelationData=b"7")
+    message = client.message()
+    assert "error" in json.loads(message.payload)
+    assert (message.topic, getattr(message.properties, "CorrelationData", None)) == (f"{MINE}/x", b"7")
+
+
+@pytest.mark.parametrize("topic", ["zigbee2mqtt/lamp/set", f"{ROOT}/response/other", f"{MINE}else", f"{ROOT}/status"])
+def test_nobody_is_answered_where_it_may_not_be_its_own(client, topic):
+    """A client writes by us where it may not write itself, otherwise."""
+    client.send({"query": {"sparql": "ASK {}"}}, ResponseTopic=topic, CorrelationData=b"1")
+    message = client.message()
+    assert message.topic == MINE
+    assert message.properties.CorrelationData == b"1"
+    assert json.loads(message.payload)["error"] == "invalid_request"
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+replies = st.builds(Reply, text, st.binary(), st.none() | text)
+messages = st.sampled_from(
+    [
+        lambda alias: notification_message("sepa://s", alias, 3, '{"head":{"vars":["alias"]}}', "{}"),
+        lambda alias: result_message(alias, '{"head":{"vars":["alias"]},"results":{"bindings":[]}}'),
+        lambda alias: updated_message(alias, 1, 2),
+        lambda alias: timers_message(alias, [{"alias": "x"}]),
+        lambda alias: unsubscribed_message("sepa://s", alias),
+        lambda alias: InvalidRequest('"alias": "x", no', alias=alias, spuid="s").to_json(),
+    ]
+)
+
+
+@given(replies, messages)
+def test_a_reply_comes_back_and_the_message_is_as_if_it_had_never_been(reply, message):
+    correlation = Correlation()
+    found = correlation.take(message(correlation.alias(reply)))
+    assert found is not None
+    assert found[1] == reply
+    assert json.loads(found[0]) == json.loads(message(reply.alias))
+    assert correlation.take(message(reply.alias)) is None
+
+
+@given(replies)
+def test_nobody_else_can_make_one_up(reply):
+    theirs = Correlation().alias(reply)
+    assert Correlation().take(updated_message(theirs, 1, 2)) is None
+
+
+@given(replies)
+def test_a_request_is_the_same_but_for_its_alias(reply):
+    message = {"sparql": "ASK {}", "alias": "mine", "default-graph-uri": ["urn:g"], "timeout": 5, "authorization": "x"}
+    correlation = Correlation()
+    tagged = correlation.with_alias(parse_message(json.dumps({"subscribe": message})), reply)
+    assert parse_message(tagged) == parse_message(
+        json.dumps({"subscribe": {**message, "alias": correlation.alias(reply)}})
+    )
