@@ -26,7 +26,18 @@ class _Feed:
     first: asyncio.Future[None]
     """Done with the first result, or without one."""
     spuid: str | None = None
+    """On the connection that there is."""
+    known: str | None = None
+    """The spuid under which the broker may keep it when the connection is lost."""
+    sequence: int = 0
+    """Of the last notification under that."""
     opening: asyncio.Task[None] | None = None
+
+    @property
+    def members(self) -> Message:
+        """The subscribe request: go on where it is known, else begin, and be able to go on later."""
+        again = {"resume": True} if self.known is None else {"spuid": self.known, "sequence": self.sequence}
+        return {**self.subscription.members, **again}
 
     def stop_opening(self) -> None:
         if self.opening is not None:
@@ -72,7 +83,7 @@ class Subscriptions:
             self._open(feed)
 
     def broken(self) -> None:
-        """What the broker called them is of no use any more."""
+        """None is served any more."""
         self._by_spuid.clear()
         for feed in self._feeds.values():
             feed.stop_opening()
@@ -96,13 +107,18 @@ class Subscriptions:
             return
         added, removed = read_rows(body.get("addedResults") or {}), read_rows(body.get("removedResults") or {})
         call = self.link.waits(feed.alias)
+        resumed = call is not None and spuid == feed.known
+        feed.sequence = sequence if isinstance(sequence, int) else 0
         if call is None and sequence != 0:
             feed.subscription.change(added, removed)
             return
         if isinstance(spuid, str):
-            feed.spuid = spuid
+            feed.spuid = feed.known = spuid
             self._by_spuid[spuid] = feed
-        feed.subscription.replace(added)
+        if resumed:
+            feed.subscription.change(added, removed)
+        else:
+            feed.subscription.replace(added)
         if call is not None:
             call.answer.set_result(body)
         if not feed.first.done():
@@ -112,8 +128,8 @@ class Subscriptions:
         """A subscription that was served is not any more: try again, where that can help."""
         feed = self._by_spuid.pop(str(spuid), None) or self._feeds.get(str(alias))
         if feed is None:
-            return False
-        feed.spuid = None
+            return isinstance(spuid, str)  # about one that is not wanted any more
+        feed.spuid = feed.known = None
         if _passing(feed, error):
             _log.warning("a subscription ended: %s; subscribing again", error)
             self._open(feed, after=next(iter(self._options.backoff)))
@@ -134,7 +150,7 @@ class Subscriptions:
             value: str | None = None
             try:
                 value = await self._authorization.value()
-                members = feed.subscription.members
+                members = feed.members
                 if value is not None:
                     members = {**members, "authorization": value}
                 call = self.link.call("subscribe", feed.alias, members, bound=True)
@@ -162,10 +178,12 @@ class Subscriptions:
     def _leave(self, feed: _Feed) -> None:
         """Nobody wants it any more."""
         feed.subscription.end()
+        resuming = feed.known if self.link.connected and self.link.waits(feed.alias) is not None else None
         feed.stop_opening()
-        if self._feeds.pop(feed.alias, None) is not None and feed.spuid is not None:
-            self._by_spuid.pop(feed.spuid, None)
-            self.link.say("unsubscribe", {"spuid": feed.spuid})
+        spuid = feed.spuid or resuming
+        if self._feeds.pop(feed.alias, None) is not None and spuid is not None:
+            self._by_spuid.pop(spuid, None)
+            self.link.say("unsubscribe", {"spuid": spuid})
 
 
 def _passing(feed: _Feed, error: Refused) -> bool:
