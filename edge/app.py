@@ -348,8 +348,8 @@ class Gateway:
             self._health,
             guard=self._guard,
         )
-        self._mqtt_gate = gate
         await gate.start()
+        self._mqtt_gate = gate
         self._stack.push_async_callback(gate.stop)
         self.metrics.watch("mqtt_gate_connected", "Whether clients are served over MQTT.", lambda: gate.connected)
 

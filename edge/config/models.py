@@ -213,6 +213,16 @@ class MqttGateSettings(Section):
     max_pending_requests: int = key(
         100, "Requests of one client in work; as many may wait, more are refused.", minimum=1
     )
+    resume_for: float = key(
+        60.0,
+        "Time for which a subscription that asked for it can be resumed after its client was lost. 0: never.",
+        unit="s",
+        minimum=0,
+        maximum=86_400,
+    )
+    max_parked: int = key(
+        1000, "Subscriptions of lost clients that are kept; with more the one lost first ends.", minimum=0
+    )
 
     @field_validator("root")
     @classmethod
@@ -489,4 +499,5 @@ class Settings(Section):
     def serves_mqtt_clients(self) -> bool:
         """Whether there is an MQTT gate."""
         wanted = self.mqtt_gate.enabled
-        return self.mqtt.enabled and (wanted == "always" or (wanted == "auto" and not self.mqtt.broker))
+        safe = not self.mqtt.broker or self.security.enabled
+        return self.mqtt.enabled and (wanted == "always" or (wanted == "auto" and safe))

@@ -96,6 +96,10 @@ class MqttGateSettings:
     """Requests of one client that may be in work, and that may wait; more are answered 429."""
     idle_timeout: float = 300.0
     """Seconds after which a client is given up that says nothing and has not said that it has a will."""
+    resume_for: float = 60.0
+    """Seconds for which a subscription that asked for it can be resumed after its client was lost; 0: never."""
+    max_parked: int = 1000
+    """Subscriptions of lost clients that are kept; beyond, the one that was lost first ends."""
     status_interval: float = 30.0
     """Seconds between two messages on how the gateway is."""
     queries_dir: Path | None = None

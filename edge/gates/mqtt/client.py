@@ -76,10 +76,10 @@ class MqttClient:
             self.close()
 
     def close(self) -> None:
-        """The client is gone."""
+        """The client is gone. A will and a farewell look the same, so it may always come back to what it can resume."""
         self._idle.cancel()
         self._work.cancel()
-        self._session.close()
+        self._session.close(lost=True)
         self._ended(self._name)
 
     def _read(self, came: Came) -> str:

@@ -93,6 +93,8 @@ class MqttGate:
             max_subscriptions=settings.max_subscriptions,
             max_pending_requests=settings.max_pending_requests,
             max_pending_answers=settings.max_pending_answers,
+            resume_for=settings.resume_for,
+            max_parked=settings.max_parked,
         )
         will = (self._topics.status, _OFFLINE)
         self._wire = Wire(bridge, self, self._topics.filters, will, self._make_link)
@@ -114,6 +116,7 @@ class MqttGate:
         if self._reader is not None:
             self._reader.cancel()
         self._standing.close()
+        self._sessions.parking.close()
         self._end_sessions()
         told = asyncio.Event()
         if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=told.set):

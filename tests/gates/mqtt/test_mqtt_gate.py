@@ -114,6 +114,24 @@ def test_a_client_that_says_good_bye_and_comes_again(gateway):
         assert subscriptions(gateway) == 1
 
 
+def test_a_lost_client_resumes_what_asked_for_it(tmp_path, mosquitto):
+    query = "SELECT ?o { <urn:a> <urn:b> ?o }"
+    with house(tmp_path, mosquitto.url) as gateway, MqttClient(mosquitto.port) as client:
+        told = client.subscribe(query, resume=True)
+        client.say("offline")
+        wait_for_sessions(gateway, 0)
+        update = {"update": insert(1, 2)}
+        httpx.post(gateway.endpoints["http"] + "/update", data=update).raise_for_status()
+        before = connection(gateway)
+        mosquitto.stop(kill=True)
+        mosquitto.start()
+        client.online(besides=before)
+        client.send({"subscribe": {"sparql": query, "spuid": told["spuid"], "sequence": 0}})
+        missed = client.receive()["notification"]
+        assert missed["spuid"] == told["spuid"]
+        assert len(missed["addedResults"]["results"]["bindings"]) == 2
+
+
 def test_what_is_retained_is_not_done_again(gateway):
     with MqttClient(port_of(gateway)) as client:
         client.send({"update": {"sparql": insert(1)}}, retain=True)
