@@ -9,16 +9,13 @@ from typing import Any
 from edge.client.backlog import Notification
 from edge.client.brokers import Brokers
 from edge.client.consumer import Consumer
-from edge.client.handlers import is_coroutine
+from edge.client.handlers import GRACE, is_coroutine
 from edge.client.pipeline import Pipeline, PlainPipeline
 from edge.client.producer import Producer
 from edge.jsap import Profile, Value
 
 AggregatorHandler = Callable[[Notification, Any], Awaitable[object] | object]
 """Called with what changed, and what updates: a `Pipeline`, for a plain function a `PlainPipeline`."""
-
-_GRACE = 5.0
-"""Seconds for updates that are under way at the end."""
 
 
 class Aggregator(Consumer):
@@ -43,7 +40,7 @@ class Aggregator(Consumer):
 
     async def close(self) -> None:
         """Unsubscribe, after the updates that are under way."""
-        await self._update.drain(_GRACE)
+        await self._update.drain(GRACE)
         await super().close()
 
     async def _hand(self, notification: Notification) -> None:

@@ -103,7 +103,8 @@ class Application:
     def run(self, main: Handler | None = None) -> None:
         """Run the agents until Ctrl-C, SIGTERM or, with `main`, its end. `main` takes nothing.
 
-        Raises `Refused` where a broker takes no subscription, and what `main` raises. A second Ctrl-C does not wait.
+        Plain handlers that run, and then updates under way, have five seconds to end; a second signal waits for
+        nothing. Raises `Refused` where a broker takes no subscription, and what `main` raises.
         """
         asyncio.run(self._until_signal(main))
 
@@ -124,30 +125,16 @@ class Application:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            for agent in self._agents:
-                await agent.close()
+            await asyncio.gather(*(agent.close() for agent in self._agents))
             await self._brokers.close()
 
     async def _until_signal(self, main: Handler | None) -> None:
         loop = asyncio.get_running_loop()
         serving = asyncio.create_task(self.serve(main))
-
-        def end() -> None:
-            forget()
-            serving.cancel()
-
-        def forget() -> None:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
         # A loop in another thread than the main one gets no signals.
         with contextlib.suppress(ValueError, RuntimeError):
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, end)
-        try:
-            await asyncio.wait({serving})
-            if not serving.cancelled():
-                serving.result()
-        finally:
-            with contextlib.suppress(ValueError, RuntimeError):
-                forget()
+                loop.add_signal_handler(number, serving.cancel)  # the second one cancels the waiting at the end
+        await asyncio.wait({serving})
+        if not serving.cancelled():
+            serving.result()

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from edge.client.errors import ClientError
+
+GRACE: Final = 5.0
+"""Seconds at the end for what is under way: a plain handler, updates."""
 
 Handler = Callable[..., Awaitable[object] | object]
 """A coroutine function runs on the event loop; a plain function on a worker thread, so that it may wait."""
@@ -19,12 +27,53 @@ async def call(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401 - the
     if is_coroutine(handler):
         await handler(*arguments)  # type: ignore[misc]  # it is one that gives an awaitable
     else:
-        await asyncio.to_thread(handler, *arguments)
+        await _in_thread(handler, *arguments)
 
 
 def is_coroutine(handler: Handler) -> bool:
     """Whether it is a coroutine function, or an object that is called like one."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def report(error: Exception, name: str, subject: object) -> None:
+    """Log what failed at what. An error of the client says all in one line; one of the application has a traceback."""
+    at = ", ".join(f"{key}={value}" for key, value in subject.items()) if isinstance(subject, Mapping) else subject
+    if isinstance(error, ClientError):
+        _log.error("%s failed at %.1000s: %s", name, at, " ".join(str(error).split()))
+    else:
+        _log.error("%s failed at %.1000s", name, at, exc_info=error)
+
+
+async def _in_thread(handler: Handler, *arguments: Any) -> None:  # noqa: ANN401
+    """Call a plain function on a thread of its own, wait for it; cancelled, for `GRACE` seconds more.
+
+    No thread of a pool: the interpreter would wait for it at its end, however long it takes.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[BaseException | None] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def end(error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    def work() -> None:
+        error: BaseException | None = None
+        try:
+            context.run(handler, *arguments)
+        except BaseException as raised:  # noqa: BLE001 - it is the application's code, and raised where it is awaited
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the event loop may be gone
+            loop.call_soon_threadsafe(end, error)
+
+    threading.Thread(target=work, name="edge-client-handler", daemon=True).start()
+    try:
+        error = await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        await asyncio.wait({ended}, timeout=GRACE)
+        raise
+    if error is not None:
+        raise error
 
 
 class Faults:
@@ -43,7 +92,7 @@ class Faults:
 
     def note(self, error: Exception, name: str, subject: object) -> None:
         """Take note of an exception."""
-        _log.error("%s failed at %.1000s", name, subject, exc_info=error)
+        report(error, name, subject)
         if self._stop and self._first is not None and not self._first.done():
             self._first.set_exception(error)
 

@@ -17,6 +17,7 @@ from edge.client.backlog import Notification
 from edge.client.client import Client, Graphs, Over
 from edge.client.endpoints import Endpoints
 from edge.client.errors import ClientError, Closed
+from edge.client.handlers import report
 from edge.client.loop_thread import LoopThread
 from edge.client.options import Options
 from edge.client.results import Result, Rows
@@ -220,12 +221,12 @@ def _handle(subscription: SyncSubscription, handler: NotificationHandler) -> Non
         for notification in subscription:
             try:
                 handler(notification)
-            except Exception:  # noqa: BLE001 - it is the application's code
-                _log.exception("a handler failed at %s", notification)
+            except Exception as error:  # noqa: BLE001 - it is the application's code
+                report(error, getattr(handler, "__name__", str(handler)), notification)
     except Closed:
         pass
-    except ClientError:
-        _log.exception("a subscription ended")
+    except ClientError as error:
+        _log.error("a subscription ended: %s", error)
 
 
 async def _next(subscription: Subscription) -> Notification | None:

@@ -233,6 +233,51 @@ async def test_a_failing_handler_is_logged_with_its_row_and_goes_on(profile, cap
     assert "BindingError" in caplog.text
 
 
+@pytest.mark.parametrize("plain", [False, True])
+async def test_an_update_that_is_refused_is_one_line_with_its_values(profile, empty_gateway, caplog, plain):
+    text = '{"updates": {"FAIL": {"sparql": "INSERT DATA { ?x <urn:p> 1 } ; LOAD <http://nowhere.invalid/>",'
+    text += ' "forcedBindings": {"x": {"type": "uri"}}}}}'
+    app = Application(Profile.parse(merged(empty_gateway, text)))
+    outcomes = []
+
+    async def light(delta, update):
+        outcomes.extend([await update(x=row["place"]) for row in delta.added])
+
+    def plain_light(delta, update):
+        outcomes.extend(asyncio.wrap_future(update(x=row["place"]), loop=loop) for row in delta.added)
+
+    loop = asyncio.get_running_loop()
+    app.aggregator("SEEN", "FAIL")(plain_light if plain else light)
+
+    async def main():
+        async with Producer(profile, "SEE") as see:
+            await see.produce(n=1)
+        await until(lambda: outcomes and caplog.text, "the failure")
+        with pytest.raises(Refused):
+            await outcomes[0]
+
+    await app.serve(main)
+    (line,) = caplog.text.splitlines()
+    assert "FAIL failed at x=<urn:door>: " in line
+
+
+async def test_what_a_handler_is_refused_is_one_line_too(profile, caplog):
+    app = Application(profile)
+    told = []
+
+    @app.consumer("SEEN")
+    async def watch(delta):
+        told.append(delta)
+        raise Refused("error", "no\nsuch thing", 500)
+
+    async def main():
+        await until(lambda: told and caplog.text, "the failure")
+
+    await app.serve(main)
+    (line,) = caplog.text.splitlines()
+    assert line.endswith("no such thing (error, 500)")
+
+
 @pytest.mark.parametrize("where", ["handler", "update"])
 async def test_an_application_may_ask_to_stop_at_the_first_failure(profile, where):
     app = Application(profile, stop_on_error=True)

@@ -68,7 +68,7 @@ def test_handlers_run_on_a_thread_of_their_own_and_may_use_the_client(empty_gate
         client.update("INSERT DATA { <urn:set> <urn:has> 4 }")
     assert len(where) == 1
     assert threading.main_thread() not in where
-    assert "a handler failed" in caplog.text
+    assert "handler failed at Notification" in caplog.text
     assert 'n="1"' in caplog.text, "with the row"
 
 
