@@ -23,6 +23,8 @@ _COMMANDS: Final = {
     "engine": ("edge.cli.engine", "Show what updates cost, and how they are processed."),
     "new": ("edge.cli.new", "Write a program to begin with: producer, consumer, aggregator or negation."),
     "app": ("edge.cli.app", "Check and show the profiles (JSAP) of applications."),
+    "clients": ("edge.cli.clients", "Say who may come in and what they may do."),
+    "cert": ("edge.cli.cert", "Make the gateway's certificate."),
     "config": ("edge.cli.config", "Check, show and describe the settings."),
     "mapping": ("edge.cli.mapping", "Check, try and describe mapping files."),
     "bench": ("edge.cli.bench", "Measure the engine on this machine."),

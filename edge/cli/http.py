@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,8 +18,11 @@ from edge.cli.failures import Failure, misused, refused, unreachable
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+TOKEN = "EDGE_TOKEN"  # noqa: S105 - the name of the environment variable that holds it
+
 _ADVICE = {
     400: "correct the request",
+    401: "edge clients token IDENTITY, on the gateway, prints a token; put it into the variable EDGE_TOKEN",
     404: "is --url the gateway's address?",
     406: "choose another --format",
     408: "make the query simpler, or raise engine.query_timeout",
@@ -60,7 +64,7 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
     """
     if not url.startswith(("http://", "https://")):
         raise misused(f"{url} is not an address of HTTP; it looks like http://127.0.0.1:8000")
-    request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the scheme is checked above
+    request = urllib.request.Request(url, body, {**headers, **_token()}, method=method)  # noqa: S310 - the scheme is checked above
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a gateway is near, proxies are not
     try:
         with opener.open(request, timeout=timeout) as response:
@@ -72,6 +76,12 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
         raise _no_answer(url, error.reason, timeout) from None
     except (OSError, HTTPException, ValueError) as error:
         raise _no_answer(url, error, timeout) from None
+
+
+def _token() -> dict[str, str]:
+    """Who asks, where the gateway wants to know."""
+    token = os.environ.get(TOKEN)
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _no_answer(url: str, reason: object, timeout: float) -> Failure:

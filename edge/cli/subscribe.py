@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import click
 
 from edge.cli import table
 from edge.cli.failures import EXIT_CODES, UNREACHABLE, Failure, misused, refused, unreachable
-from edge.cli.http import dataset_options, describe
+from edge.cli.http import TOKEN, dataset_options, describe
 from edge.cli.locate import data_dir_option, locate
 from edge.cli.source import SOURCE_HELP, read_source
 
@@ -58,6 +59,8 @@ def subscribe(
 ) -> None:
     """Subscribe, print until stopped."""
     body: dict[str, Any] = {"sparql": read_source(text), "alias": alias or "edge-subscribe"}
+    if token := os.environ.get(TOKEN):
+        body["authorization"] = f"Bearer {token}"
     if default_graphs:
         body["default-graph-uri"] = list(default_graphs)
     if named_graphs:

@@ -67,11 +67,16 @@ class Keys:
             # A key's last token was signed when the next key came.
             connection.execute(
                 "DELETE FROM signing_key WHERE EXISTS (SELECT 1 FROM signing_key AS next "
-                "WHERE next.created > signing_key.created AND next.created < ?)",
-                [now - int(self._lifetime * _MICRO)],
+                "WHERE next.created > signing_key.created AND next.created < ?) AND needed < ?",
+                [now - int(self._lifetime * _MICRO), now],
             )
-            connection.execute("INSERT INTO signing_key VALUES (?, ?, ?)", [kid, text, now])
+            connection.execute("INSERT INTO signing_key VALUES (?, ?, ?, 0)", [kid, text, now])
         return kid
+
+    def keep(self, kid: str, until: int) -> None:
+        """Do not forget a key before this time, in seconds since 1970."""
+        with self._store.change() as connection:
+            connection.execute("UPDATE signing_key SET needed = max(needed, ?) WHERE kid = ?", [until * _MICRO, kid])
 
     def _load(self) -> None:
         version = self._store.version

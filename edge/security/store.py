@@ -33,7 +33,12 @@ CREATE TABLE client (
 ) WITHOUT ROWID;
 CREATE TABLE invitation (code BLOB PRIMARY KEY, identity TEXT NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE opening (actions TEXT NOT NULL, read TEXT, write TEXT, until INTEGER NOT NULL);
-CREATE TABLE signing_key (kid TEXT PRIMARY KEY, private TEXT NOT NULL, created INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE signing_key (
+    kid TEXT PRIMARY KEY,
+    private TEXT NOT NULL,       -- PEM
+    created INTEGER NOT NULL,    -- microseconds since 1970
+    needed INTEGER NOT NULL      -- until when tokens that live longer than others need it
+) WITHOUT ROWID;
 PRAGMA user_version = 1;
 """
 

@@ -50,14 +50,16 @@ class Tokens:
         self._last: dict[str, Issued] = {}
         self._verified: OrderedDict[str, Claims] = OrderedDict()
 
-    def issue(self, client_id: str) -> Issued:
-        """A token; the client's last one while more than half of its life is left."""
+    def issue(self, client_id: str, lifetime: int | None = None) -> Issued:
+        """A token; the client's last one while more than half of its life is left. With `lifetime`: one of its own."""
         now = int(time.time())
         last = self._last.get(client_id)
-        if last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime:
+        if lifetime is None and last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime:
             return last
         kid, key = self._keys.signing()
-        expires = now + self._lifetime
+        expires = now + (lifetime or self._lifetime)
+        if lifetime is not None:
+            self._keys.keep(kid, expires)
         claims = {
             "sub": client_id,
             "iat": now,
@@ -68,7 +70,10 @@ class Tokens:
             "jti": uuid.uuid4().hex,
         }
         issued = Issued(jwt.encode(claims, key, _ALGORITHM, {"kid": kid}), expires)
-        self._last = {known: token for known, token in self._last.items() if token.expires > now} | {client_id: issued}
+        if lifetime is None:
+            self._last = {known: token for known, token in self._last.items() if token.expires > now} | {
+                client_id: issued
+            }
         return issued
 
     def verify(self, token: str) -> Claims:

@@ -1,0 +1,275 @@
+"""`edge clients`: who may come in, and what they may do.
+
+The commands work on the file in the data directory, with or without a gateway that runs; one that does follows at once.
+Whoever may read that file is the operator: there is no password for this, and no way to it over the network.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+
+import click
+
+from edge.cli.config import config_option, data_dir_of_gateway, load_settings
+from edge.cli.failures import EXIT_CODES, misused, refused
+from edge.protocol.access import DEFAULT_GRAPH, Action
+from edge.protocol.errors import EdgeError
+
+if TYPE_CHECKING:
+    from edge.security.clients import Client, Rights
+    from edge.security.security import Security
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_WORDS: Final = {"default": [DEFAULT_GRAPH], "none": []}
+"""What stands for graphs that have no IRI."""
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9})([smhd])", value)
+    if match is None:
+        raise click.BadParameter(f'"{value}" is no duration: write 90s, 10m, 24h or 7d', ctx, param)
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _where(command: _Command) -> _Command:
+    return config_option(data_dir_of_gateway(command))
+
+
+def _rights_options(command: _Command) -> _Command:
+    actions = click.option(
+        "--action",
+        "actions",
+        multiple=True,
+        type=click.Choice(get_args(Action)),
+        help="What it may do; may repeat.  [default: query, update, subscribe]",
+    )
+    read = click.option(
+        "--read",
+        multiple=True,
+        metavar="GRAPH",
+        help='IRI of a graph it may see, "default" or "none"; may repeat.  [default: all]',
+    )
+    write = click.option(
+        "--write",
+        multiple=True,
+        metavar="GRAPH",
+        help='IRI of a graph it may change, "default" or "none"; may repeat.  [default: all]',
+    )
+    return actions(read(write(command)))
+
+
+@click.group(epilog=EXIT_CODES)
+def clients() -> None:
+    """Say who may come in and what they may do, where security.enabled is set.
+
+    \b
+    edge clients invite kitchen-sensor --action update --write http://example.org/kitchen
+    edge clients allow dashboard --action query --action subscribe
+    edge clients open --for 10m
+    edge clients list
+    edge clients revoke kitchen-sensor
+    """
+
+
+@clients.command("list")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@_where
+def list_(as_json: bool, file: Path | None, data_dir: Path | None) -> None:
+    """Show all clients."""
+    with _opened(file, data_dir) as security:
+        found = security.clients.all()
+    if as_json:
+        click.echo(json.dumps({"clients": [_as_json(client) for client in found]}))
+        return
+    rows = [("identity", "state", "since", "may", "sees", "changes"), *map(_row, found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows if found else []:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    if not found:
+        click.echo("(no clients; `edge clients invite NAME` lets one in)")
+
+
+@clients.command()
+@click.argument("identity")
+@_rights_options
+@_where
+def allow(
+    identity: str,
+    actions: tuple[Action, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    file: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """Let whoever says this name first register, or change what a client may do.
+
+    Names can be guessed; `edge clients invite` is safer.
+    """
+    with _opened(file, data_dir) as security:
+        client = security.clients.allow(identity, _rights(actions, read, write))
+    done = "has these rights now" if client.state == "registered" else "may register"
+    click.echo(f"{identity} {done}")
+
+
+@clients.command()
+@click.argument("identity")
+@click.option(
+    "--for",
+    "seconds",
+    callback=_seconds,
+    metavar="TIME",
+    default="24h",
+    show_default=True,
+    help="How long the code is good.",
+)
+@_rights_options
+@_where
+def invite(
+    identity: str,
+    seconds: int,
+    actions: tuple[Action, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    file: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """Print a code with which a client registers as IDENTITY, once: it gives the code as its client_identity."""
+    with _opened(file, data_dir) as security:
+        click.echo(security.clients.invite(identity, _rights(actions, read, write), seconds))
+
+
+@clients.command("open")
+@click.option("--for", "seconds", callback=_seconds, metavar="TIME", required=True, help="How long; 0s ends it.")
+@_rights_options
+@_where
+def open_(
+    seconds: int,
+    actions: tuple[Action, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    file: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """Let everybody who is not known yet register for a time, with these rights."""
+    with _opened(file, data_dir) as security:
+        security.clients.open(_rights(actions, read, write), seconds)
+    until = (datetime.now().astimezone() + timedelta(seconds=seconds)).isoformat(" ", "seconds")
+    click.echo(f"new clients may register until {until}" if seconds else "new clients may not register any more")
+
+
+@clients.command()
+@click.argument("identity")
+@_where
+def revoke(identity: str, file: Path | None, data_dir: Path | None) -> None:
+    """End all rights of a client: its tokens, its secret, its subscriptions, its code."""
+    with _opened(file, data_dir) as security:
+        security.clients.revoke(identity)
+    click.echo(f"{identity} is revoked")
+
+
+@clients.command()
+@click.argument("identity")
+@click.option(
+    "--for",
+    "seconds",
+    callback=_seconds,
+    metavar="TIME",
+    help="How long it is valid.  [default: security.token_lifetime]",
+)
+@_where
+def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path | None) -> None:
+    """Print a token of a client that is allowed or registered, for programs that cannot ask for one themselves.
+
+    \b
+    export EDGE_TOKEN=$(edge clients token operator)
+    """
+    with _opened(file, data_dir) as security:
+        click.echo(security.token(identity, seconds))
+
+
+@clients.command("rotate-key")
+@_where
+def rotate_key(file: Path | None, data_dir: Path | None) -> None:
+    """Sign tokens with a new key from now on. Those that were signed before stay valid until they end."""
+    with _opened(file, data_dir) as security:
+        security.keys.rotate()
+    click.echo("tokens are signed with a new key from now on")
+
+
+@contextmanager
+def _opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
+    settings = load_settings(file, data_dir).settings
+
+    from edge.security.security import Security, SecuritySettings
+
+    section = settings.security
+    try:
+        security = Security(
+            settings.data_dir, SecuritySettings(section.token_lifetime, section.audience, section.key_rotation)
+        )
+    except EdgeError as error:
+        raise misused(error.description) from None
+    try:
+        yield security
+    except EdgeError as error:
+        raise refused(error.description) from None
+    finally:
+        security.close()
+
+
+def _rights(actions: tuple[Action, ...], read: tuple[str, ...], write: tuple[str, ...]) -> Rights:
+    from edge.security.clients import Rights
+
+    chosen = {"actions": frozenset(actions)} if actions else {}
+    return Rights(**chosen, read=_graphs(read), write=_graphs(write))
+
+
+def _graphs(given: tuple[str, ...]) -> frozenset[str] | None:
+    if not given:
+        return None
+    graphs = [graph for name in given for graph in _WORDS.get(name, [name])]
+    for graph in graphs:
+        if graph != DEFAULT_GRAPH and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", graph):
+            raise misused(f'"{graph}" is no IRI of a graph; write one, "default" or "none"')
+    return frozenset(graphs)
+
+
+def _row(client: Client) -> tuple[str, ...]:
+    since = datetime.fromtimestamp(client.since / 1_000_000, UTC).astimezone().isoformat(" ", "seconds")
+    rights = client.rights
+    return (
+        client.identity,
+        client.state,
+        since,
+        ", ".join(sorted(rights.actions)),
+        _shown(rights.read),
+        _shown(rights.write),
+    )
+
+
+def _shown(graphs: frozenset[str] | None) -> str:
+    if graphs is None:
+        return "all"
+    return ", ".join(graph or "default" for graph in sorted(graphs)) or "none"
+
+
+def _as_json(client: Client) -> dict[str, object]:
+    rights = client.rights
+    return {
+        "identity": client.identity,
+        "state": client.state,
+        "since": client.since,
+        "actions": sorted(rights.actions),
+        "read": None if rights.read is None else sorted(rights.read),
+        "write": None if rights.write is None else sorted(rights.write),
+    }

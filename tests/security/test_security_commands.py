@@ -1,0 +1,116 @@
+"""`edge clients` and `edge cert`, on the data directory of a gateway that runs and of one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from edge.cli import edge
+from edge.security.clients import Rights
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(*command: str, code: int = 0) -> str:
+        result = CliRunner().invoke(edge, [*command, "--data-dir", str(tmp_path / "data")])
+        assert result.exit_code == code, result.output
+        return result.output.strip()
+
+    return run
+
+
+def listed(run) -> dict[str, dict[str, object]]:
+    return {client["identity"]: client for client in json.loads(run("clients", "list", "--json"))["clients"]}
+
+
+def test_a_client_is_allowed_shown_changed_and_revoked(run):
+    assert "no clients" in run("clients", "list")
+    run("clients", "allow", "lamp", "--action", "query", "--read", "default", "--read", "http://a/b", "--write", "none")
+    lamp = listed(run)["lamp"]
+    assert (lamp["state"], lamp["actions"], lamp["read"], lamp["write"]) == (
+        "allowed",
+        ["query"],
+        ["", "http://a/b"],
+        [],
+    )
+    assert "default, http://a/b" in run("clients", "list")
+    run("clients", "allow", "lamp")
+    lamp = listed(run)["lamp"]
+    assert (lamp["actions"], lamp["read"], lamp["write"]) == (["query", "subscribe", "update"], None, None)
+    run("clients", "revoke", "lamp")
+    assert listed(run)["lamp"]["state"] == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["revoke", "nobody"], "no client"),
+        (["allow", "a b"], "client identity"),
+        (["allow", "lamp", "--read", "nonsense"], "no IRI"),
+        (["open", "--for", "forever"], "no duration"),
+        (["token", "nobody"], "may not register"),
+    ],
+)
+def test_what_makes_no_sense_is_told(run, command, words):
+    result = run("clients", *command, code=1 if command[0] in ("revoke", "token") or " " in command[1] else 2)
+    assert words in result
+
+
+async def test_a_gateway_that_runs_follows_the_commands(secured, run):
+    async with secured() as house:
+
+        async def do(*command: str) -> str:
+            return await asyncio.to_thread(run, "clients", *command)
+
+        token = await house.token(await house.register(await do("invite", "lamp", "--for", "10m")))
+        assert (await house.query(token)).status_code == 200
+        await do("allow", "lamp", "--action", "update")
+        assert (await house.query(token)).status_code == 403
+        await do("rotate-key")
+        assert (await house.query(token)).status_code == 403
+        await do("revoke", "lamp")
+        assert (await house.query(token)).status_code == 401
+        await do("open", "--for", "1m")
+        await house.register("visitor")
+        await do("allow", "operator", "--action", "administer")
+        operator = await do("token", "operator", "--for", "2h")
+        async with house.http() as http:
+            metrics = await http.get("/metrics", headers={"Authorization": f"Bearer {operator}"})
+        assert metrics.status_code == 200
+
+
+async def test_a_token_that_lives_long_outlives_the_rotation_of_keys(secured, run):
+    async with secured(token_lifetime=1) as house:
+        house.clients.allow("lamp", Rights())
+        token = await asyncio.to_thread(run, "clients", "token", "lamp", "--for", "1h")
+        for _ in range(3):
+            house.security.keys.rotate()
+            await asyncio.sleep(1.1)
+        house.security.keys.rotate()
+        assert (await house.query(token)).status_code == 200
+
+
+async def test_commands_use_the_token_of_the_environment(secured, run, monkeypatch):
+    async with secured() as house:
+        house.clients.allow("lamp", Rights())
+        token = await asyncio.to_thread(run, "clients", "token", "lamp")
+        refused = await asyncio.to_thread(run, "query", "ASK {}", code=1)
+        assert "EDGE_TOKEN" in refused
+        monkeypatch.setenv("EDGE_TOKEN", token)
+        assert "false" not in await asyncio.to_thread(run, "query", "ASK {}")
+        subscribed = await asyncio.to_thread(run, "subscribe", "SELECT * { ?s ?p ?o }", "--count", "1", "--json")
+        assert json.loads(subscribed)["sequence"] == 0
+
+
+def test_certificates_are_made_and_keep_their_names(run, tmp_path):
+    run("cert", "init", "gateway.example.org")
+    authority = (tmp_path / "data" / "tls" / "ca.pem").read_bytes()
+    shown = run("cert", "init", "10.0.0.4")
+    assert "gateway.example.org" in shown
+    assert "10.0.0.4" in shown
+    assert "localhost" in run("cert", "show")
+    assert (tmp_path / "data" / "tls" / "ca.pem").read_bytes() == authority
+    assert "neither a host name" in run("cert", "init", "a b", code=1)
