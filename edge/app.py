@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from ssl import SSLContext
 from types import TracebackType
@@ -33,7 +34,7 @@ from edge.engine.performance import Figures
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.mqtt import MqttGate
-from edge.gates.settings import HttpGateSettings, MqttGateSettings, WsGateSettings
+from edge.gates.settings import CoapGateSettings, HttpGateSettings, MqttGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.loader import load_document
 from edge.mapping.errors import MappingError
@@ -41,7 +42,7 @@ from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
 from edge.metrics import Costs, Metrics
-from edge.protocol.errors import EdgeError
+from edge.protocol.errors import EdgeError, NotReady
 from edge.security.security import Security, SecuritySettings
 from edge.security.tls import Tls
 
@@ -87,7 +88,7 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.endpoints: dict[str, str] = {}
-        """Service ("http", "ws", "https", "wss", "mqtt") to URL, once it runs; what endpoints.json holds."""
+        """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
         self.metrics = Metrics()
         self._engine: Scheduler | None = None
         self._intake: Intake | None = None
@@ -202,6 +203,8 @@ class Gateway:
         if self._tls is not None:
             await self._start_ws(engine, secure.host, secure.wss_port, self._tls.context)
             await self._start_http(engine, secure.host, secure.https_port, self._tls.context)
+        if self.settings.coap.enabled:
+            await self._start_coap(engine)
 
     async def _start_ws(self, engine: Scheduler, host: str, port: int, tls: SSLContext | None = None) -> None:
         settings = self.settings
@@ -252,6 +255,32 @@ class Gateway:
             found = await _listening(gate.start, "security", host, port, "https_port")
             self.endpoints["https"] = f"https://{_host(host)}:{found}"
         self._stack.push_async_callback(gate.stop)
+
+    async def _start_coap(self, engine: Scheduler) -> None:
+        # Memory and time that only who wants it pays for.
+        from edge.gates.coap import CoapGate
+
+        coap = self.settings.coap
+        settings = part(CoapGateSettings, coap, query_timeout=self.settings.engine.query_timeout)
+        gate = CoapGate(engine, settings, self.metrics, self._take_reading, guard=self._guard)
+        found = await _listening(gate.start, "coap", coap.host, coap.port)
+        self.endpoints["coap"] = f"coap://{_host(coap.host)}:{found}"
+        self._stack.push_async_callback(gate.stop)
+
+    async def _take_reading(self, topic: str, payload: bytes) -> int:
+        intake = self._intake
+        if intake is None:
+            raise NotReady(
+                "No readings are taken: the gateway is starting, or mqtt.enabled is off and with it the mappings"
+            )
+
+        def take() -> int:
+            arrivals = intake.read(topic, payload, datetime.now(UTC))
+            if arrivals:
+                intake.write(arrivals)
+            return len(arrivals)
+
+        return await asyncio.to_thread(take)
 
     async def _start_adapters(self, engine: Scheduler) -> None:
         settings = self.settings

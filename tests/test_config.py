@@ -96,7 +96,7 @@ def test_values_in_variables(variable, text, value):
     [
         ("[http]\nprot = 1", 'http.prot: no such key; did you mean "http.port"?'),
         ("[htp]\nport = 1", 'htp: no such key; did you mean "http"?'),
-        ("port = 1", 'port: no such key here; did you mean "http.port" or "ws.port" or "mqtt.port"?'),
+        ("port = 1", 'port: no such key here; did you mean "http.port" or "ws.port" or "mqtt.port" or "coap.port"?'),
         ("[log]\nxyzzy = 1", "log.xyzzy: no such key; the keys of [log] are level, format"),
         ("http = 1", "http: must be a table: [http]"),
         ("[http]\nport = 70000", "http.port: 70000 is not allowed: must be a whole number from 0 to 65535"),

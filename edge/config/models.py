@@ -232,6 +232,34 @@ class MqttGateSettings(Section):
         return value
 
 
+class CoapSettings(Section):
+    """The CoAP gate: query, update, subscriptions and readings for constrained devices."""
+
+    enabled: bool = key(False, "Whether clients are served over CoAP. It takes 12 MB of memory.")
+    host: BindHost = key("127.0.0.1", "Address to listen on without encryption: a loopback address.")
+    port: Port = key(5683, "UDP port to listen on. 0 is any free port.")
+    max_body: int = key(256 * KIB, "Largest request body, all blocks together.", unit="bytes", minimum=KIB)
+    max_result: int = key(512 * KIB, "Largest result of a query; a larger one is given up.", unit="bytes", minimum=KIB)
+    max_blocks: int = key(
+        8 * MIB,
+        "Requests, and as much of answers, that are kept while clients send and fetch them in blocks.",
+        unit="bytes",
+        minimum=MIB,
+    )
+    max_subscriptions: int = key(100, "Subscriptions of all clients together; more are refused.", minimum=1)
+    max_pending_requests: int = key(100, "Requests in work; more are refused.", minimum=1)
+    follow_within: float = key(
+        30.0,
+        "Time for which a subscription waits for an observer, the first one or another after it is lost.",
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
+    )
+    ping_interval: float = key(
+        30.0, "Time between two looks whether an observer is there.", unit="s", minimum=0.1, maximum=86_400
+    )
+
+
 class EngineSettings(Section):
     """The SPARQL engine: durability, limits of updates and queries, the dataset."""
 
@@ -471,6 +499,7 @@ class Settings(Section):
     ws: WsSettings = WsSettings()
     mqtt: MqttSettings = MqttSettings()
     mqtt_gate: MqttGateSettings = MqttGateSettings()
+    coap: CoapSettings = CoapSettings()
     engine: EngineSettings = EngineSettings()
     mappings: MappingsSettings = MappingsSettings()
     observations: ObservationsSettings = ObservationsSettings()

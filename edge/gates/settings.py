@@ -1,4 +1,4 @@
-"""What can be set about the gates. Fields have the names of the keys of the sections `http`, `ws` and `mqtt_gate`."""
+"""What can be set about the gates. Fields have the names of the keys: `http`, `ws`, `mqtt_gate`, `coap`."""
 
 from __future__ import annotations
 
@@ -108,3 +108,28 @@ class MqttGateSettings:
     """Seconds between two messages with the result of a standing query."""
     stop_timeout: float = 1.0
     """Seconds that the broker has to take the last messages when the gate stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoapGateSettings:
+    """The CoAP gate."""
+
+    host: str = "127.0.0.1"
+    port: int = 5683
+    """0 is any free port."""
+    max_body: int = 256 * KIB
+    """Largest request body in bytes, all blocks together; larger ones are answered 4.13."""
+    max_result: int = 512 * KIB
+    """Largest result of a query in bytes; the evaluation of a larger one is given up and answered 4.13."""
+    query_timeout: float = 30.0
+    """Seconds after which a query is given up."""
+    max_blocks: int = 8 * MIB
+    """Bytes of requests, and as many of answers, that are kept while clients send and fetch them in blocks."""
+    max_subscriptions: int = 100
+    """Subscriptions of all clients together; more are refused with 4.29."""
+    max_pending_requests: int = 100
+    """Requests in work; more are answered 4.29."""
+    follow_within: float = 30.0
+    """Seconds that a subscription waits for an observer, the first or another one; then it ends."""
+    ping_interval: float = 30.0
+    """Seconds between two looks whether an observer is there."""

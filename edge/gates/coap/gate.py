@@ -1,0 +1,79 @@
+"""The CoAP server: one UDP socket, one session for each request and each subscription."""
+
+from __future__ import annotations
+
+import asyncio
+
+from edge.gates.bridge import Bridge
+from edge.gates.coap.blocks import Blocks
+from edge.gates.coap.following import Following
+from edge.gates.coap.site import Readings, Site
+from edge.gates.coap.transport import Endpoint
+from edge.gates.engine import SessionEngine
+from edge.gates.guard import OPEN_GUARD, Guard
+from edge.gates.session import Sessions
+from edge.gates.settings import CoapGateSettings
+from edge.metrics import Metrics
+
+_GATE = "coap"
+
+
+class CoapGate:
+    """The gate for constrained devices. `start` and `stop` belong to one event loop."""
+
+    def __init__(
+        self,
+        engine: SessionEngine,
+        settings: CoapGateSettings,
+        metrics: Metrics,
+        readings: Readings,
+        *,
+        guard: Guard = OPEN_GUARD,
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._metrics = metrics
+        self._readings = readings
+        self._guard = guard
+        self._endpoint: Endpoint | None = None
+        self._following: Following
+
+    async def start(self) -> int:
+        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        settings = self._settings
+        sessions = Sessions(
+            self._engine,
+            Bridge(asyncio.get_running_loop()),
+            self._metrics,
+            guard=self._guard,
+            gate=_GATE,
+            max_message=2 * settings.max_body,  # as JSON it is longer than in the body
+            max_result=settings.max_result,
+            query_timeout=settings.query_timeout,
+            max_subscriptions=1,
+            max_pending_requests=1,
+            max_pending_answers=1,
+        )
+        blocks = Blocks(settings.max_body, settings.max_blocks)
+        site = Site(sessions, blocks, self._readings, max_pending=settings.max_pending_requests)
+        endpoint = Endpoint(site)
+        site.following = self._following = Following(
+            sessions,
+            endpoint,
+            blocks,
+            limit=settings.max_subscriptions,
+            patience=settings.follow_within,
+            ping=settings.ping_interval,
+        )
+        port = await endpoint.open(settings.host, settings.port)
+        self._endpoint = endpoint
+        return port
+
+    async def stop(self) -> None:
+        """Tell the observers, and end."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is None:
+            return
+        self._following.stop()
+        await asyncio.sleep(0)  # the last messages leave
+        await endpoint.close()

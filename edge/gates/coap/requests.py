@@ -1,0 +1,99 @@
+"""From CoAP requests to the messages of the protocol."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from aiocoap import Code, Message
+from aiocoap.numbers.optionnumbers import OptionNumber
+
+from edge.gates.coap.formats import CBOR, JSON, TEXT, BadOption, format_of, read_object, read_text, unsupported
+from edge.protocol.errors import InvalidRequest
+
+Primitive = Literal["query", "update", "subscribe"]
+
+TOKEN: Final = OptionNumber(65000)
+"""The option with the client's token: elective, for experiments (RFC 7252, 12.2). A parameter has 255 bytes at most."""
+
+_GRAPHS: Final = ("default-graph-uri", "named-graph-uri")
+_USING: Final = ("using-graph-uri", "using-named-graph-uri")
+_TEXTS: Final[dict[Primitive, tuple[str, ...]]] = {
+    "query": ("alias",),
+    "update": ("alias", "delay", "at", "id"),
+    "subscribe": ("alias",),
+}
+_LISTS: Final[dict[Primitive, tuple[str, ...]]] = {"query": _GRAPHS, "update": _USING, "subscribe": _GRAPHS}
+
+_UNDERSTOOD: Final = frozenset(
+    {
+        OptionNumber.URI_HOST,
+        OptionNumber.URI_PORT,
+        OptionNumber.URI_PATH,
+        OptionNumber.URI_QUERY,
+        OptionNumber.ACCEPT,
+        OptionNumber.BLOCK1,
+        OptionNumber.BLOCK2,
+    }
+)
+"""Critical options."""
+
+
+def check_options(request: Message) -> None:
+    """Raises `BadOption` where a request has an option that must be understood and is not."""
+    for option in request.opt.option_list():
+        if option.number.is_critical() and option.number not in _UNDERSTOOD:
+            raise BadOption(f"The option {int(option.number)} is not understood here; leave it out")
+
+
+def token(request: Message) -> str | None:
+    """What the client says who it is."""
+    options = request.opt.get_option(TOKEN)
+    if not options:
+        return None
+    return bytes(options[0].value).decode(errors="replace")
+
+
+def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
+    """The message of a request: `{"query": {...}}`.
+
+    Its members come as parameters, and in the body: the text of the query or update, or an object. Raises
+    `InvalidRequest`, `UnsupportedMediaType`, `TooLarge`.
+    """
+    text_parameter = "sparql" if primitive == "subscribe" else primitive
+    members: dict[str, Any] = {}
+    if request.code != Code.GET and request.payload:
+        members = _body(request)
+    for parameter in request.opt.uri_query:
+        name, _, value = parameter.partition("=")
+        if name == text_parameter:
+            name = "sparql"
+        elif name in _LISTS[primitive]:
+            members.setdefault(name, [])
+            if not isinstance(members[name], list):
+                raise _twice(name)
+            members[name].append(value)
+            continue
+        elif name not in _TEXTS[primitive]:
+            known = ", ".join((text_parameter, *_TEXTS[primitive], *_LISTS[primitive]))
+            raise InvalidRequest(f'There is no parameter "{name}" here; the parameters are {known}')
+        if name in members:
+            raise _twice(name)
+        members[name] = value
+    if "sparql" not in members:
+        raise InvalidRequest(f'There is no text: send it as the body, or as the parameter "{text_parameter}"')
+    if (said := token(request)) is not None:
+        members["authorization"] = said
+    return {primitive: members}
+
+
+def _body(request: Message) -> dict[str, Any]:
+    sent = format_of(request)
+    if sent == TEXT:
+        return {"sparql": read_text(request.payload)}
+    if sent in (JSON, CBOR):
+        return read_object(request)
+    raise unsupported(request, TEXT, JSON, CBOR)
+
+
+def _twice(name: str) -> InvalidRequest:
+    return InvalidRequest(f'"{name}" is given twice; give it once')

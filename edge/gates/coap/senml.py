@@ -1,0 +1,40 @@
+"""SenML in CBOR as SenML in JSON, which the mapping language reads (RFC 8428, section 6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from edge.gates.coap.formats import read_cbor
+from edge.protocol.errors import InvalidRequest
+
+_LABELS: Final = {
+    -6: "bs",
+    -5: "bv",
+    -4: "bu",
+    -3: "bt",
+    -2: "bn",
+    -1: "bver",
+    0: "n",
+    1: "u",
+    2: "v",
+    3: "vs",
+    4: "vb",
+    5: "s",
+    6: "t",
+    7: "ut",
+    8: "vd",
+}
+"""Table 6."""
+
+
+def as_json(payload: bytes) -> bytes:
+    """A SenML pack in the other form. Raises `InvalidRequest`, `TooLarge`."""
+    pack = read_cbor(payload)
+    if not isinstance(pack, list) or not all(isinstance(record, dict) for record in pack):
+        raise InvalidRequest("SenML is an array of records (RFC 8428)")
+    return json.dumps([_record(record) for record in pack]).encode()
+
+
+def _record(record: dict[str | int, Any]) -> dict[str, Any]:
+    return {_LABELS.get(label, str(label)) if isinstance(label, int) else label: record[label] for label in record}

@@ -1,0 +1,107 @@
+"""The UDP endpoint, which knows what its clients have acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+from aiocoap import Code, Context, Message
+from aiocoap.interfaces import Resource
+from aiocoap.messagemanager import MessageManager
+from aiocoap.numbers.types import Type
+from aiocoap.tokenmanager import TokenManager
+from aiocoap.transports.udp6 import MessageInterfaceUDP6
+
+Remote = Any
+"""A client's address, as the library has it."""
+
+
+class Endpoint:
+    """A CoAP server on one UDP socket."""
+
+    def __init__(self, site: Resource) -> None:
+        logger = _quiet()
+        self._context = Context(serversite=site, loggername=logger.name)
+        self._manager = _Manager(TokenManager(self._context))
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        port = _free(host, port)
+        manager, context = self._manager, self._context
+        manager.message_interface = await MessageInterfaceUDP6.create_server_transport_endpoint(
+            manager, log=context.log, loop=context.loop, bind=(host, port), multicast=[]
+        )
+        manager.token_manager.token_interface = manager
+        context.request_interfaces.append(manager.token_manager)
+        return port
+
+    async def close(self) -> None:
+        """Stop listening; what clients wait for is dropped."""
+        if self._context.request_interfaces:
+            await self._context.shutdown()
+
+    def busy(self, remote: Remote) -> bool:
+        """Whether a client has yet to acknowledge something."""
+        return self._manager.busy(remote)
+
+    async def free(self, remote: Remote) -> None:
+        """Wait until it has acknowledged all, or is given up."""
+        while self._manager.busy(remote):
+            await self._manager.moved(remote)
+
+    def ping(self, remote: Remote) -> None:
+        """See whether a client is there (RFC 7252, 4.3); if not, what it follows ends after a while."""
+        message = Message(_mtype=Type.CON, code=Code.EMPTY)
+        message.remote = remote
+        self._manager.send_message(message, _nothing)
+
+
+class _Manager(MessageManager):  # type: ignore[misc]  # the library has no types
+    """The library's, which tells when a client has answered."""
+
+    def __init__(self, token_manager: TokenManager) -> None:
+        super().__init__(token_manager)
+        self._waiting: dict[Remote, list[asyncio.Future[None]]] = {}
+
+    def busy(self, remote: Remote) -> bool:
+        """There is a backlog, perhaps an empty one, as long as something is not acknowledged."""
+        return remote in self._backlogs
+
+    def moved(self, remote: Remote) -> asyncio.Future[None]:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(remote, []).append(future)
+        return future
+
+    def dispatch_error(self, error: Exception, remote: Remote) -> None:
+        super().dispatch_error(error, remote)
+        self._wake(remote)
+
+    def _remove_exchange(self, message: Message) -> None:
+        super()._remove_exchange(message)
+        self._wake(message.remote)
+
+    def _wake(self, remote: Remote) -> None:
+        for future in self._waiting.pop(remote, ()):
+            if not future.done():
+                future.set_result(None)
+
+
+def _free(host: str, port: int) -> int:
+    """The port, if nobody has it: the library's socket would share it with another gateway's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((host, port))
+        return int(probe.getsockname()[1])
+
+
+def _quiet() -> logging.Logger:
+    """The library's logger. Clients that come and go are not worth a line; what a client got wrong is it told."""
+    library = logging.getLogger("edge.gates.coap.library")
+    library.setLevel(logging.CRITICAL)
+    return library
+
+
+def _nothing() -> None:
+    pass
