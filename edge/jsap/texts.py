@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyoxigraph as ox
@@ -94,10 +94,32 @@ def _judge(
     """
     terms = {name: _example(binding) for name, binding in draft.forced.items()}
     fault = judge(draft.kind, unknown + template.filled(terms))
-    if fault is not None:
+    if fault is None:
+        return
+    misplaced = _misplaced(draft, template, terms, changes, unknown)
+    for edit in misplaced:
+        reason = f"?{edit.variable} is declared as {draft.forced[edit.variable or ''].type}, which cannot stand here"
+        findings.problem(draft.node.problem(reason, edit.start))
+    if not misplaced:
         lengths = {name: len(written(term, template.blanks)) for name, term in terms.items()}
         position = original(changes, max(0, fault.position - len(unknown) - prologue), lengths)
         findings.problem(draft.node.problem(f"{draft}: {fault.reason}", position))
+
+
+def _misplaced(
+    draft: Draft, template: Template, terms: Mapping[str, Term], changes: Sequence[Edit], unknown: str
+) -> list[Edit]:
+    """Where a literal or blank node is that makes the text illegal, an IRI being legal in its place."""
+    places = [edit for edit in changes if edit.variable is not None]
+    numbered = replace(template, slots=tuple((str(at), text) for at, (_, text) in enumerate(template.slots)))
+    iris: dict[str, Term] = {str(at): ox.NamedNode("urn:x-jsap:example") for at in range(len(places))}
+    if judge(draft.kind, unknown + numbered.filled(iris)) is not None:
+        return []
+    return [
+        edit
+        for at, edit in enumerate(places)
+        if judge(draft.kind, unknown + numbered.filled({**iris, str(at): terms[edit.variable or ""]})) is not None
+    ]
 
 
 def _example(binding: ForcedBinding) -> Term:

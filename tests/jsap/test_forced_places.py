@@ -1,12 +1,13 @@
 """Where a forced variable may stand, and what the text means with a term in its place."""
 
+import json
 from collections import Counter
 
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles import query, refusals, update
+from profiles import problems, query, refusals, update
 
 NODES = [ox.NamedNode(f"http://example.org/n{number}") for number in range(3)]
 NAMES = [ox.NamedNode(f"http://example.org/{name}") for name in "pqr"]
@@ -110,14 +111,27 @@ def test_a_blank_node_in_a_template_is_a_new_node(text):
         ("query", "SELECT ?y { ?x ?p ?y }", "bnode", "cannot be a blank node"),
         ("update", "DELETE { ?x ?p ?y } WHERE { ?s ?p ?y }", "bnode", "cannot be a blank node"),
         ("update", "INSERT { ?s ?p 1 } WHERE { ?s ?p ?x }", "bnode", "cannot be a blank node"),
-        ("query", "SELECT ?y { ?y ?x ?z }", "literal", "no SPARQL 1.1 query"),
+        ("query", "SELECT ?y { ?y ?x ?z }", "literal", "?x is declared as literal, which cannot stand here"),
+        ("query", "SELECT ?x ?y { GRAPH ?x { ?y ?p ?x } }", "literal", "?x is declared as literal"),
+        ("query", "SELECT ?y { ?y ex:p|!?x ?z }", "literal", "?x is declared as literal"),
+        ("update", "INSERT DATA { ?x <a:p> 1 }", "literal", "?x is declared as literal"),
+        ("update", "INSERT { <a:s> ?x 1 } WHERE {}", "bnode", "?x is declared as bnode"),
         ("query", "SELECT ?y { ?s ?p ?y } LIMIT ?x", "literal", "no SPARQL 1.1 query"),
-        ("update", "WITH ?x INSERT { <a:s> <a:p> 1 } WHERE {}", "literal", "no SPARQL 1.1 update"),
+        ("query", "SELECT ?y { ?y ?x ?z } LIMIT many", "literal", "no SPARQL 1.1 query"),
+        ("update", "WITH ?x INSERT { <a:s> <a:p> 1 } WHERE {}", "literal", "?x is declared as literal"),
     ],
 )
 def test_places_where_a_variable_cannot_be_forced(kind, text, type_, reason):
     (told,) = refusals(kind, text, {"x": type_})
     assert reason in told
+
+
+def test_each_misplaced_literal_is_told_at_its_place():
+    text = "SELECT ?x ?y { ?s ?x ?y . GRAPH ?y { ?s ?p ?x } FILTER(?x = ?y) }"
+    forced = {"x": {"type": "literal"}, "y": {"type": "literal"}}
+    file = json.dumps({"queries": {"E": {"sparql": text, "forcedBindings": forced}}})
+    told = [(problem.column, problem.reason.split()[0]) for problem in problems(file)]
+    assert told == [(file.index("?x ?y .") + 1, "?x"), (file.index("?y { ?s ?p") + 1, "?y")]
 
 
 def test_a_minus_may_hold_it_where_another_variable_ties_it():
