@@ -17,13 +17,15 @@ from edge.app import Gateway, StartError, part
 from edge.config import Settings
 from edge.engine import EngineSettings
 from edge.engine.requests import QueryRequest
-from edge.gates.settings import HttpGateSettings, WsGateSettings
+from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 
 ELSEWHERE = {
     HttpGateSettings: {"query_timeout", "shutdown_timeout"},
     WsGateSettings: {"query_timeout", "close_timeout", "path"},
+    CoapGateSettings: {"query_timeout"},
+    adapters.MqttSettings: {"own_topics"},
 }
 """What is given by another section, or by the protocol."""
 
@@ -40,6 +42,7 @@ def settings(data_dir, **sections):
         (EngineSettings, "engine"),
         (HttpGateSettings, "http"),
         (WsGateSettings, "ws"),
+        (CoapGateSettings, "coap"),
         (adapters.MqttSettings, "mqtt"),
         (adapters.BrokerSettings, "mqtt"),
         (adapters.ActuationSettings, "actuation"),

@@ -130,7 +130,7 @@ def test_a_fault_is_one_line_with_file_key_and_what_is_allowed(tmp_path, toml, l
     [
         ("EDGE__HTTP__PROT", "1", "no such setting; did you mean EDGE__HTTP__PORT?"),
         ("EDGE__HTTP", "1", "names a section, not a key; EDGE__HTTP__KEY sets a key of it"),
-        ("EDGE__A__B__C", "1", "no such setting; `edge config show` lists the keys"),
+        ("EDGE__QQ__XX__WW", "1", "no such setting; `edge config show` lists the keys"),
         ("EDGE__WS__PORT", "x", '"x" is not allowed: must be a whole number from 0 to 65535'),
         ("EDGE__HOST__ENABLED", "perhaps", '"perhaps" is not allowed: must be true or false'),
     ],

@@ -104,7 +104,7 @@ class Following:
     def __init__(
         self, sessions: Sessions, endpoint: Endpoint, blocks: Blocks, *, limit: int, patience: float, ping: float
     ) -> None:
-        """In seconds. `patience`: how long a subscription waits for an observer; `ping`: how often one is looked after."""
+        """In seconds. `patience`: how long a subscription waits for an observer; `ping`: how often it is looked for."""
         self.sessions = sessions
         self.endpoint = endpoint
         self.blocks = blocks
