@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections import Counter
 from typing import Any
 
 import pyoxigraph as ox
+import pytest
 from gate_client import eventually, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.engine.requests import Delta, Notification
+from edge.engine.requests import Delta, Notification, UpdateRequest
 from edge.gates.outgoing import Outgoing
 from edge.gates.settings import WsGateSettings
 
@@ -212,6 +214,29 @@ async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change
         assert gateway.metric("edge_merged_notifications_total", gate="ws") >= most - 1
         assert gateway.metric("edge_slow_clients_total", gate="ws") == 0
         await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 2, "both go on")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel's queue cannot be limited here")
+async def test_a_client_that_stands_still_finds_the_news_and_little_history(gateway):
+    slow = await gateway.client(max_queue=1)
+    await slow.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
+    slow.socket.transport.pause_reading()
+    count = 1000
+    updates = [
+        UpdateRequest(
+            f"DELETE WHERE {{ <urn:a> <urn:b> ?o }} ; INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * 1000}' }}"
+        )
+        for number in range(count)
+    ]
+    await asyncio.wrap_future(gateway.engine.update(updates))
+    told = count + 1
+    await eventually(lambda: gateway.metric("edge_notifications_total", gate="ws") == told, "all are handed over")
+    assert gateway.metric("edge_merged_notifications_total", gate="ws") > count / 2
+    slow.socket.transport.resume_reading()
+    last = await slow.notification()
+    while last["sequence"] < count:
+        last = await slow.notification()
+    assert rows(last["addedResults"]) == [(f"{count - 1}{'x' * 1000}",)]
 
 
 def _row(number: int) -> tuple[ox.Literal]:

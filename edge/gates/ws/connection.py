@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket as sockets
 
 from websockets.asyncio.server import ServerConnection, broadcast
 from websockets.exceptions import ConnectionClosed
 
 _FULL = 32 * 1024
 """Bytes on their way to a client from which on it counts as not reading."""
+
+_UNSENT = 16 * 1024
+"""Bytes that wait in the kernel for a client. It would take megabytes: thousands of notifications, which are old when
+they are read, and are lost with the connection. What it does not take waits with us, where it is merged."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +27,9 @@ class WsConnection:
         self._write_timeout = write_timeout
         self._close_timeout = close_timeout
         self._closing: asyncio.Task[None] | None = None
+        if hasattr(sockets, "TCP_NOTSENT_LOWAT"):
+            tcp = socket.transport.get_extra_info("socket")
+            tcp.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, _UNSENT)
 
     @property
     def writable(self) -> bool:
