@@ -42,7 +42,7 @@ class Parked:
         known = Notification(call.spuid, alias, sequence, Delta(call.variables, (), ()), merged=0)
         net = Net(known)
         for missed in self._unread if self._net is None else (*self._unread, self._net.notification()):
-            if missed.sequence > sequence:
+            if missed.sequence > net.sequence:
                 if missed.sequence - missed.merged != net.sequence:
                     return None
                 net.add(missed)
