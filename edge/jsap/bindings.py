@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, Literal
 
@@ -19,7 +19,7 @@ from edge.protocol import results
 Term = ox.NamedNode | ox.Literal | ox.BlankNode
 """What a variable can be bound to."""
 
-Value = str | int | float | bool | Decimal | datetime | results.Term | Mapping[str, Any]
+Value = str | int | float | bool | Decimal | date | results.Term | Mapping[str, Any]
 """What a caller may bind: a Python value, an RDF term (no triple), or a binding object of the SPARQL JSON results."""
 
 _TYPES: Final[dict[type[Term], str]] = {ox.NamedNode: "uri", ox.Literal: "literal", ox.BlankNode: "bnode"}
@@ -42,7 +42,8 @@ class ForcedBinding:
 
         A text is an IRI, in full or with a prefix of `namespaces`, or the label of a blank node, or the lexical form of
         a literal. A number, truth value or time has the datatype that the binding declares, else that of XSD which it
-        has in Python. A term or binding object is what it is; nothing in it is expanded.
+        has in Python; the declared one must be able to say it. A term or binding object is what it is; nothing in it
+        is expanded.
         """
         try:
             if isinstance(value, Mapping):
@@ -55,10 +56,12 @@ class ForcedBinding:
 
     def _of(self, value: object, namespaces: Mapping[str, str]) -> Term:
         if self.type == "literal":
-            text, datatype = _lexical(value)
+            text, datatype = _lexical(value, self.datatype)
             if self.language is not None:
                 return ox.Literal(text, language=self.language)
             datatype = self.datatype or datatype
+            if not isinstance(value, str) and not _fits(text, datatype):
+                raise ValueError(f"it is declared as <{datatype}>, unlike {shown(str(value))} ({type(value).__name__})")
             return ox.Literal(text, datatype=ox.NamedNode(datatype)) if datatype else ox.Literal(text)
         if not isinstance(value, str):
             raise ValueError(f"a {self.type} is a text, not {type(value).__name__}")  # noqa: TRY004 - as all others
@@ -82,8 +85,10 @@ class ForcedBinding:
             raise ValueError(f"it is declared as <{self.datatype}>, unlike {shown(str(term))}")
 
 
-def _lexical(value: object) -> tuple[str, str | None]:
+def _lexical(value: object, declared: str | None) -> tuple[str, str | None]:
     """The lexical form of a Python value, and its datatype (XSD 1.1 part 2). Raises `ValueError`."""
+    if declared == XSD + "decimal" and isinstance(value, float) and math.isfinite(value):
+        value = Decimal(repr(value))  # it has no exponents
     match value:
         case str():
             return _characters(value), None
@@ -99,7 +104,35 @@ def _lexical(value: object) -> tuple[str, str | None]:
             return f"{value:f}", XSD + "decimal"
         case datetime():
             return value.isoformat(), XSD + "dateTime"
+        case date():
+            return value.isoformat(), XSD + "date"
     raise ValueError(f"{shown(str(value))} of type {type(value).__name__} cannot be written as a literal")
+
+
+_NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+_DAY: Final = r"-?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
+_ZONE: Final = r"(Z|[+-][0-9]{2}:[0-9]{2})"
+_TIME: Final = r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
+_INTEGERS: Final = (
+    *("integer", "long", "int", "short", "byte", "nonNegativeInteger", "positiveInteger", "nonPositiveInteger"),
+    *("negativeInteger", "unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte"),
+)
+_FORMS: Final = {
+    **{XSD + name: r"[+-]?[0-9]+" for name in _INTEGERS},
+    XSD + "decimal": _NUMBER,
+    **{XSD + name: rf"{_NUMBER}([eE][+-]?[0-9]+)?|[+-]?INF|NaN" for name in ("double", "float")},
+    XSD + "boolean": r"true|false|[01]",
+    XSD + "date": rf"{_DAY}{_ZONE}?",
+    XSD + "dateTime": rf"{_DAY}{_TIME}{_ZONE}?",
+    XSD + "dateTimeStamp": rf"{_DAY}{_TIME}{_ZONE}",
+}
+"""What values of Python can be written as: the lexical forms (XSD 1.1 part 2, sections 3.3 and 3.4), not the ranges."""
+
+
+def _fits(text: str, datatype: str | None) -> bool:
+    """Whether a datatype can have this lexical form, as far as is known."""
+    form = _FORMS.get(datatype or "")
+    return form is None or re.fullmatch(form, text) is not None
 
 
 def _of_json(given: Mapping[str, Any]) -> Term:

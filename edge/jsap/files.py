@@ -23,13 +23,17 @@ from edge.jsap.yaml_text import read_yaml
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of a file."""
 
+MOST: Final = 100
+"""Files that one profile includes, each counted as often as it is included."""
+
 _WHOLE: Final = ("updates", "queries")
 
 
 def read(path: Path, findings: Findings) -> Node | None:
     """The document of a file and what it includes. None: it cannot be read, and `findings` has why.
 
-    Raises `OSError` for the file itself; for one that is included that is a problem of who includes it.
+    Raises `OSError` for the file itself, which may be a pipe. One that is included must be a regular file that can be
+    read; else that is a problem of who includes it.
     """
     text = _text(path, findings)
     return None if text is None else parse(text, str(path), findings)
@@ -37,14 +41,15 @@ def read(path: Path, findings: Findings) -> Node | None:
 
 def parse(text: str, name: str, findings: Findings) -> Node | None:
     """The same for a text. `name`: what it is called, and beside what included files are looked for."""
-    return _document(Source(name, text), findings, ())
+    return _Documents(findings).read(Source(name, text), ())
 
 
 def _text(path: Path, findings: Findings) -> str | None:
-    if path.stat().st_size > LARGEST:
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)  # a device says nothing of its size
+    if len(content) > LARGEST:
         findings.problem(Problem(str(path), 0, 0, f"the file is larger than {LARGEST} bytes"))
         return None
-    content = path.read_bytes()
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -54,23 +59,51 @@ def _text(path: Path, findings: Findings) -> str | None:
         return None
 
 
-def _document(source: Source, findings: Findings, including: tuple[Path, ...]) -> Node | None:
-    try:
-        node = read_yaml(source, findings) if _is_yaml(source) else read_json(source, findings)
-    except NotReadable as error:
-        findings.problem(error.problem)
-        return None
-    if not isinstance(node.value, dict):
-        findings.problem(node.problem("a profile must be an object"))
-        return None
-    include = Members(node, findings).node("include", "#include")
-    if include is None:
-        return node
-    files = include.value if isinstance(include.value, list) else [include]
-    below: Node | None = None
-    for file in files:
-        below = _joined(below, _included(file, findings, (*including, Path(source.name).resolve())))
-    return _joined(below, node)
+class _Documents:
+    """The document of a profile, and of the files that it includes."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._left = MOST
+
+    def read(self, source: Source, including: tuple[Path, ...]) -> Node | None:
+        """A document with what it includes. `including`: the files on the way to it."""
+        try:
+            node = read_yaml(source, self._findings) if _is_yaml(source) else read_json(source, self._findings)
+        except NotReadable as error:
+            self._findings.problem(error.problem)
+            return None
+        if not isinstance(node.value, dict):
+            self._findings.problem(node.problem("a profile must be an object"))
+            return None
+        include = Members(node, self._findings).node("include", "#include")
+        if include is None:
+            return node
+        files = include.value if isinstance(include.value, list) else [include]
+        below: Node | None = None
+        for file in files:
+            below = _joined(below, self._included(file, (*including, Path(source.name).resolve())))
+        return _joined(below, node)
+
+    def _included(self, file: Node, including: tuple[Path, ...]) -> Node | None:
+        if not isinstance(file.value, str):
+            self._findings.problem(file.problem("must be the name of a file"))
+            return None
+        try:
+            path = _path(file.value, Path(file.source.name))
+            if path.resolve() in including:
+                raise ValueError("it includes this file, so they would go round for ever")
+            if path.exists() and not path.is_file():
+                raise ValueError("it is no regular file")
+            if not self._left:
+                raise ValueError(f"a profile may include {MOST} files")
+            self._left -= 1
+            text = _text(path, self._findings)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._findings.problem(file.problem(f"{shown(file.value)} cannot be read: {reason}"))
+            return None
+        return None if text is None else self.read(Source(str(path), text), including)
 
 
 def _is_yaml(source: Source) -> bool:
@@ -79,25 +112,12 @@ def _is_yaml(source: Source) -> bool:
     return ending in (".yaml", ".yml") or (ending != ".json" and source.text.lstrip()[:1] not in ("{", "["))
 
 
-def _included(file: Node, findings: Findings, including: tuple[Path, ...]) -> Node | None:
-    if not isinstance(file.value, str):
-        findings.problem(file.problem("must be the name of a file"))
-        return None
-    parts = urlsplit(file.value)
+def _path(name: str, including: Path) -> Path:
+    """What a file includes under this name. Raises `ValueError`."""
+    parts = urlsplit(name)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        findings.problem(file.problem(f"{shown(file.value)}: only files can be included, nothing is fetched"))
-        return None
-    path = Path(file.source.name).parent / (unquote(parts.path) if parts.scheme else file.value)
-    try:
-        if path.resolve() in including:
-            findings.problem(file.problem(f"{shown(file.value)} includes this file: they would go round for ever"))
-            return None
-        text = _text(path, findings)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        findings.problem(file.problem(f"{shown(file.value)} cannot be read: {reason}"))
-        return None
-    return None if text is None else _document(Source(str(path), text), findings, including)
+        raise ValueError("only files can be included, nothing is fetched")
+    return including.parent / (unquote(parts.path) if parts.scheme else name)
 
 
 def _joined(below: Node | None, above: Node | None) -> Node | None:

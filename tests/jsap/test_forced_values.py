@@ -1,7 +1,7 @@
 """Values of forced bindings: they are typed, they become terms, and no value can be more than a value."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyoxigraph as ox
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import query, update
 
-from edge.jsap import BindingError
+from edge.jsap import BindingError, ProfileError
 from edge.protocol.syntax import tokenize
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -22,6 +22,9 @@ FRESH = update("INSERT DATA { ?x <a:p> _:b . _:b <a:p> ?x }", {"x": "bnode"})
 
 TROUBLE = st.text(st.sampled_from("\"'\\\n\r\t{}<>?$x .;#@^:_u0022\u2028😀é"), max_size=30)
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | TROUBLE
+
+
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 
 
 def typed(value, name):
@@ -105,6 +108,7 @@ def test_texts_that_no_request_can_hold(value):
         (Decimal("21.50"), typed("21.50", "decimal")),
         (Decimal("1E+3"), typed("1000", "decimal")),
         (datetime(2024, 2, 29, 12, 0, 0, 500, UTC), typed("2024-02-29T12:00:00.000500+00:00", "dateTime")),
+        (date(2024, 2, 29), typed("2024-02-29", "date")),
         (ox.Literal("x", language="en"), ox.Literal("x", language="en")),
         (typed("x", "token"), typed("x", "token")),
         ({"type": "literal", "value": "x"}, ox.Literal("x")),
@@ -123,6 +127,17 @@ def test_values_of_python_have_their_datatype(value, term):
         ({"datatype": XSD + "decimal"}, 21, f'"21"^^<{XSD}decimal>'),
         ({"datatype": "xsd:decimal"}, typed("1", "decimal"), f'"1"^^<{XSD}decimal>'),
         ({"datatype": "xsd:string"}, "x", '"x"'),
+        ({"datatype": "xsd:string"}, True, '"true"'),
+        ({"datatype": "xsd:date"}, date(2024, 2, 29), f'"2024-02-29"^^<{XSD}date>'),
+        ({"datatype": "xsd:dateTimeStamp"}, NOON, f'"2024-02-29T12:00:00+00:00"^^<{XSD}dateTimeStamp>'),
+        ({"datatype": "xsd:boolean"}, 1, f'"1"^^<{XSD}boolean>'),
+        ({"datatype": "xsd:double"}, 5, f'"5"^^<{XSD}double>'),
+        ({"datatype": "xsd:double"}, 1e300, f'"1e+300"^^<{XSD}double>'),
+        ({"datatype": "xsd:decimal"}, 1e-7, f'"0.0000001"^^<{XSD}decimal>'),
+        ({"datatype": "xsd:decimal"}, 21.5, f'"21.5"^^<{XSD}decimal>'),
+        ({"datatype": "xsd:unsignedByte"}, 7, f'"7"^^<{XSD}unsignedByte>'),
+        ({"datatype": "xsd:integer"}, "true", f'"true"^^<{XSD}integer>'),
+        ({"datatype": "ex:mine"}, True, '"true"^^<http://example.org/mine>'),
         ({"datatype": "ex:mine"}, "x", '"x"^^<http://example.org/mine>'),
         ({"language": "en-GB"}, "tea", '"tea"@en-gb'),
         ({"language": "en"}, ox.Literal("tea", language="EN"), '"tea"@en'),
@@ -154,6 +169,14 @@ def test_declared_datatypes_and_languages(binding, value, written):
         ("literal", {"type": "literal", "value": 5}, "it needs type"),
         ("literal", {"type": "literal", "value": "x", "xml:lang": "not a tag"}, ""),
         ({"type": "literal", "datatype": "xsd:decimal"}, typed("1", "integer"), "declared as <"),
+        ({"type": "literal", "datatype": "xsd:integer"}, True, 'integer>, unlike "True" (bool)'),
+        ({"type": "literal", "datatype": "xsd:int"}, 1.0, 'int>, unlike "1.0" (float)'),
+        ({"type": "literal", "datatype": "xsd:decimal"}, float("inf"), "(float)"),
+        ({"type": "literal", "datatype": "xsd:boolean"}, 2, "(int)"),
+        ({"type": "literal", "datatype": "xsd:double"}, False, "(bool)"),
+        ({"type": "literal", "datatype": "xsd:date"}, NOON, "(datetime)"),
+        ({"type": "literal", "datatype": "xsd:dateTime"}, NOON.date(), "(date)"),
+        ({"type": "literal", "datatype": "xsd:dateTimeStamp"}, NOON.replace(tzinfo=None), "(datetime)"),
         ({"type": "literal", "language": "en"}, ox.Literal("x", language="it"), "declared with language en"),
         ({"type": "literal", "language": "en"}, ox.Literal("x"), "declared with language en"),
     ],
@@ -202,4 +225,6 @@ def test_defaults_of_json_have_datatypes():
         assert f"^^<{XSD}{written}>" in filled
     port = {"type": "literal", "value": 52877, "datatype": "xsd:long"}
     assert f'"52877"^^<{XSD}long>' in query("SELECT * { ?s ?p ?x }", {"x": port}).text()
+    with pytest.raises(ProfileError, match="unlike"):
+        query("SELECT * { ?s ?p ?x }", {"x": {**port, "value": True}})
     assert "<http://example.org/a>" in query("SELECT * { ?s ?p ?x }", {"x": {"type": "uri", "value": "ex:a"}}).text()

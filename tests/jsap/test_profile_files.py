@@ -1,6 +1,8 @@
 """Profiles as files: JSON and YAML, what they include, and where in them something is wrong."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -299,15 +301,44 @@ def test_included_files_are_told_at_their_own_places(tmp_path):
         (".", "cannot be read"),
         (5, "must be the name of a file"),
         ("latin.jsap", "not UTF-8"),
+        ("http://[", "cannot be read"),
+        ("/dev/zero", "no regular file"),
+        ("fifo", "no regular file"),
     ],
 )
 def test_what_cannot_be_included(tmp_path, include, reason):
     write(tmp_path / "main.jsap", include=[include])
     write(tmp_path / "loop.jsap", **{"#include": ["main.jsap"]})
     (tmp_path / "latin.jsap").write_bytes(b'{"host":\n "\xe9"}')
+    os.mkfifo(tmp_path / "fifo")
     (problem,) = check(tmp_path / "main.jsap").problems
     assert reason in problem.reason
     assert problem.line >= 1
+
+
+def test_a_profile_includes_so_many_files_and_no_more(tmp_path):
+    for number in range(60):
+        write(tmp_path / f"{number}.jsap", include=[f"{number + 1}.jsap"] * 2)
+    write(tmp_path / "60.jsap", host="here")
+    problems = check(tmp_path / "0.jsap").problems
+    assert problems
+    assert {problem.reason.partition(": ")[2] for problem in problems} == {"a profile may include 100 files"}
+    write(tmp_path / "main.jsap", include=["60.jsap"] * 100)
+    assert Profile.load(tmp_path / "main.jsap")
+
+
+@pytest.mark.parametrize("name", ["large.jsap", "/dev/zero"])
+def test_a_file_is_read_so_far_and_no_further(tmp_path, name):
+    (tmp_path / "large.jsap").write_text('{"host": "' + "x" * 8 * 1024 * 1024 + '"}')
+    (problem,) = check(tmp_path / name).problems
+    assert "larger than 8388608 bytes" in problem.reason
+
+
+def test_a_profile_may_come_through_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit((tmp_path / "fifo").write_text, '{"queries": {"Q": {"sparql": "ASK {}"}}}')
+        assert Profile.load(tmp_path / "fifo").query("Q")
 
 
 def test_a_file_that_is_not_there():
