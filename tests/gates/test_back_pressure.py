@@ -6,7 +6,10 @@ import asyncio
 import json
 import socket
 from collections import Counter
+from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pyoxigraph as ox
 import pytest
@@ -15,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.engine.requests import Delta, Notification, UpdateRequest
-from edge.gates.outgoing import Outgoing
+from edge.gates import outgoing as outgoing_module
+from edge.gates.outgoing import Outgoing, to_text
+from edge.gates.parking import Parked
 from edge.gates.settings import WsGateSettings
 
 
@@ -102,6 +107,51 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
+
+
+@given(STEPS, BAGS, st.sampled_from([0, 500, 1_000_000]))
+def test_wherever_the_connection_breaks_the_client_can_be_told_the_rest_or_that_it_cannot(steps, last, kept):
+    with mock.patch.object(outgoing_module, "IN_FLIGHT", kept):
+        asyncio.run(_break(steps, last, whole=kept == 1_000_000))
+
+
+async def _break(steps: list[Any], last: Counter[int], *, whole: bool) -> None:
+    """`whole`: nothing that was sent is forgotten, so that everybody can be told."""
+    reader = Reader()
+    outgoing = Outgoing(reader, 1000, lambda: None, lambda: None)
+    teller = Teller("0")
+    outgoing.remember(teller.name)
+    outgoing.send(teller.change(Counter()))
+    for step in steps:
+        await _step(step, outgoing, reader, teller)
+    call: Any = SimpleNamespace(spuid=teller.name, variables=("n",), sequence=teller.sequence - 1)
+    parked = Parked(call, outgoing.unread().get(teller.name, []))
+    outgoing.close()
+    parked.add(teller.change(last))
+    call.sequence += 1
+    follower = Follower()
+    for message in reader.received:  # any of them may be the last that arrived
+        follower.take(message["notification"])
+        missed = parked.since("again", follower.sequence)
+        assert missed is not None or not whole
+        if missed is not None:
+            back = deepcopy(follower)
+            back.take(json.loads(to_text(missed))["notification"])
+            assert (back.result, back.sequence) == (teller.result, call.sequence)
+    for unheard_of in (follower.sequence + 1000, call.sequence + 1):
+        assert parked.since(None, unheard_of) is None
+
+
+async def _step(step: Any, outgoing: Outgoing, reader: Reader, teller: Teller) -> None:
+    if step[0] == "change":
+        outgoing.send(teller.change(step[2]))
+    elif step[0] == "pause":
+        reader.reading = False
+    elif step[0] == "read":
+        await reader.read(step[1])
+    elif step[0] == "resume":
+        reader.reading = True
+        await reader.read(100)
 
 
 @given(STEPS)

@@ -288,3 +288,16 @@ async def test_a_thousand_clients_that_come_and_vanish_leave_nothing(engine, ser
         assert engine.spus == 0
         assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
         assert after - before < 500_000, "less than half a kilobyte a client: nothing of them is kept"
+
+
+async def test_a_client_that_answers_no_ping_may_come_back_like_any_other(engine, serve):
+    async with serve(ws=WsGateSettings(port=0, ping_interval=0.1, ping_timeout=0.2)) as gateway:
+        dead = await gateway.client(ping_interval=None)
+        first = await dead.subscribe(VALUES, resume=True)
+        dead.socket.transport.pause_reading()
+        await eventually(lambda: gateway.metric("edge_parked_subscriptions", gate="ws") == 1, "the loss")
+        await update(gateway, put(1))
+        client = await gateway.client()
+        missed = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+        assert (missed["spuid"], bag(missed["addedResults"])) == (first["spuid"], [1])
+        dead.socket.transport.resume_reading()
