@@ -35,6 +35,8 @@ def new(kind: str, target: Path, force: bool) -> None:
     edge new producer
     edge new aggregator house/heating.py
     """
+    if target.suffix not in ("", ".py") and not target.is_dir():
+        raise misused(f"{target} is neither a directory nor a file in Python; write {target.with_suffix('.py')}")
     program = target if target.suffix == ".py" else target / f"{kind}.py"
     profile = program.with_suffix(".jsap")
     there = [str(file) for file in (program, profile) if file.exists()]

@@ -1,5 +1,6 @@
 """`edge new`: what it writes runs, as processes of their own, on a gateway that does."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,48 @@ def test_the_negation_notices_what_did_not_happen(empty_gateway, tmp_path, start
     assert light.wait(PATIENCE) == 0
 
 
+def test_a_sensor_that_repeats_itself_keeps_no_lamp_on(empty_gateway, tmp_path, start):
+    program = skeleton("negation", empty_gateway, tmp_path)
+    program.write_text(program.read_text().replace("timedelta(seconds=30)", "timedelta(seconds=1.5)"))
+    light = start(program)
+    with SyncClient(empty_gateway.endpoints) as client:
+        others = {timer.id for timer in client.timers()}
+    with SyncProducer(Profile.load(program.with_suffix(".jsap")), "SENSED") as sensed:
+        sensed.produce(sensor="http://example.org/door", presence=True)
+        wait_for(lambda: "door-lamp ON" in light.told(), PATIENCE, "the lamp is on")
+
+        def off():
+            assert sensed.produce(sensor="http://example.org/door", presence=False).added in (0, 2)
+            return "door-lamp OFF" in light.told()
+
+        wait_for(off, PATIENCE, "the lamp is off, though the sensor goes on")
+    with SyncClient(empty_gateway.endpoints) as client:
+        (timer,) = [timer for timer in client.timers() if timer.id not in others]
+        assert timer.state == "done"
+
+
+def test_a_producer_says_that_there_is_no_gateway_and_goes_on_when_there_is(absent_gateway, tmp_path, start):
+    producer = start(skeleton("producer", absent_gateway, tmp_path))
+    wait_for(lambda: "trying again" in producer.complained(), PATIENCE, "the producer misses the gateway")
+    (line,) = producer.complained().splitlines()
+    assert "no connection to http://" in line
+    absent_gateway.start()
+    wait_for(lambda: "sent" in producer.told(), PATIENCE, "the first value")
+    producer.send_signal(signal.SIGINT)
+    assert producer.wait(PATIENCE) == 0
+
+
+def test_what_ends_a_program_is_one_line(empty_gateway, tmp_path, start):
+    program = skeleton("producer", empty_gateway, tmp_path)
+    profile = program.with_suffix(".jsap")
+    load = '"sparql": "LOAD ?sensor ; INSERT DATA { <urn:s> <urn:p> ?value }"'
+    profile.write_text(re.sub(r'"sparql": ".*"', load, profile.read_text()))
+    producer = start(program)
+    assert producer.wait(PATIENCE) == 1
+    (line,) = producer.complained().splitlines()
+    assert "LOAD is switched off" in line
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_written_over_without_force(tmp_path, kind):
     done = new(kind, tmp_path / "deep" / "mine.py")
@@ -119,6 +162,16 @@ def test_a_directory_that_cannot_be_is_told(tmp_path):
     done = new("consumer", tmp_path / "file" / "inside")
     assert done.returncode == 2
     assert done.stderr.startswith("edge: cannot write")
+
+
+def test_a_name_of_another_kind_of_file_is_refused(tmp_path):
+    done = new("consumer", tmp_path / "x.txt")
+    assert done.returncode == 2
+    assert str(tmp_path / "x.py") in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "house.d").mkdir()
+    assert new("consumer", tmp_path / "house.d").returncode == 0
+    assert (tmp_path / "house.d" / "consumer.py").exists()
 
 
 def test_the_kinds_are_told(tmp_path):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
 from pathlib import Path
 
-from edge.client import Application, Notification, Pipeline, plain
+from edge.client import Application, ClientError, Notification, Pipeline, plain
 
 WARM = Decimal(25)
 
 app = Application(Path(__file__).with_suffix(".jsap"))
 
 
-@app.aggregator("TEMPERATURES", "SET_ALARM")
+@app.aggregator("TEMPERATURES", "SET_ALARM", repeat=True)  # twice does no harm: it is sent until the gateway answers
 async def watch(change: Notification, set_alarm: Pipeline) -> None:
     """Raise an alarm where it is warm. Updates are sent without waiting for each other, and arrive in order."""
     for row in change.added:
@@ -23,4 +24,7 @@ async def watch(change: Notification, set_alarm: Pipeline) -> None:
 
 
 if __name__ == "__main__":
-    app.run()
+    try:
+        app.run()
+    except ClientError as error:
+        sys.exit(str(error))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from edge.client import Application, Notification
+from edge.client import Application, ClientError, Notification
 
 app = Application(Path(__file__).with_suffix(".jsap"))
 
@@ -20,4 +21,7 @@ async def temperatures(change: Notification) -> None:
 
 
 if __name__ == "__main__":
-    app.run()
+    try:
+        app.run()
+    except ClientError as error:
+        sys.exit(str(error))
