@@ -1,0 +1,123 @@
+"""A CoAP client as a test needs it, by another road than the server's code where it matters: bare datagrams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import warnings
+from typing import Any
+
+import aiocoap
+import cbor2
+from aiocoap import CON, GET, Code, Message
+from aiocoap.numbers.types import ACK, RST
+
+ALL = b"SELECT ?s ?p ?o { ?s ?p ?o }"
+
+
+class CoapClient:
+    """Requests and observations with the library's client."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.context: Any = None
+
+    async def __aenter__(self) -> CoapClient:
+        self.context = await aiocoap.Context.create_client_context(transports=["udp6"])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.context.shutdown()
+
+    async def ask(self, code: Any, path: str, payload: bytes = b"", **options: Any) -> Message:
+        message = Message(code=code, uri=self.base + path, payload=payload)
+        for name, value in options.items():
+            setattr(message.opt, name, value)
+        return await self.send(message)
+
+    async def send(self, message: Message) -> Message:
+        return await asyncio.wait_for(self.context.request(message).response, 20)
+
+    async def update(self, text: str) -> None:
+        answer = await self.ask(aiocoap.POST, "/update", text.encode())
+        assert answer.code == aiocoap.CHANGED, answer.payload
+
+    async def subscribe(self, query: bytes = ALL, path: str = "/subscribe") -> str:
+        answer = await self.ask(aiocoap.POST, path, query)
+        assert answer.code == aiocoap.CREATED, answer.payload
+        return "/" + "/".join(answer.opt.location_path)
+
+    async def observe(self, path: str, extra: Any = (), **options: Any) -> Observation:
+        message = Message(code=GET, uri=self.base + path, observe=0, **options)
+        for option in extra:
+            message.opt.add_option(option)
+        observation = Observation(self.context.request(message))
+        return await observation.begun()
+
+
+class Observation:
+    """All notifications of one, in order."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.came: asyncio.Queue[Any] = asyncio.Queue()
+        with warnings.catch_warnings():
+            # The iterator that one should use forgets what is not taken at once.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            request.observation.register_callback(self.came.put_nowait)
+            request.observation.register_errback(self.came.put_nowait)
+
+    async def begun(self) -> Observation:
+        self.came.put_nowait(await asyncio.wait_for(self.request.response, 20))
+        return self
+
+    async def message(self) -> Any:
+        return await asyncio.wait_for(self.came.get(), 20)
+
+    async def notification(self) -> dict[str, Any]:
+        return body(await self.message())
+
+
+class Datagrams:
+    """A client that does with single messages what it likes."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setblocking(False)
+        self.socket.connect(("127.0.0.1", port))
+        self._number = 0
+
+    def send(self, code: Any, path: str, payload: bytes = b"", *, kind: Any = CON, **options: Any) -> None:
+        self._number += 1
+        message = Message(code=code, payload=payload, _mtype=kind, _mid=self._number, _token=b"me")
+        message.opt.uri_path = [part for part in path.split("/") if part]
+        for name, value in options.items():
+            setattr(message.opt, name, value)
+        self.socket.send(message.encode())
+
+    async def receive(self) -> Message:
+        data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.socket, 65536), 20)
+        return Message.decode(data)
+
+    async def ask(self, code: Any, path: str, payload: bytes = b"", **options: Any) -> Message:
+        self.send(code, path, payload, **options)
+        return await self.receive()
+
+    def acknowledge(self, message: Message) -> None:
+        self.socket.send(Message(code=Code.EMPTY, _mtype=ACK, _mid=message.mid).encode())
+
+    def reset(self, message: Message) -> None:
+        self.socket.send(Message(code=Code.EMPTY, _mtype=RST, _mid=message.mid).encode())
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def body(message: Message) -> dict[str, Any]:
+    """What is in an answer, in either format."""
+    return cbor2.loads(message.payload) if message.opt.content_format == 60 else json.loads(message.payload)
+
+
+def values(results: dict[str, Any], name: str = "o") -> list[str]:
+    return sorted(row[name]["value"] for row in results["results"]["bindings"])

@@ -1,0 +1,65 @@
+"""A CoAP gate on a real socket, over a real engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from coap_client import CoapClient
+
+from edge.gates.coap import CoapGate
+from edge.gates.settings import CoapGateSettings
+from edge.metrics import Metrics
+
+
+class Gate:
+    """A gate, and what came to it."""
+
+    def __init__(self, engine: Any, port: int, metrics: Metrics, came: list[tuple[str, bytes]]) -> None:
+        self.engine = engine
+        self.port = port
+        self.metrics = metrics
+        self.came = came
+
+    @property
+    def url(self) -> str:
+        return f"coap://127.0.0.1:{self.port}"
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, {"gate": "coap", **labels}) or 0.0
+
+
+@pytest.fixture
+def serving(engine):
+    """`async with serving(max_body=...) as gate`."""
+
+    @asynccontextmanager
+    async def start(**limits: Any) -> AsyncIterator[Gate]:
+        metrics, came = Metrics(), []
+
+        async def readings(topic: str, payload: bytes) -> int:
+            came.append((topic, payload))
+            return 0 if topic == "unmapped" else 1
+
+        gate = CoapGate(engine, CoapGateSettings(port=0, **limits), metrics, readings)
+        port = await gate.start()
+        try:
+            yield Gate(engine, port, metrics, came)
+        finally:
+            await gate.stop()
+
+    return start
+
+
+@pytest.fixture
+async def gate(serving):
+    async with serving() as gate:
+        yield gate
+
+
+@pytest.fixture
+async def client(gate):
+    async with CoapClient(gate.url) as client:
+        yield client

@@ -1,0 +1,249 @@
+"""Subscriptions as observable resources: RFC 7641."""
+
+import json
+
+import pytest
+from aiocoap import CON, DELETE, FETCH, GET, NON, POST, Code
+from coap_client import ALL, CoapClient, Datagrams, body, values
+from gate_client import eventually
+
+
+def insert(value):
+    return f'INSERT DATA {{ <urn:s> <urn:p> "{value}" }}'
+
+
+async def over(gate):
+    """The engine has nothing to keep up to date any more."""
+    await eventually(lambda: gate.engine.subscriptions == 0, "the end of the subscription")
+    assert gate.metric("edge_subscriptions") == 0
+
+
+async def test_first_the_result_then_every_change_in_order(gate, client):
+    await client.update(insert("before"))
+    observation = await client.observe(await client.subscribe())
+    first = await observation.notification()
+    assert (first["sequence"], values(first["addedResults"]), values(first["removedResults"])) == (0, ["before"], [])
+    for number in range(5):
+        await client.update(insert(number))
+        told = await observation.notification()
+        assert (told["sequence"], values(told["addedResults"])) == (number + 1, [str(number)])
+    await client.update("DELETE WHERE { ?s ?p ?o }")
+    told = await observation.notification()
+    assert values(told["removedResults"]) == ["0", "1", "2", "3", "4", "before"]
+    assert gate.metric("edge_notifications_total") == 7
+
+
+async def test_numbers_of_notifications_grow(client):
+    path = await client.subscribe()
+    one = await (await client.observe(path)).message()
+    observation = await client.observe(path)
+    two = await observation.message()
+    await client.update(insert("x"))
+    three = await observation.message()
+    assert one.opt.observe < two.opt.observe < three.opt.observe
+
+
+async def test_what_changes_before_the_observer_comes_is_told(client):
+    path = await client.subscribe()
+    for number in range(3):
+        await client.update(insert(number))
+    observation = await client.observe(path)
+    seen = []
+    while len(seen) < 3:
+        seen += values((await observation.notification())["addedResults"])
+    assert sorted(seen) == ["0", "1", "2"]
+
+
+async def test_notifications_are_cbor_where_that_is_accepted(client):
+    path = await client.subscribe(b"ASK { ?s ?p ?o }", "/subscribe?alias=mine")
+    observation = await client.observe(path, accept=60)
+    first = await observation.message()
+    assert first.opt.content_format == 60
+    assert (body(first)["alias"], body(first)["sequence"]) == ("mine", 0)
+    await client.update(insert("x"))
+    assert (await observation.message()).opt.content_format == 60
+
+
+async def test_large_notifications_come_in_blocks(client):
+    await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(200)) + "}")
+    observation = await client.observe(await client.subscribe())
+    assert len(values((await observation.notification())["addedResults"])) == 200
+    await client.update("DELETE WHERE { ?s ?p ?o }")
+    assert len(values((await observation.notification())["removedResults"])) == 200
+
+
+async def test_a_get_without_observe_gives_the_result_of_now(client):
+    path = await client.subscribe()
+    await client.update(insert("x"))
+    answer = await client.ask(GET, path)
+    assert answer.opt.observe is None
+    assert values(body(answer)) == ["x"]
+
+
+@pytest.mark.parametrize("query", [b"nonsense", b"SELECT * { ?s ?p ?o FILTER(<urn:no>(?o)) }"])
+async def test_what_cannot_be_subscribed_is_refused(gate, client, query):
+    answer = await client.ask(POST, "/subscribe", query)
+    assert (answer.code, body(answer)["error"]) == (Code.BAD_REQUEST, "parsing_failed")
+    await over(gate)
+
+
+async def test_delete_ends_it_and_tells_the_observer(gate, client):
+    path = await client.subscribe()
+    observation = await client.observe(path)
+    await observation.message()
+    assert (await client.ask(DELETE, path)).code == Code.DELETED
+    last = await observation.message()
+    assert (last.code, body(last)["error"]) == (Code.NOT_FOUND, "not_found")
+    assert last.opt.observe is None
+    await over(gate)
+    for code in (GET, DELETE):
+        assert (await client.ask(code, path)).code == Code.NOT_FOUND
+
+
+async def test_an_observer_that_deregisters_ends_it(gate):
+    device = Datagrams(gate.port)
+    created = await device.ask(POST, "/subscribe", ALL)
+    path = "/".join(created.opt.location_path)
+    assert (await device.ask(GET, path, observe=0)).opt.observe is not None
+    answer = await device.ask(GET, path, observe=1)
+    assert (answer.code, answer.opt.observe) == (Code.CONTENT, None)
+    await over(gate)
+    device.close()
+
+
+async def following(gate, device, kind=CON):
+    """A device follows; what it observes."""
+    created = await device.ask(POST, "/subscribe", ALL)
+    path = "/".join(created.opt.location_path)
+    assert json.loads((await device.ask(GET, path, observe=0, kind=kind)).payload)["sequence"] == 0
+    assert gate.engine.subscriptions == 1
+    return path
+
+
+async def test_who_answers_with_a_reset_is_gone(serving):
+    async with serving(follow_within=0.1) as gate, CoapClient(gate.url) as client:
+        device = Datagrams(gate.port)
+        await following(gate, device)
+        await client.update(insert("x"))
+        device.reset(await device.receive())
+        await over(gate)
+        device.close()
+
+
+@pytest.mark.parametrize("kind", [CON, NON])
+async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
+    """Nothing need change for that, and it is no matter how the observer asked."""
+    async with serving(follow_within=0.1, ping_interval=0.2) as gate:
+        device = Datagrams(gate.port)
+        await following(gate, device, kind)
+        device.close()
+        await over(gate)
+
+
+async def test_who_answers_pings_stays(serving):
+    async with serving(follow_within=0.1, ping_interval=0.1) as gate, CoapClient(gate.url) as client:
+        device = Datagrams(gate.port)
+        await following(gate, device)
+        for _ in range(3):
+            ping = await device.receive()
+            assert ping.code == Code.EMPTY
+            device.reset(ping)
+        await client.update(insert("x"))
+        while (told := await device.receive()).code == Code.EMPTY:
+            device.reset(told)
+        assert values(json.loads(told.payload)["addedResults"]) == ["x"]
+        device.close()
+
+
+async def test_what_nobody_follows_ends(serving):
+    async with serving(follow_within=0.1) as gate, CoapClient(gate.url) as client:
+        path = await client.subscribe()
+        await over(gate)
+        assert (await client.ask(GET, path)).code == Code.NOT_FOUND
+
+
+async def test_a_slow_observer_gets_one_net_change_and_delays_nobody(gate, client):
+    device = Datagrams(gate.port)
+    await following(gate, device)
+    quick = await client.observe(await client.subscribe())
+    await quick.message()
+    await client.update(insert("first"))
+    first = await device.receive()
+    for number in range(6):
+        await client.update(insert(number))
+        await client.update(f'DELETE DATA {{ <urn:s> <urn:p> "{number}" }}')
+    await client.update(insert("last"))
+    for _ in range(14):
+        assert await quick.message()
+    device.acknowledge(first)
+    seen = []
+    while "last" not in seen:
+        told = await device.receive()
+        if told.mid == first.mid:
+            continue  # sent again before it was acknowledged
+        device.acknowledge(told)
+        notification = json.loads(told.payload)
+        seen += values(notification["addedResults"])
+    assert notification["sequence"] == 14
+    assert gate.metric("edge_merged_notifications_total") >= 10
+    device.close()
+
+
+async def test_another_observer_begins_with_the_result_and_the_first_is_told(gate, client):
+    path = await client.subscribe()
+    one = await client.observe(path)
+    await one.message()
+    await client.update(insert("x"))
+    await one.message()
+    two = await client.observe(path)
+    first = await two.notification()
+    assert (first["sequence"], values(first["addedResults"])) == (0, ["x"])
+    assert (await one.message()).code == Code.NOT_FOUND
+    await client.update(insert("y"))
+    assert values((await two.notification())["addedResults"]) == ["y"]
+    assert gate.engine.subscriptions == 1
+
+
+async def test_an_observer_can_register_again(gate, client):
+    """RFC 7641, 3.3.1: the same token, to make sure that it is still on the list."""
+    device = Datagrams(gate.port)
+    path = await following(gate, device)
+    await client.update(insert("x"))
+    device.acknowledge(await device.receive())
+    again = await device.ask(GET, path, observe=0)
+    assert values(json.loads(again.payload)["addedResults"]) == ["x"]
+    await client.update(insert("y"))
+    told = await device.receive()
+    device.acknowledge(told)
+    assert values(json.loads(told.payload)["addedResults"]) == ["y"]
+    assert gate.engine.subscriptions == 1
+    device.close()
+
+
+async def test_there_are_only_so_many(serving):
+    async with serving(max_subscriptions=2) as gate, CoapClient(gate.url) as client:
+        first = await client.subscribe()
+        await client.subscribe()
+        answer = await client.ask(POST, "/subscribe", ALL)
+        assert (answer.code, body(answer)["error"]) == (Code.TOO_MANY_REQUESTS, "too_many_requests")
+        await client.ask(DELETE, first)
+        await client.subscribe()
+
+
+async def test_an_observer_is_told_that_the_gateway_stops(serving):
+    async with serving() as gate:
+        device = Datagrams(gate.port)
+        await following(gate, device)
+    last = await device.receive()
+    assert (last.code, json.loads(last.payload)["error"]) == (Code.SERVICE_UNAVAILABLE, "not_ready")
+    device.close()
+    assert gate.engine.subscriptions == 0
+
+
+async def test_queries_go_on_while_many_follow(client):
+    observations = [await client.observe(await client.subscribe()) for _ in range(20)]
+    await client.update(insert("x"))
+    for observation in observations:
+        assert (await observation.notification())["sequence"] == 0
+        assert values((await observation.notification())["addedResults"]) == ["x"]
+    assert values(body(await client.ask(FETCH, "/query", ALL))) == ["x"]
