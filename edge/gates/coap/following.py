@@ -19,6 +19,8 @@ from edge.protocol.errors import NotFound, NotReady, TooManyRequests
 
 _NUMBERS = 1 << 24
 """Of notifications; RFC 7641, section 3.4."""
+_FAREWELL = 1.0
+"""Seconds that it may take to tell all observers that the gateway stops."""
 _DAY = 86_400
 """Seconds that a notification counts as fresh: it tells what changed, which stays true."""
 
@@ -60,9 +62,13 @@ class Followed:
         self._taken = True
         if self._timer is not None:
             self._timer.cancel()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        self._following.observers.add(task)
         try:
             return await line.serve(pipe)
         finally:
+            self._following.observers.discard(task)
             line.leave(pipe)
             if line is self._line:
                 self._wait_for_observer()
@@ -110,6 +116,8 @@ class Following:
         self.blocks = blocks
         self.patience = patience
         self.ping = ping
+        self.observers: set[asyncio.Task[Any]] = set()
+        """The tasks that serve them."""
         self._limit = limit
         self._followed: dict[str, Followed] = {}
         self._number = 0
@@ -143,11 +151,13 @@ class Following:
         """It has ended."""
         self._followed.pop(followed.name, None)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Tell all observers that the gateway stops."""
-        for followed in list(self._followed.values()):
+        for followed in self._followed.values():
             followed.stop()
         self._followed.clear()
+        if self.observers:
+            await asyncio.wait(self.observers, timeout=_FAREWELL)
 
     def number(self) -> int:
         """The next number of a notification: larger than all before, also for an observer that registers again."""

@@ -74,6 +74,5 @@ class CoapGate:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
-        self._following.stop()
-        await asyncio.sleep(0)  # the last messages leave
+        await self._following.stop()
         await endpoint.close()

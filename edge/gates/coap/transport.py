@@ -48,8 +48,7 @@ class Endpoint:
 
     async def free(self, remote: Remote) -> None:
         """Wait until it has acknowledged all, or is given up."""
-        while self._manager.busy(remote):
-            await self._manager.moved(remote)
+        await self._manager.free(remote)
 
     def ping(self, remote: Remote) -> None:
         """See whether a client is there (RFC 7252, 4.3); if not, what it follows ends after a while."""
@@ -63,16 +62,23 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
 
     def __init__(self, token_manager: TokenManager) -> None:
         super().__init__(token_manager)
-        self._waiting: dict[Remote, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[Remote, list[asyncio.Event]] = {}
 
     def busy(self, remote: Remote) -> bool:
         """There is a backlog, perhaps an empty one, as long as something is not acknowledged."""
         return remote in self._backlogs
 
-    def moved(self, remote: Remote) -> asyncio.Future[None]:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(remote, []).append(future)
-        return future
+    async def free(self, remote: Remote) -> None:
+        while self.busy(remote):
+            event = asyncio.Event()
+            waiting = self._waiting.setdefault(remote, [])
+            waiting.append(event)
+            try:
+                await event.wait()
+            finally:
+                waiting.remove(event)
+                if not waiting:
+                    self._waiting.pop(remote, None)
 
     def dispatch_error(self, error: Exception, remote: Remote) -> None:
         super().dispatch_error(error, remote)
@@ -83,9 +89,8 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
         self._wake(message.remote)
 
     def _wake(self, remote: Remote) -> None:
-        for future in self._waiting.pop(remote, ()):
-            if not future.done():
-                future.set_result(None)
+        for event in self._waiting.get(remote, ()):
+            event.set()
 
 
 def _free(host: str, port: int) -> int:

@@ -4,8 +4,11 @@ import json
 
 import pytest
 from aiocoap import CON, DELETE, FETCH, GET, NON, POST, Code
+from aiocoap.numbers.constants import TransportTuning
 from coap_client import ALL, CoapClient, Datagrams, body, values
 from gate_client import eventually
+
+from edge.engine.requests import UpdateRequest
 
 
 def insert(value):
@@ -138,6 +141,18 @@ async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
         await following(gate, device, kind)
         device.close()
         await over(gate)
+
+
+async def test_who_confirms_nothing_is_given_up(serving, monkeypatch):
+    """As RFC 7252, 4.2 has it, a thousand times as fast. The observer is there, and does not read."""
+    monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.002)
+    async with serving(follow_within=0.1) as gate:
+        device = Datagrams(gate.port)
+        await following(gate, device)
+        for number in range(3):
+            gate.engine.update([UpdateRequest(insert(number))]).result(10)
+        await over(gate)
+        device.close()
 
 
 async def test_who_answers_pings_stays(serving):
