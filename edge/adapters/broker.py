@@ -59,8 +59,9 @@ class EmbeddedBroker:
     async def start(self) -> None:
         """Serve the gateway's own clients."""
         # Late: a gateway with a broker of its own never needs these 8 MB.
-        from amqtt.broker import Broker
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
+
+        from edge.adapters.broker_retained import FaithfulBroker
 
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.ERROR)
@@ -72,7 +73,7 @@ class EmbeddedBroker:
                 "edge.adapters.broker_plugins.RetainedPlugin": {"limit": self._settings.max_retained},
             },
         )
-        self._broker = Broker(config)
+        self._broker = FaithfulBroker(config)
         await self._broker.start()
         self._own = await asyncio.start_server(partial(self._connected, device=False), "127.0.0.1", 0)
 

@@ -57,6 +57,24 @@ async def test_too_large_a_message_ends_the_connection_and_no_other(broker):
     await asyncio.to_thread(use)
 
 
+async def test_what_is_retained_goes_to_those_who_subscribe_to_it(broker):
+    def use() -> None:
+        with Publisher(broker.port) as one, Publisher(broker.port) as other:
+            came: list[str] = []
+            one.client.subscribe("#", 1)
+            one.publish("secret", "1", retain=True)
+            other.client.on_message = lambda *arguments: came.append(arguments[2].topic)
+            other.client.disconnect()
+            other.client.reconnect()
+            other.client.loop_start()
+            other.client.subscribe("mine", 1)
+            other.publish("mine", "2")
+            wait_for(lambda: came)
+            assert came == ["mine"]
+
+    await asyncio.to_thread(use)
+
+
 async def test_connections_beyond_the_limit_are_refused(broker):
     sockets = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(4)]
     try:
