@@ -40,8 +40,6 @@ class Dashboard:
     def _take(self, _, __, message):
         if message.topic == f"{self.topic}/delta":
             self.deltas.append(json.loads(message.payload))
-        elif message.topic != self.topic:
-            pass  # amqtt also sends what other clients subscribed to
         elif not message.payload:
             self.cleared += 1
         else:

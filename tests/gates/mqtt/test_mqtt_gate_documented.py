@@ -1,0 +1,128 @@
+"""The examples of docs/mqtt-gate.md, run as they stand, by the programs that they name."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mqtt_house import ROOT, MqttClient, house, port_of, subscriptions, wait_for_sessions
+
+from edge.config import Settings
+from tests.support.processes import wait_for
+
+TEXT = (Path(__file__).parents[3] / "docs" / "mqtt-gate.md").read_text("utf-8")
+EXAMPLES = dict(re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL))
+
+
+def commands(name: str, port: int) -> list[list[str]]:
+    """The commands of an example, for the broker at this port."""
+    found = [shlex.split(line) for line in EXAMPLES[name].splitlines()]
+    if shutil.which(found[0][0]) is None:
+        pytest.skip(f"needs {found[0][0]} (Debian package mosquitto-clients)")
+    return [[program, "-h", "127.0.0.1", "-p", str(port), *arguments] for program, *arguments in found]
+
+
+def run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+@contextmanager
+def listening(command: list[str]):
+    """A mosquitto_sub that is subscribed; with -d it tells that, among lines of its own."""
+    process = subprocess.Popen(["stdbuf", "-oL", *command, "-d"], stdout=subprocess.PIPE, text=True)
+    try:
+        while not process.stdout.readline().startswith("Subscribed"):
+            assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+
+
+def messages(process, count: int) -> list[str]:
+    """Lines with messages, which hold JSON."""
+    found = []
+    while len(found) < count:
+        line = process.stdout.readline()
+        assert line
+        if line.rstrip().endswith("}"):
+            found.append(line.rstrip())
+    return found
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    directory = tmp_path / "data" / "queries"
+    directory.mkdir(parents=True)
+    (directory / "lamps.rq").write_text(EXAMPLES["lamps.rq"])
+    with house(tmp_path) as gateway:
+        wait_for(lambda: gateway._mqtt_gate.connected, what="the gate")
+        yield gateway
+
+
+def test_ask_and_be_answered(gateway):
+    port = port_of(gateway)
+    (listen,) = commands("listen", port)
+    subscribe, update, query = commands("ask", port)
+    with listening(listen) as process:
+        run(subscribe)
+        assert json.loads(messages(process, 1)[0])["notification"]["alias"] == "lamps"
+        run(update)
+        told = [json.loads(line) for line in messages(process, 2)]
+        assert {"updated": {"alias": "write", "added": 1, "removed": 0}} in told
+        assert any(each.get("notification", {}).get("sequence") == 1 for each in told)
+        run(query)
+        assert json.loads(messages(process, 1)[0])["result"]["boolean"] is True
+
+
+def test_a_will(gateway):
+    hall, online = commands("will", port_of(gateway))
+    with listening(hall) as process:
+        run(online)
+        wait_for_sessions(gateway, 1)
+        process.kill()
+        wait_for_sessions(gateway, 0)
+        assert subscriptions(gateway) == 0
+
+
+def test_the_status(gateway):
+    (command,) = commands("status", port_of(gateway))
+    status = json.loads(run(command))
+    (example,) = re.findall(r'^\{"status": "online".*\}$', TEXT, re.MULTILINE)
+    assert status.keys() == json.loads(example).keys()
+    assert status["health"].keys() >= json.loads(example)["health"].keys()
+
+
+def test_following_a_standing_query(gateway):
+    (command,) = commands("follow", port_of(gateway))
+    with listening(command) as process, MqttClient(port_of(gateway)) as client:
+        client.update("INSERT DATA { <urn:lamp1> <urn:is> true }")
+        delta = result = None
+        while delta is None or result is None or result["sequence"] < delta["sequence"]:
+            topic, content = messages(process, 1)[0].split(" ", 1)
+            if topic == f"{ROOT}/query/lamps/delta":
+                delta = json.loads(content)
+            elif topic == f"{ROOT}/query/lamps":
+                result = json.loads(content)
+        assert delta["addedResults"]["results"] == result["results"]
+        assert len(result["results"]["bindings"]) == 1
+
+
+def test_mqtt_5_in_python(tmp_path, mosquitto):
+    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    names: dict = {}
+    exec(compile(code, "docs/mqtt-gate.md", "exec"), names)
+    with house(tmp_path, mosquitto.url, mqtt={"version": "5"}), MqttClient(mosquitto.port, five=True) as client:
+        names["ask"](client.client, "me", "ASK {}", 7)
+        message = client.message()
+        assert (message.topic, message.properties.CorrelationData) == (f"{ROOT}/response/me/answers", b"\0\0\0\7")
+
+
+def test_every_setting_that_is_named_exists():
+    known = {f"mqtt_gate.{name}" for name in type(Settings().mqtt_gate).model_fields}
+    assert set(re.findall(r"mqtt_gate\.\w+", TEXT)) <= known
