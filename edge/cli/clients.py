@@ -237,10 +237,15 @@ def _rights(actions: tuple[Action, ...], read: tuple[str, ...], write: tuple[str
 def _graphs(given: tuple[str, ...]) -> frozenset[str] | None:
     if not given:
         return None
+    from pyoxigraph import NamedNode
+
     graphs = [graph for name in given for graph in _WORDS.get(name, [name])]
     for graph in graphs:
-        if graph != DEFAULT_GRAPH and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", graph):
-            raise misused(f'"{graph}" is no IRI of a graph; write one, "default" or "none"')
+        try:
+            if graph != DEFAULT_GRAPH:
+                NamedNode(graph)
+        except ValueError:
+            raise misused(f'"{graph}" is no IRI of a graph; write one, "default" or "none"') from None
     return frozenset(graphs)
 
 

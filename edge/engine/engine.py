@@ -27,6 +27,7 @@ from edge.engine.query_plans import QueryPlans
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.spu_manager import Activation, SpuManager
 from edge.engine.update import Loader, UpdateProcessor
+from edge.protocol.access import Access
 from edge.protocol.results import Term
 
 
@@ -38,6 +39,7 @@ class PreparedUpdate:
     constants: Sequence[Term]
     """That the plan leaves open."""
     bindings: Mapping[str, Term]
+    access: Access
     spent: int = 0
     """Nanoseconds that it took to compile."""
 
@@ -84,7 +86,7 @@ class Engine:
         """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`. Any thread."""
         began = clock()
         plan, constants = self._updates.plan(request)
-        return PreparedUpdate(plan, constants, request.bindings, clock() - began)
+        return PreparedUpdate(plan, constants, request.bindings, request.access, clock() - began)
 
     def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
         """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
@@ -124,7 +126,7 @@ class Engine:
     def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
         """Subscribe to a query; the sink gets sequence 0 before this returns. Raises `ParsingFailed`, `Forbidden`."""
         try:
-            return self.spus.create(request, sink, alias, now)
+            return self.spus.create(_seen(request), sink, alias, now)
         finally:
             self.graph.dictionary.sweep()
 
@@ -136,14 +138,14 @@ class Engine:
     def explain(self, request: QueryRequest) -> Explanation:
         """How a subscription to a query is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
         try:
-            return self.spus.explain(request)
+            return self.spus.explain(_seen(request))
         finally:
             self.graph.dictionary.sweep()
 
     def _execute(self, update: PreparedUpdate, now: int) -> Executed:
         began = clock() - update.spent
         self.performance.begin()
-        transaction = self._updates.run(update.plan, update.constants, update.bindings, now)
+        transaction = self._updates.run(update.plan, update.constants, update.bindings, update.access, now)
         changes = transaction.change_set()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
@@ -170,3 +172,8 @@ class Engine:
 
     def _dump(self) -> tuple[Iterable[ox.Quad], Iterable[GraphName]]:
         return self.graph.quads(), self.graph.named_graphs()
+
+
+def _seen(request: QueryRequest) -> QueryRequest:
+    """A query on what its client may see: clients that may see the same share their SPUs."""
+    return QueryRequest(request.sparql, request.dataset.seen_by(request.access))

@@ -15,10 +15,11 @@ import pyoxigraph as ox
 
 from edge.engine.calls_text import at_time, check_calls
 from edge.engine.effort import MAX_STEPS
-from edge.engine.requests import Dataset
+from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
 from edge.engine.sparql.terms_text import Names
+from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.syntax import Token, has_word, read_prologue, tokenize, variables
 
@@ -174,9 +175,9 @@ def evaluate(
 
     `now` in microseconds since 1970; `graph` takes the place of the default graph.
     """
-    default, named = graphs(dataset)
+    default, named = graphs(visible(dataset, _declared(text, tokens, rules, dataset), union=rules.union_default_graph))
     if graph is not None and not dataset.given:
-        default = [graph]
+        default = [graph] if dataset.readable is None or graph.value in dataset.readable else []
     try:
         return store.query(
             at_time(text, tokens, rules.base_iri, now),
@@ -198,6 +199,40 @@ class EvaluationFailed(EdgeError):
     status_code = 500
 
 
+def visible(dataset: Dataset, declared: Dataset = STORE_DATASET, *, union: bool = False) -> Dataset:
+    """What a request is evaluated on: `dataset`, else what its text declared, as far as whoever asks may see it.
+
+    `union`: the store's default graph is the union of all. Where only some graphs may be seen the result names them,
+    so it goes before whatever the text says: FROM, GRAPH and paths find nothing else.
+    """
+    readable = dataset.readable
+    if readable is None:
+        return dataset
+    wanted = dataset if dataset.given else declared
+    if wanted.given:
+        default = tuple(graph for graph in wanted.default_graphs or () if graph in readable)
+        named = tuple(graph for graph in wanted.named_graphs or () if graph in readable and graph != DEFAULT_GRAPH)
+    else:
+        default = tuple(sorted(readable if union else readable & {DEFAULT_GRAPH}))
+        named = tuple(sorted(readable - {DEFAULT_GRAPH}))
+    return Dataset(default, named, readable)
+
+
+def _declared(text: str, tokens: Sequence[Token], rules: Rules, dataset: Dataset) -> Dataset:
+    """The dataset of FROM and FROM NAMED, which stand nowhere but in the head of a query; nothing unless it matters."""
+    if dataset.readable is None or dataset.given or not has_word(tokens, "FROM"):
+        return STORE_DATASET
+    names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri).declared()
+    default: list[str] = []
+    named: list[str] = []
+    for index, token in enumerate(tokens):
+        if token.word() == "FROM":
+            is_named = tokens[index + 1].word() == "NAMED"
+            iri = names.iri(tokens[index + 1 + is_named].text).value
+            (named if is_named else default).append(iri)
+    return Dataset(tuple(default), tuple(named))
+
+
 def graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedNode | ox.BlankNode] | None]:
     """The dataset as Oxigraph takes it. Raises `ParsingFailed`.
 
@@ -205,9 +240,13 @@ def graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedN
     """
     if not dataset.given:
         return None, None
+    limited = dataset.readable is not None
     try:
         return (
-            [ox.NamedNode(iri) for iri in dataset.default_graphs or ()],
+            [
+                ox.DefaultGraph() if limited and iri == DEFAULT_GRAPH else ox.NamedNode(iri)
+                for iri in dataset.default_graphs or ()
+            ],
             [ox.NamedNode(iri) for iri in dataset.named_graphs or ()],
         )
     except ValueError as error:

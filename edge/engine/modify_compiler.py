@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
 import pyoxigraph as ox
 
 from edge.engine import forced
-from edge.engine.general import Rules
+from edge.engine.general import Rules, visible
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.operators.compiler import Compiler
 from edge.engine.operators.expression import Moment, Unsupported, volatile
@@ -24,6 +24,7 @@ from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_group, parse_quads
 from edge.engine.sparql.terms_text import Names
 from edge.engine.terms import canonical
+from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import Token
 
@@ -84,7 +85,8 @@ class ModifyCompiler:
         """The WHERE clause as operators. Raises `Unsupported` or `ParsingFailed` if it cannot be done."""
         default = self._default_graph(clauses)
         node = forced.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
-        if self._dataset_of(clauses).given and any(isinstance(n, GraphPattern) for n in nodes(node)):
+        dataset = self._dataset_of(clauses)
+        if (dataset.given or dataset.readable is not None) and any(isinstance(n, GraphPattern) for n in nodes(node)):
             raise Unsupported("GRAPH in a dataset")
         if _unsteady(node):
             raise Unsupported("a function that gives another value each time")
@@ -94,13 +96,14 @@ class ModifyCompiler:
         return NativeWhere(plan.operator, moment)
 
     def _dataset_of(self, clauses: Clauses) -> Dataset:
-        return clauses.using if clauses.using.given else self._dataset
+        return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
 
     def _default_graph(self, clauses: Clauses) -> Slot | None:
         """What the WHERE clause takes for the default graph; None: the store's own. Raises `Unsupported`."""
         dataset = self._dataset_of(clauses)
+        limited = dataset.readable is not None
         if dataset.given:
-            graphs = dataset.default_graphs or ()
+            graphs = visible(dataset).default_graphs or ()
             if len(graphs) != 1:
                 raise Unsupported("a dataset of several graphs")
             try:
@@ -108,9 +111,13 @@ class ModifyCompiler:
             except ValueError:
                 raise Unsupported("a graph that is no absolute IRI") from None
         if clauses.graph is not None:
+            if limited:  # it depends on the graph, which is a constant that plans leave open
+                raise Unsupported("WITH for who may not see all graphs")
             return self._slot(clauses.graph, self._parameters)
         if self._rules.union_default_graph:
             raise Unsupported("the union of all graphs as the default graph")
+        if limited and visible(dataset).default_graphs != (DEFAULT,):
+            raise Unsupported("a default graph that may not be seen")
         return None
 
     def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:

@@ -29,7 +29,12 @@ class QueryProcessor:
         text = request.sparql
         query = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
         answer = evaluate(
-            self._mirror.open(), query.text, query.tokens, dataset=request.dataset, rules=self._rules, now=now
+            self._mirror.open(),
+            query.text,
+            query.tokens,
+            dataset=request.dataset.seen_by(request.access),
+            rules=self._rules,
+            now=now,
         )
         try:
             return read(answer)

@@ -9,16 +9,17 @@ import pyoxigraph as ox
 
 from edge.engine.booster import QueryPlan, compile_query
 from edge.engine.evaluator import Evaluator, compile_evaluator
-from edge.engine.general import Rules, check_query, graphs
+from edge.engine.general import Rules, check_query, graphs, visible
 from edge.engine.graph import LiveGraph
 from edge.engine.operators.expression import Unsupported
 from edge.engine.operators.variables import nodes
-from edge.engine.requests import Dataset, QueryRequest
+from edge.engine.requests import STORE_DATASET, Dataset, QueryRequest
 from edge.engine.sparql.algebra import GraphPattern, Query
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plans import Compiled, PlanCache
 from edge.engine.sparql.terms_text import Names
+from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import read_prologue
@@ -88,15 +89,33 @@ class QueryPlans:
         """What the default graph of the query is, None: the store's own. Raises `Unsupported`."""
         if self._rules.union_default_graph:
             raise Unsupported("the union of all graphs as the default graph")
+        if dataset is not None and dataset.readable is not None:
+            dataset = visible(dataset, _declared(query))
+            if dataset.default_graphs == (DEFAULT_GRAPH,) and not _names_graphs(query):
+                return None
         if dataset is not None and dataset.given:
+            if DEFAULT_GRAPH in (dataset.default_graphs or ()):
+                raise Unsupported("a dataset of several graphs")
             default = [ox.NamedNode(iri) for iri in dataset.default_graphs or ()]
         elif query.default_graphs is not None or query.named_graphs is not None:
             default = list(query.default_graphs or ())
         else:
             return None
-        if len(default) != 1 or any(isinstance(node, GraphPattern) for node in nodes(query.pattern)):
+        if len(default) != 1 or _names_graphs(query):
             raise Unsupported("a dataset of several graphs")
         return default[0]
+
+
+def _names_graphs(query: Query) -> bool:
+    return any(isinstance(node, GraphPattern) for node in nodes(query.pattern))
+
+
+def _declared(query: Query) -> Dataset:
+    """The dataset of FROM and FROM NAMED."""
+    if query.default_graphs is None and query.named_graphs is None:
+        return STORE_DATASET
+    default, named = query.default_graphs or (), query.named_graphs or ()
+    return Dataset(tuple(graph.value for graph in default), tuple(graph.value for graph in named))
 
 
 class _Shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyoxigraph as ox
 
@@ -21,11 +21,17 @@ class Dataset:
 
     default_graphs: tuple[str, ...] | None = None
     named_graphs: tuple[str, ...] | None = None
+    readable: frozenset[str] | None = None
+    """Graphs that whoever asks may see: for it there are no others, whatever it names. "" is the default graph."""
 
     @property
     def given(self) -> bool:
         """Whether the request names any graph."""
         return self.default_graphs is not None or self.named_graphs is not None
+
+    def seen_by(self, access: Access) -> Dataset:
+        """The same, with no more than a client may see."""
+        return self if access.read is None else replace(self, readable=access.read)
 
 
 STORE_DATASET = Dataset()

@@ -35,7 +35,7 @@ from edge.engine.timers import Timers
 from edge.engine.work import Cancel, Schedule, Task, Updates, fail, settle
 from edge.engine.workers import Workers
 from edge.engine.writer import Writer
-from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
+from edge.protocol.errors import EdgeError, Forbidden, NotReady, TooManyRequests
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
@@ -96,6 +96,8 @@ class Scheduler:
         """
         work = Schedule(self._timers, request, when, name or f"sepa://update/{uuid.uuid4()}")
         try:
+            if request.access.limited:
+                raise Forbidden("Delayed updates keep no rights: they are for clients that may use all graphs")
             self._engine.prepare(request)
             self._queue.put(work)
         except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future

@@ -6,7 +6,7 @@ later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyoxigraph as ox
@@ -33,7 +33,8 @@ from edge.engine.plan import (
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
 from edge.engine.update_compiler import UpdateCompiler
-from edge.protocol.errors import EdgeError, ParsingFailed, UpdateFailed
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
 
@@ -44,14 +45,20 @@ Loader = Callable[[str], Iterable[ox.Quad]]
 class Transaction:
     """The changes of one request so far: applied to the live graph, net, and able to be undone."""
 
-    def __init__(self, graph: LiveGraph) -> None:
+    def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None) -> None:
+        """`writable`: ids of the graphs that may be changed; None: all."""
         self._graph = graph
+        self._writable = writable
         self._quads: dict[Quad, bool] = {}
         self._graphs: dict[int, bool] = {}
 
     def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
         """Remove quads that are there, and then add others, and their graphs if these do not exist."""
         graph, quads = self._graph, self._quads
+        if self._writable is not None:
+            removed, added = list(removed), list(added)
+            for name in {quad[3] for quad in (*removed, *added)}:
+                self.check(name)
         for quad in removed:
             if graph.remove(quad) and not quads.pop(quad, False):
                 quads[quad] = False
@@ -63,6 +70,7 @@ class Transaction:
 
     def create(self, graph: int) -> None:
         """Begin a named graph if there is none of that name."""
+        self.check(graph)
         if self._graph.create(graph) and self._graphs.pop(graph, True):
             self._graphs[graph] = True
 
@@ -74,7 +82,19 @@ class Transaction:
 
     def clear(self, graph: int) -> None:
         """Remove a graph's triples."""
+        self.check(graph)
         self.apply([(s, p, o, graph) for s, p, o in self._graph.graphs[graph].match(None, None, None)], ())
+
+    def check(self, graph: int) -> None:
+        """Raises `Forbidden` where the client may not change a graph: whether or not it would, so it learns nothing."""
+        if self._writable is not None and graph not in self._writable:
+            name = self._graph.decode_graph(graph)
+            raise Forbidden(f"This client may not change the graph {name}; who runs the gateway can allow it")
+
+    def check_all(self) -> None:
+        """Raises `Forbidden` where the client may not change every graph."""
+        if self._writable is not None:
+            raise Forbidden("This client may not change all graphs: name those that it may")
 
     @property
     def quads(self) -> Mapping[Quad, bool]:
@@ -143,14 +163,17 @@ class UpdateProcessor:
         Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if the forced bindings do not fit. Any thread.
         """
         bindings = request.bindings
-        usual = not bindings and not request.dataset.given
-        given = None if usual else Given(request.dataset, forced.kinds(bindings))
+        dataset = request.dataset.seen_by(request.access)
+        usual = not bindings and not dataset.given and dataset.readable is None
+        given = None if usual else Given(dataset, forced.kinds(bindings))
         plan, constants = self._plans.get(request.sparql, given)
         return plan, forced.with_values(constants, bindings)
 
-    def run(self, plan: UpdatePlan, constants: Sequence[Term], bindings: Mapping[str, Term], now: int) -> Transaction:
+    def run(
+        self, plan: UpdatePlan, constants: Sequence[Term], bindings: Mapping[str, Term], access: Access, now: int
+    ) -> Transaction:
         """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed."""
-        transaction = Transaction(self._graph)
+        transaction = Transaction(self._graph, None if access.write is None else self._ids(access.write))
         ids = self._graph.dictionary.intern_values(constants)
         try:
             for operation in plan.operations:
@@ -170,6 +193,9 @@ class UpdateProcessor:
             self._mirror.note(NO_CHANGE)
             raise
         return transaction
+
+    def _ids(self, graphs: Collection[str]) -> Collection[int]:
+        return {self._graph.intern_graph(ox.NamedNode(iri) if iri else ox.DefaultGraph()) for iri in graphs}
 
     def _modify(
         self,
@@ -261,10 +287,15 @@ class UpdateProcessor:
         target = operation.target
         if operation.verb == "CREATE":
             graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
+            transaction.check(graph)
             if graph in self._graph.graphs and not operation.silent:
                 raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT does not mind")
             transaction.create(graph)
             return
+        if target.which in ("ALL", "NAMED"):
+            transaction.check_all()
+        elif target.graph is not None:
+            transaction.check(self._graph.intern_graph(target.graph))
         act = transaction.clear if operation.verb == "CLEAR" else transaction.drop
         for graph in self._targets(operation.verb, target, silent=operation.silent):
             act(graph)
@@ -287,6 +318,7 @@ class UpdateProcessor:
         """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
         sources = self._targets(operation.verb, operation.source, silent=operation.silent)
         destination = self._graph.intern_graph(operation.destination.graph or ox.DefaultGraph())
+        transaction.check(destination)
         if sources == [destination]:
             return
         triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]

@@ -26,6 +26,7 @@ from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
 from edge.engine.sparql.rdf12 import refuse_rdf12
 from edge.engine.sparql.size import check_size
 from edge.engine.sparql.terms_text import Names
+from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import Forbidden, ParsingFailed
 from edge.protocol.syntax import Token, closing, read_prologue
 
@@ -175,6 +176,9 @@ class _Reader:
             self._index = 1
             silent = self._accept("SILENT")
             source = self._target()
+            readable = self._dataset.readable
+            if readable is not None and (source.graph.value if source.graph else DEFAULT_GRAPH) not in readable:
+                raise Forbidden(f"{verb}: this client may not see the graph {source.graph or 'DEFAULT'}")
             self._expect("TO")
             return Transfer(verb, source, self._target(), silent)
         return self._modify()

@@ -93,7 +93,7 @@ def check_timers(access: Access) -> None:
     Delayed updates are everybody's, and the engine keeps no rights with them: not for who is kept to some graphs.
     """
     check(access, "update")
-    if access.read is not None or access.write is not None:
+    if access.limited:
         raise Forbidden(
             f'The client "{access.client}" may use some graphs only, and delayed updates are for those who may use all'
         )

@@ -27,6 +27,11 @@ class Access:
     expires: int | None = field(default=None, compare=False)
     """When these rights end, in microseconds since 1970. Another token of the same client gives the same rights."""
 
+    @property
+    def limited(self) -> bool:
+        """Whether there are graphs that it may not see or change."""
+        return self.read is not None or self.write is not None
+
 
 ANYBODY: Final = Access("")
 """Everybody, where there is no security: everything."""
