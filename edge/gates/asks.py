@@ -85,7 +85,7 @@ def _read(shared: Sessions, request: QueryMessage, access: Access) -> Future[str
     dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
 
     def read(answer: Answer) -> str:
-        return as_results(answer, Output(shared.max_result, shared.query_timeout, f"{shared.gate}.max_result"))
+        return as_results(answer, Output(shared.max_result, shared.query_timeout, f"{shared.section}.max_result"))
 
     return shared.engine.read(QueryRequest(request.sparql, dataset, access), read)
 

@@ -38,13 +38,18 @@ class Sessions:
         max_pending_answers: int,
         resume_for: float = 0.0,
         max_parked: int = 0,
+        section: str = "",
     ) -> None:
-        """`resume_for`: seconds for which up to `max_parked` subscriptions of lost connections can be resumed."""
+        """`resume_for`: seconds for which up to `max_parked` subscriptions of lost connections can be resumed.
+
+        `section` of the settings is where limits come from; else it has the gate's name.
+        """
         self.engine = engine
         self.bridge = bridge
         self.metrics = metrics
         self.guard = guard
         self.gate = gate
+        self.section = section or gate
         self.max_message = max_message
         self.max_result = max_result
         self.query_timeout = query_timeout

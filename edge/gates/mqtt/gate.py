@@ -87,6 +87,7 @@ class MqttGate:
             self._metrics,
             guard=self._guard,
             gate=_GATE,
+            section="mqtt_gate",
             max_message=settings.max_message,
             max_result=settings.max_result,
             query_timeout=settings.query_timeout,
