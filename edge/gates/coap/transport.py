@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
+from typing import Any, Final
 
 from aiocoap import Code, Context, Message
 from aiocoap.interfaces import Resource
@@ -16,6 +16,9 @@ from aiocoap.transports.udp6 import MessageInterfaceUDP6
 
 Remote = Any
 """A client's address, as the library has it."""
+
+_ATTEMPTS: Final = 10
+"""To send a datagram."""
 
 
 class Endpoint:
@@ -30,7 +33,7 @@ class Endpoint:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
         port = _free(host, port)
         manager, context = self._manager, self._context
-        manager.message_interface = await MessageInterfaceUDP6.create_server_transport_endpoint(
+        manager.message_interface = await _Socket.create_server_transport_endpoint(
             manager, log=context.log, loop=context.loop, bind=(host, port), multicast=[]
         )
         manager.token_manager.token_interface = manager
@@ -55,6 +58,28 @@ class Endpoint:
         message = Message(_mtype=Type.CON, code=Code.EMPTY)
         message.remote = remote
         self._manager.send_message(message, _nothing)
+
+
+class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no types
+    """The library's, on which a client that is gone harms no other.
+
+    The system tells with a send that an earlier datagram, perhaps to somebody else, found nobody, and does not send.
+    Who it was comes by the socket's error queue (ip(7), IP_RECVERR). So it is sent again.
+    """
+
+    _failure: Exception | None = None
+
+    def send(self, message: Message) -> None:
+        for _ in range(_ATTEMPTS):
+            self._failure = None
+            super().send(message)
+            if self._failure is None:
+                return
+        # Not at once: the library cannot bear that a client is lost while it is written to.
+        asyncio.get_running_loop().call_soon(self._ctx.dispatch_error, self._failure, message.remote)
+
+    def error_received(self, exc: Exception) -> None:
+        self._failure = exc
 
 
 class _Manager(MessageManager):  # type: ignore[misc]  # the library has no types

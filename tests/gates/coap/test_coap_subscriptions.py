@@ -114,12 +114,12 @@ async def test_an_observer_that_deregisters_ends_it(gate):
     device.close()
 
 
-async def following(gate, device, kind=CON):
+async def following(gate, device, kind=CON, *, several=False):
     """A device follows; what it observes."""
     created = await device.ask(POST, "/subscribe", ALL)
     path = "/".join(created.opt.location_path)
     assert json.loads((await device.ask(GET, path, observe=0, kind=kind)).payload)["sequence"] == 0
-    assert gate.engine.subscriptions == 1
+    assert several or gate.engine.subscriptions == 1
     return path
 
 
@@ -262,3 +262,21 @@ async def test_queries_go_on_while_many_follow(client):
         assert (await observation.notification())["sequence"] == 0
         assert values((await observation.notification())["addedResults"]) == ["x"]
     assert values(body(await client.ask(FETCH, "/query", ALL))) == ["x"]
+
+
+async def test_those_who_vanish_harm_nobody(serving):
+    """What the system says about one client comes with what is sent to another."""
+    async with serving(follow_within=0.1) as gate, CoapClient(gate.url) as client:
+        gone, there = [Datagrams(gate.port) for _ in range(30)], Datagrams(gate.port)
+        for device in (*gone[:15], there, *gone[15:]):
+            await following(gate, device, several=True)
+        for device in gone:
+            device.close()
+        for number in range(3):
+            gate.engine.update([UpdateRequest(insert(number))]).result(10)
+            told = await there.receive()
+            there.acknowledge(told)
+            assert values(json.loads(told.payload)["addedResults"]) == [str(number)]
+        await eventually(lambda: gate.engine.subscriptions == 1, "the end of the others")
+        assert values(body(await client.ask(FETCH, "/query", ALL))) == ["0", "1", "2"]
+        there.close()
