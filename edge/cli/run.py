@@ -69,6 +69,8 @@ def _greet(gateway: Gateway) -> None:
     ]
     if "mqtt" in where:
         rows.append(("MQTT", where["mqtt"], f"readings; {broker}"))
+    if "coap" in where:
+        rows.append(("CoAP", where["coap"], "all of that for constrained devices"))
     rows.append(("data", str(gateway.settings.data_dir), "all that survives a restart"))
     width = max(len(value) for _, value, _ in rows[:-1])
     text = [f"sepa-edge {__version__} is running. Ctrl-C stops it.", ""]
