@@ -235,7 +235,7 @@ class MqttGateSettings(Section):
 class CoapSettings(Section):
     """The CoAP gate: query, update, subscriptions and readings for constrained devices."""
 
-    enabled: bool = key(False, "Whether clients are served over CoAP. It takes 12 MB of memory.")
+    enabled: bool = key(False, "Whether clients are served over CoAP. It takes 2.5 MB of memory.")
     host: BindHost = key("127.0.0.1", "Address to listen on without encryption: a loopback address.")
     port: Port = key(5683, "UDP port to listen on. 0 is any free port.")
     max_body: int = key(256 * KIB, "Largest request body, all blocks together.", unit="bytes", minimum=KIB)
