@@ -67,6 +67,9 @@ def _greet(gateway: Gateway) -> None:
         ("SPARQL", where["http"] + "/sparql", "queries and updates"),
         ("subscribe", where["ws"], "SPARQL subscriptions"),
     ]
+    if "https" in where:
+        rows.append(("secure", where["https"], "the same with TLS; `edge clients` says who may come in"))
+        rows.append(("", where["wss"], ""))
     if "mqtt" in where:
         rows.append(("MQTT", where["mqtt"], f"readings; {broker}"))
     if "coap" in where:
