@@ -52,13 +52,17 @@ class Street:
 def main() -> None:
     """Run until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mqtt", default="mqtt://127.0.0.1:1883", help="the broker (%(default)s)")
+    parser.add_argument("--mqtt", default="127.0.0.1:1883", help="the broker: HOST[:PORT] or a URL (%(default)s)")
     parser.add_argument("--posts", type=int, default=100, help="(%(default)s)")
     parser.add_argument("--people", type=int, default=6, help="(%(default)s)")
     parser.add_argument("--speed", type=float, default=2.0, help="posts a second that one walks (%(default)s)")
     arguments = parser.parse_args()
+    try:
+        broker = _broker(arguments.mqtt)
+    except ValueError as error:
+        parser.error(f"--mqtt {arguments.mqtt}: {error}")
     street = Street(arguments.posts, arguments.people, arguments.speed)
-    client = _connected(arguments.mqtt, street)
+    client = _connected(*broker, street)
     screen = sys.stdout.isatty()
     try:
         print("\033[2J" if screen else "The street is open. Ctrl-C ends.", flush=True)
@@ -73,7 +77,15 @@ def main() -> None:
         client.loop_stop()
 
 
-def _connected(url: str, street: Street) -> mqtt.Client:
+def _broker(address: str) -> tuple[str, int]:
+    """Host and port of `HOST[:PORT]` or `mqtt://HOST[:PORT]`. Raises `ValueError`."""
+    url = urlsplit(address if "://" in address else f"mqtt://{address}")
+    if url.scheme != "mqtt" or not url.hostname or url.username is not None or url.path.strip("/") or url.query:
+        raise ValueError("write HOST[:PORT] or mqtt://HOST[:PORT]")
+    return url.hostname, 1883 if url.port is None else url.port
+
+
+def _connected(host: str, port: int, street: Street) -> mqtt.Client:
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
 
     def subscribe(client: mqtt.Client, *_: object) -> None:
@@ -88,11 +100,10 @@ def _connected(url: str, street: Street) -> mqtt.Client:
 
     client.on_connect = subscribe
     client.on_message = switch
-    broker = urlsplit(url)
     try:
-        client.connect(broker.hostname or "127.0.0.1", broker.port or 1883)
-    except OSError as error:
-        sys.exit(f"no MQTT broker at {url}: {error}; does the gateway run (make run)?")
+        client.connect(host, port)
+    except (OSError, ValueError) as error:
+        sys.exit(f"no MQTT broker at {host}:{port}: {error}; does the gateway run (make run)?")
     client.loop_start()
     return client
 

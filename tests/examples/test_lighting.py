@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import queue
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -31,16 +34,20 @@ class Street:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.gateway = GatewayProcess(directory / "data", {"EDGE__HOST__ENABLED": "false"})
+        ports = {f"EDGE__{gate}__PORT": str(_port()) for gate in ("HTTP", "WS", "MQTT")}
+        settings = {"EDGE__HOST__ENABLED": "false", "EDGE__ACTUATION__RATE": "1000", **ports}
+        self.gateway = GatewayProcess(directory / "data", settings)
         (directory / "data" / "mappings").mkdir(parents=True)
         shutil.copy(EXAMPLE / "lighting.toml", directory / "data" / "mappings")
         self.endpoints = self.gateway.start()
         self.lamps: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.told_last: dict[str, str] = {}
         self.client = mqtt.Client(CallbackAPIVersion.VERSION2)
         self.client.on_connect = lambda client, *_: client.subscribe("street/+/lamp/set", qos=1)
         self.client.on_message = lambda _, __, message: self.lamps.put(
             (message.topic.split("/")[1], message.payload.decode())
         )
+        self.client.reconnect_delay_set(1, 1)
         broker = urlsplit(self.endpoints["mqtt"])
         self.client.connect(broker.hostname or "", broker.port or 0)
         self.client.loop_start()
@@ -59,6 +66,14 @@ class Street:
         self.client.disconnect()
         self.client.loop_stop()
         self.gateway.stop()
+
+    def lit(self) -> dict[str, str]:
+        """What each lamp was told last."""
+        with suppress(queue.Empty):
+            while True:
+                post, state = self.lamps.get_nowait()
+                self.told_last[post] = state
+        return self.told_last
 
     def sense(self, post: str, presence: str) -> None:
         self.client.publish(f"street/{post}/presence", presence, qos=1).wait_for_publish(10)
@@ -90,6 +105,13 @@ class Street:
             pytest.fail((self.directory / "lighting.py.log").read_text())
         with urllib.request.urlopen(f"{self.endpoints['http']}/metrics", timeout=20) as answer:
             return 'edge_subscriptions{gate="ws"} 2.0' in answer.read().decode()
+
+
+def _port() -> int:
+    """One that no outgoing connection is given while the gateway is down: those have numbers from 32768 on."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))) as server:
+            return int(server.getsockname()[1])
 
 
 @pytest.fixture
@@ -150,9 +172,69 @@ def test_the_lamp_goes_off_though_nobody_runs_any_more(street: Street):
     assert street.rows("SELECT ?s { street:7 street:lamp ?s }") == [["OFF"]]
 
 
+@pytest.mark.timeout(180)
+def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
+    """A hundred sensors say that nobody is there any more, and in the middle of it the gateway is killed."""
+    posts = [str(number) for number in range(100)]
+    for milliseconds in (20, 40, 80):
+        for post in posts:
+            street.client.publish(f"street/{post}/presence", "true", qos=1)
+        wait_for(lambda: street.lit() == dict.fromkeys(posts, "ON"), 60, "all lamps")
+        for post in posts:
+            street.client.publish(f"street/{post}/presence", "false", qos=1)
+        time.sleep(milliseconds / 1000)
+        street.gateway.kill()
+        street.gateway.start()
+        for post in posts:  # the embedded broker may have lost some; to those that it has not this is no news
+            street.client.publish(f"street/{post}/presence", "false", qos=1)
+        wait_for(lambda: street.lit() == dict.fromkeys(posts, "OFF"), 60, "no lamp")
+        assert street.rows("SELECT ?post { ?post street:lamp 'ON' }") == []
+    log = (street.directory / "lighting.py.log").read_text()
+    assert " failed at " not in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", [None, "{", '{"queries": {"Q": {"sparql": "SELECT"}}}'])
+def test_a_profile_that_cannot_be_used_is_one_clear_line(tmp_path: Path, text: str | None):
+    profile = tmp_path / "wrong.jsap"
+    if text is not None:
+        profile.write_text(text)
+    done = run("lighting.py", "--profile", str(profile))
+    assert done.returncode == 2
+    usage, line = done.stderr.splitlines()
+    assert usage.startswith("usage:")
+    assert str(profile) in line
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("address", ["http://127.0.0.1", "", "127.0.0.1:x", "127.0.0.1:99999", "mqtts://127.0.0.1"])
+def test_addresses_that_are_none_of_a_broker(address: str):
+    done = run("street.py", "--mqtt", address)
+    assert done.returncode == 2
+    assert f"error: --mqtt {address}: " in done.stderr
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "mqtt://127.0.0.1:{}", "[::1]:{}"])
+def test_the_address_of_a_broker_is_taken_as_it_is(form: str):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    done = run("street.py", "--mqtt", form.format(port))
+    assert done.returncode == 1
+    assert done.stderr.startswith("no MQTT broker at ")
+    assert f"1:{port}: " in done.stderr
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLE / program), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
 @pytest.mark.timeout(120)
 def test_a_street_of_a_hundred_lamps(street: Street):
-    program = street.start("street.py", "--mqtt", street.endpoints["mqtt"], "--speed", "20", "--people", "10")
+    broker = urlsplit(street.endpoints["mqtt"]).netloc
+    program = street.start("street.py", "--mqtt", broker, "--speed", "20", "--people", "10")
     try:
         for _ in range(200):
             street.told()
