@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
@@ -14,6 +15,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge.gates.bridge import Bridge
 
 _log = logging.getLogger(__name__)
+
+_WAITING = 1000
+"""Messages that may wait for the event loop. Of QoS 1 the broker holds back what is beyond; of QoS 0 it is dropped."""
 
 
 class Came(NamedTuple):
@@ -70,6 +74,7 @@ class Wire:
         self._filters = tuple(filters)
         self._will = will
         self._client: Client | None = None
+        self._arrived: deque[tuple[Client, MQTTMessage]] = deque()
         self._unanswered: dict[int, Callable[[], None]] = {}
         self._link = make_link(self)
         self.start = self._link.start
@@ -131,7 +136,9 @@ class Wire:
             self._bridge.put(self._up, client)
 
     def _message(self, client: Client, _: object, message: MQTTMessage) -> None:
-        self._bridge.put(self._came, (client, message))
+        if message.qos or len(self._arrived) < _WAITING:
+            self._arrived.append((client, message))
+            self._bridge.put(self._came, None)
 
     # The event loop
 
@@ -150,8 +157,8 @@ class Wire:
         if client is self._client:
             self._unanswered.pop(mid, _nothing)()
 
-    def _came(self, arrival: tuple[Client, MQTTMessage]) -> None:
-        client, message = arrival
+    def _came(self, _: None) -> None:
+        client, message = self._arrived.popleft()
         if message.qos:
             # Only now: as long as the loop is busy, the broker keeps what is beyond its window.
             client.ack(message.mid, message.qos)

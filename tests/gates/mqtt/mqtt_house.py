@@ -7,6 +7,7 @@ import json
 import queue
 import threading
 from contextlib import contextmanager
+from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -81,6 +82,7 @@ class MqttClient:
         )
         self.client.on_subscribe = lambda *_: self.subscribed.set()
         self.client.on_message = self._take
+        self.client.on_socket_open = lambda *arguments: arguments[2].setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         self.client.connect("127.0.0.1", port)
 
     def __enter__(self) -> MqttClient:

@@ -8,6 +8,8 @@ import paho.mqtt.client as paho
 import pytest
 from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessions, subscriptions, wait_for_sessions
 
+from edge.security.clients import Clients, Rights
+from edge.security.store import Store
 from tests.support.processes import wait_for
 
 INSERT = "INSERT DATA {{ <urn:a> <urn:b> {} }}"
@@ -277,3 +279,26 @@ def test_a_gate_that_is_switched_off(tmp_path):
 def test_another_broker_has_no_gate_unless_it_is_asked_for(tmp_path, mosquitto):
     with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}) as gateway:
         assert gateway._mqtt_gate is None
+
+
+def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
+    """Security also is what opens the gate at a broker that others can reach."""
+    security = {"enabled": True, "https_port": 0, "wss_port": 0}
+    with (
+        house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}, security=security) as gateway,
+        MqttClient(mosquitto.port) as client,
+    ):
+        clients = Clients(Store(gateway.settings.data_dir))
+        clients.allow("reader", Rights(actions=frozenset({"query", "subscribe"})))
+        with httpx.Client(base_url=gateway.endpoints["http"]) as http:
+            body = {"register": {"client_identity": "reader", "grant_types": ["client_credentials"]}}
+            known = http.post("/oauth/register", json=body).json()["credentials"]
+            token = http.post("/oauth/token", auth=(known["client_id"], known["client_secret"])).json()["access_token"]
+        mine = {"authorization": f"Bearer {token}"}
+        assert client.ask({"subscribe": {"sparql": ALL}})["status_code"] == 401
+        assert client.ask({"update": {"sparql": insert(1), **mine}})["status_code"] == 403
+        client.subscribe(**mine)
+        assert client.ask({"query": {"sparql": "ASK {}", **mine}})["result"]["boolean"] is True
+        clients.revoke("reader")
+        assert client.receive()["status_code"] == 401
+        assert subscriptions(gateway) == 0
