@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from edge import __version__, endpoints
 from edge.adapters import settings as adapters
@@ -43,8 +43,10 @@ from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
 from edge.metrics import Costs, Metrics
 from edge.protocol.errors import EdgeError, NotReady
-from edge.security.security import Security, SecuritySettings
-from edge.security.tls import Tls
+
+if TYPE_CHECKING:
+    from edge.security.security import Security
+    from edge.security.tls import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -182,6 +184,10 @@ class Gateway:
         settings = self.settings.security
         if not settings.enabled:
             return
+        # Memory and time that only who wants it pays for.
+        from edge.security.security import Security, SecuritySettings
+        from edge.security.tls import Tls
+
         try:
             security = await asyncio.to_thread(Security, self.settings.data_dir, part(SecuritySettings, settings))
             self._stack.callback(security.close)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from edge.protocol.access import Access
-from edge.protocol.errors import InvalidClient, MissingAuthorization
+from edge.protocol.errors import EdgeError, InvalidClient, MissingAuthorization
 from edge.security.clients import Client, Clients
 from edge.security.tokens import Tokens
 
@@ -17,6 +18,8 @@ _BEARER: Final = re.compile(r"(?:bearer\s+)?([\w.+/=-]+)", re.IGNORECASE | re.AS
 _LOOK: Final = 0.2
 """Seconds between two looks whether a client was revoked."""
 _MICRO: Final = 1_000_000
+
+_log = logging.getLogger(__name__)
 
 
 class TokenGuard:
@@ -62,7 +65,10 @@ class TokenGuard:
         """Look, for ever, whether rights have changed."""
         while True:
             await asyncio.sleep(_LOOK)
-            self.look()
+            try:
+                self.look()
+            except EdgeError as error:  # what is asked meanwhile is refused
+                _log.error("clients.unreadable", extra={"reason": error.description})
 
     def look(self) -> None:
         """Tell those who watch a client whose rights have changed since they began to."""

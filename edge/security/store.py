@@ -92,9 +92,7 @@ class Store:
     @property
     def version(self) -> tuple[int, int]:
         """Changes whenever anybody has changed the file: a few microseconds, so it can be asked at every request."""
-        with self._lock:
-            (others,) = self._connection.execute("PRAGMA data_version").fetchone()
-            return others, self._own
+        return self.rows("PRAGMA data_version")[0][0], self._own
 
     @property
     def issuer(self) -> str:
@@ -102,9 +100,12 @@ class Store:
         return str(self.rows("SELECT value FROM gateway WHERE name = 'issuer'")[0][0])
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a query finds."""
-        with self._lock:
-            return self._connection.execute(sql, values).fetchall()
+        """What a query finds. Raises `StorageFailed`."""
+        try:
+            with self._lock:
+                return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StorageFailed(f"{self.path} cannot be read: {error}") from error
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from edge.protocol.errors import StorageFailed
 from edge.security.clients import Rights
 
 QUERY = "SELECT ?o { ?s ?p ?o }"
@@ -93,3 +96,21 @@ async def test_a_parked_subscription_of_a_revoked_client_ends(house):
     assert house.subscriptions == 1
     house.clients.revoke("lamp")
     await house.until(lambda: house.subscriptions == 0)
+
+
+async def test_while_the_clients_cannot_be_read_nobody_comes_in_and_afterwards_all_is_well(house, monkeypatch):
+    token = await house.member()
+    store, real = house.security._store, house.security._store.rows
+
+    def broken(sql, *values):
+        raise StorageFailed("the disk is gone")
+
+    async with house.socket() as socket:
+        await socket.ask("subscribe", token, sparql=QUERY)
+        monkeypatch.setattr(store, "rows", broken)
+        assert (await house.query(token)).status_code == 507
+        await asyncio.sleep(0.5)
+        monkeypatch.setattr(store, "rows", real)
+        assert (await house.query(token)).status_code == 200
+        house.clients.revoke("lamp")
+        assert (await socket.receive())["error"] == "invalid_client"
