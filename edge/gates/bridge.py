@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 _BATCH = 500
 """Items handed out before other work of the loop has its turn."""
@@ -40,7 +43,10 @@ class Bridge:
         items = self._items
         for _ in range(min(len(items), _BATCH)):
             receiver, item = items.popleft()
-            receiver(item)
+            try:
+                receiver(item)
+            except Exception:  # noqa: BLE001  a fault of ours: those after it must not wait for ever
+                _log.exception("bridge.fault")
         if items and not self._awake:
             self._awake = True
             self._loop.call_soon(self._deliver)

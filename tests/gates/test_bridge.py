@@ -62,6 +62,18 @@ async def test_other_work_has_its_turn_within_a_burst():
     assert seen[0] < 5000
 
 
+async def test_a_receiver_that_fails_holds_nobody_up(caplog):
+    bridge, got = Bridge(asyncio.get_running_loop()), []
+
+    def fail(item):
+        raise RuntimeError(item)
+
+    for receiver in (got.append, fail, got.append):
+        bridge.put(receiver, len(got))
+    await eventually(lambda: len(got) == 2, "what comes after it")
+    assert "bridge.fault" in caplog.text
+
+
 def test_a_loop_that_is_gone_is_no_error():
     loop = asyncio.new_event_loop()
     bridge = Bridge(loop)
