@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from edge.client import Application, Notification, Pipeline, plain
+from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("me", help="your name")
@@ -17,7 +18,10 @@ parser.add_argument("other", help="the name of whom you talk to")
 parser.add_argument("--profile", default=Path(__file__).with_name("client.yaml"), help="where the gateway is")
 arguments = parser.parse_args()
 me, other = (f"http://schema.org/Person-{quote(name, safe='')}" for name in (arguments.me, arguments.other))
-app = Application(arguments.profile)
+try:
+    app = Application(arguments.profile)
+except (OSError, ProfileError) as error:
+    parser.error(str(error))
 
 
 async def sender() -> None:

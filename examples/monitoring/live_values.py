@@ -10,10 +10,14 @@ import time
 from pathlib import Path
 
 from edge.client import Application, Notification, Row, plain
+from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--profile", default=Path(__file__).with_name("monitoring.jsap"), help="where the gateway is")
-app = Application(parser.parse_args().profile)
+try:
+    app = Application(parser.parse_args().profile)
+except (OSError, ProfileError) as error:
+    parser.error(str(error))
 
 table: dict[object, str] = {}
 """Observation -> its line. The last one is the newest."""

@@ -6,11 +6,15 @@ import argparse
 from pathlib import Path
 
 from edge.client import Application, Endpoints, Notification, Options, Pipeline, SyncClient, plain
+from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--profile", default=Path(__file__).with_name("storing.yaml"), help="where gateway and store are")
-# Values that come faster than the store takes them wait; beyond that, only the newest of them would.
-app = Application(parser.parse_args().profile, options=Options(waiting=100_000), stop_on_error=True)
+try:
+    # Values that come faster than the store takes them wait; beyond that, only the newest of them would.
+    app = Application(parser.parse_args().profile, options=Options(waiting=100_000), stop_on_error=True)
+except (OSError, ProfileError) as error:
+    parser.error(str(error))
 
 last_stored = app.profile.query("LAST_STORED")
 with SyncClient(Endpoints(query=last_stored.sparql11.url), over="http") as history:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from edge.client import Brokers, Consumer, Producer, plain
-from edge.jsap import Profile, SemanticMapping
+from edge.jsap import Profile, ProfileError, SemanticMapping
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("topic", nargs="?", help="for example cellar/temperature")
@@ -22,7 +22,10 @@ parser.add_argument("--unit", default="qudt-unit-1-1:Unitless", help="(%(default
 parser.add_argument("--location", default="arces-monitor:Somewhere", help="(%(default)s)")
 parser.add_argument("--profile", default=Path(__file__).with_name("monitoring.jsap"), help="where the gateway is")
 arguments = parser.parse_args()
-profile = Profile.load(arguments.profile)
+try:
+    profile = Profile.load(arguments.profile)
+except (OSError, ProfileError) as error:
+    parser.error(str(error))
 
 
 def wanted() -> tuple[SemanticMapping, ...]:

@@ -196,15 +196,25 @@ def test_kills_of_the_gateway_leave_no_lamp_on(street: Street):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", [None, "{", '{"queries": {"Q": {"sparql": "SELECT"}}}'])
-def test_a_profile_that_cannot_be_used_is_one_clear_line(tmp_path: Path, text: str | None):
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["lighting.py"],
+        ["../chat/client.py", "Anna", "Bob"],
+        ["../monitoring/live_values.py"],
+        ["../monitoring/storing_service.py"],
+        ["../monitoring/topics_manager.py"],
+    ],
+)
+def test_a_profile_that_cannot_be_used_is_one_clear_line(tmp_path: Path, text: str | None, program: list[str]):
     profile = tmp_path / "wrong.jsap"
     if text is not None:
         profile.write_text(text)
-    done = run("lighting.py", "--profile", str(profile))
+    done = run(*program, "--profile", str(profile))
     assert done.returncode == 2
-    usage, line = done.stderr.splitlines()
-    assert usage.startswith("usage:")
-    assert str(profile) in line
+    assert done.stderr.startswith("usage:")
+    assert str(profile) in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(60)
