@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import aiocoap
 import cbor2
@@ -82,8 +82,11 @@ class Observation:
 class Datagrams:
     """A client that does with single messages what it likes."""
 
+    open: ClassVar[list[Datagrams]] = []
+
     def __init__(self, port: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.open.append(self)
         self.socket.setblocking(False)
         self.socket.connect(("127.0.0.1", port))
         self._number = 0
@@ -101,8 +104,13 @@ class Datagrams:
         return Message.decode(data)
 
     async def ask(self, code: Any, path: str, payload: bytes = b"", **options: Any) -> Message:
+        """The answer, which comes with the acknowledgement or, on a busy machine, after it (RFC 7252, 5.2.2)."""
         self.send(code, path, payload, **options)
-        return await self.receive()
+        while (answer := await self.receive()).code == Code.EMPTY:
+            pass
+        if answer.mtype == CON:
+            self.acknowledge(answer)
+        return answer
 
     def acknowledge(self, message: Message) -> None:
         self.socket.send(Message(code=Code.EMPTY, _mtype=ACK, _mid=message.mid).encode())

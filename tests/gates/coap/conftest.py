@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from coap_client import CoapClient
+from coap_client import CoapClient, Datagrams
 
 from edge.gates.coap import CoapGate
 from edge.gates.settings import CoapGateSettings
@@ -29,6 +29,13 @@ class Gate:
 
     def metric(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, {"gate": "coap", **labels}) or 0.0
+
+
+@pytest.fixture(autouse=True)
+def no_socket_is_left():
+    yield
+    while Datagrams.open:
+        Datagrams.open.pop().close()
 
 
 @pytest.fixture

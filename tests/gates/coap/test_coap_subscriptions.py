@@ -124,7 +124,7 @@ async def following(gate, device, kind=CON, *, several=False):
 
 
 async def test_who_answers_with_a_reset_is_gone(serving):
-    async with serving(follow_within=0.1) as gate, CoapClient(gate.url) as client:
+    async with serving(follow_within=2.0) as gate, CoapClient(gate.url) as client:
         device = Datagrams(gate.port)
         await following(gate, device)
         await client.update(insert("x"))
@@ -136,7 +136,7 @@ async def test_who_answers_with_a_reset_is_gone(serving):
 @pytest.mark.parametrize("kind", [CON, NON])
 async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
     """Nothing need change for that, and it is no matter how the observer asked."""
-    async with serving(follow_within=0.1, ping_interval=0.2) as gate:
+    async with serving(follow_within=2.0, ping_interval=0.2) as gate:
         device = Datagrams(gate.port)
         await following(gate, device, kind)
         device.close()
@@ -146,7 +146,7 @@ async def test_who_vanished_is_found_out_at_the_next_look(serving, kind):
 async def test_who_confirms_nothing_is_given_up(serving, monkeypatch):
     """As RFC 7252, 4.2 has it, a thousand times as fast. The observer is there, and does not read."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.002)
-    async with serving(follow_within=0.1) as gate:
+    async with serving(follow_within=2.0) as gate:
         device = Datagrams(gate.port)
         await following(gate, device)
         for number in range(3):
@@ -156,7 +156,7 @@ async def test_who_confirms_nothing_is_given_up(serving, monkeypatch):
 
 
 async def test_who_answers_pings_stays(serving):
-    async with serving(follow_within=0.1, ping_interval=0.1) as gate, CoapClient(gate.url) as client:
+    async with serving(follow_within=2.0, ping_interval=0.1) as gate, CoapClient(gate.url) as client:
         device = Datagrams(gate.port)
         await following(gate, device)
         for _ in range(3):
@@ -252,7 +252,7 @@ async def test_an_observer_is_told_that_the_gateway_stops(serving):
     last = await device.receive()
     assert (last.code, json.loads(last.payload)["error"]) == (Code.SERVICE_UNAVAILABLE, "not_ready")
     device.close()
-    assert gate.engine.subscriptions == 0
+    await over(gate)
 
 
 async def test_queries_go_on_while_many_follow(client):
@@ -266,7 +266,7 @@ async def test_queries_go_on_while_many_follow(client):
 
 async def test_those_who_vanish_harm_nobody(serving):
     """What the system says about one client comes with what is sent to another."""
-    async with serving(follow_within=0.1) as gate, CoapClient(gate.url) as client:
+    async with serving(follow_within=2.0) as gate, CoapClient(gate.url) as client:
         gone, there = [Datagrams(gate.port) for _ in range(30)], Datagrams(gate.port)
         for device in (*gone[:15], there, *gone[15:]):
             await following(gate, device, several=True)
