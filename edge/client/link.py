@@ -9,13 +9,13 @@ import json
 import logging
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from edge.client.authorization import Authorization
+from edge.client.calls import Call, Message
 from edge.client.errors import RETRY_LATER, BadAnswer, Closed, NoAnswer, Refused
 from edge.client.options import Options
 
@@ -24,8 +24,6 @@ _CLOSE_TIMEOUT: Final = 2.0
 """Seconds for the closing handshake."""
 
 _log = logging.getLogger("edge.client")
-
-Message = dict[str, Any]
 
 
 class Listener(Protocol):
@@ -50,30 +48,6 @@ class Listener(Protocol):
     def refused(self, alias: object, spuid: object, error: Refused) -> bool:
         """An error came that is no answer. False: it is about no subscription."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """A request that waits for its answer, which is found by the request's alias."""
-
-    number: int
-    """Its place in the order in which requests are made."""
-    text: str
-    answer: asyncio.Future[Message]
-    bound: bool
-    """It makes sense on this connection only."""
-    repeat: bool = False
-    """It may be sent again on the next one, though it may have arrived."""
-    sent: bool = False
-    """It may have arrived."""
-    reason: str = "the broker did not answer in time"
-    """Why there is no answer yet."""
-
-    def fail(self, error: Exception) -> None:
-        """End it without an answer, unless there is one."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # nobody need ask for it: whoever made the request may be gone
 
 
 class Link:
