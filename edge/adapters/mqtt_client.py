@@ -122,3 +122,10 @@ def _at_once(_: Client, __: object, connection: Any) -> None:  # noqa: ANN401 - 
 
 def _queue_only(*_: object) -> None:
     pass
+
+
+def close_socket(client: Client) -> None:
+    """Close a connection that did not end by itself: it was being made when it was given up, say."""
+    connection = client.socket()
+    if connection is not None:
+        connection.close()

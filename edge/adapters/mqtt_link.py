@@ -14,7 +14,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.adapters.mqtt_client import make_client
+from edge.adapters.mqtt_client import close_socket, make_client
 from edge.adapters.settings import MqttSettings
 
 _log = logging.getLogger(__name__)
@@ -69,6 +69,8 @@ class Link:
         self.drop("")
         if self._thread.is_alive():
             self._thread.join(timeout)
+        if self._client is not None:
+            close_socket(self._client)
 
     def drop(self, reason: str) -> None:
         """Give this connection up, so that another is made."""
