@@ -6,7 +6,7 @@ import pytest
 from engine_client import EX, PREFIX, XSD, ex, refused, triples
 from engine_world import NOW, new_engine, run
 from generated_data import requests, spoiled
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from oracle import blank_nodes, canonical
 
 from edge.engine import update_compiler
@@ -193,6 +193,7 @@ def test_data_does_the_same_however_it_is_read(text):
 
 
 @often
+@example("INSERT DATA { <a:a>#\ra1 } ")
 @given(spoiled())
 def test_a_spoiled_text_is_refused_or_means_the_same(text):
     fast, slow = both(text)
