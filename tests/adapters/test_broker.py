@@ -59,18 +59,23 @@ async def test_too_large_a_message_ends_the_connection_and_no_other(broker):
 
 async def test_what_is_retained_goes_to_those_who_subscribe_to_it(broker):
     def use() -> None:
-        with Publisher(broker.port) as one, Publisher(broker.port) as other:
-            came: list[str] = []
+        came: list[str] = []
+        other = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        other.on_message = lambda *arguments: came.append(arguments[2].topic)
+        with Publisher(broker.port) as one:
             one.client.subscribe("#", 1)
             one.publish("secret", "1", retain=True)
-            other.client.on_message = lambda *arguments: came.append(arguments[2].topic)
-            other.client.disconnect()
-            other.client.reconnect()
-            other.client.loop_start()
-            other.client.subscribe("mine", 1)
-            other.publish("mine", "2")
-            wait_for(lambda: came)
-            assert came == ["mine"]
+            other.connect("127.0.0.1", broker.port)
+            other.loop_start()
+            try:
+                other.subscribe("mine", 1)
+                wait_for(other.is_connected)
+                other.publish("mine", "2", 1)
+                wait_for(lambda: came)
+                assert came == ["mine"]
+            finally:
+                other.disconnect()
+                other.loop_stop()
 
     await asyncio.to_thread(use)
 
