@@ -46,6 +46,10 @@ def to_text(message: Message) -> str:
     return notification_message(message.spuid, message.alias, message.sequence, *message.delta.json, message.merged)
 
 
+UNMERGED = 1000
+"""Notifications that wait for a client one by one; what comes then is merged: it is slow, not only busy."""
+
+
 class Outgoing:
     """The way to one client. Nothing here ever waits for it, so it delays nobody else.
 
@@ -65,7 +69,9 @@ class Outgoing:
         self._on_merged = on_merged
         self._waiting: deque[Message | Net] = deque()
         self._nets: dict[str, Net] = {}
-        """Those that wait, by the subscription's spuid."""
+        """The last that waits of each subscription, by its spuid."""
+        self._notifications = 0
+        """How many wait."""
         self._remembered: set[str] = set()
         self._sent: deque[tuple[Notification, int]] = deque()
         """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
@@ -108,7 +114,8 @@ class Outgoing:
     def unread(self) -> dict[str, list[Notification]]:
         """By subscription, in order: the last notifications that went out, and what waits."""
         found: dict[str, list[Notification]] = {}
-        for notification in (*(sent for sent, _ in self._sent), *(net.notification() for net in self._nets.values())):
+        waiting = (net.notification() for net in self._waiting if isinstance(net, Net))
+        for notification in (*(sent for sent, _ in self._sent), *waiting):
             found.setdefault(notification.spuid, []).append(notification)
         return found
 
@@ -117,21 +124,23 @@ class Outgoing:
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
+        self._notifications = 0
         self._taken.set()
         if self._writer is not None:
             self._writer.cancel()
 
     @property
     def _answers(self) -> int:
-        return len(self._waiting) - len(self._nets)
+        return len(self._waiting) - self._notifications
 
     def _merge(self, notification: Notification) -> None:
         net = self._nets.get(notification.spuid)
-        if net is not None:
+        if net is not None and self._notifications >= UNMERGED:
             net.add(notification)
             self._on_merged()
             return
         net = self._nets[notification.spuid] = Net(notification)
+        self._notifications += 1
         self._waiting.append(net)
 
     def _next(self) -> Message:
@@ -140,7 +149,9 @@ class Outgoing:
             self._taken.set()
             return message
         notification = message.notification()
-        del self._nets[notification.spuid]
+        self._notifications -= 1
+        if self._nets.get(notification.spuid) is message:
+            del self._nets[notification.spuid]
         return notification
 
     def _text(self, message: Message) -> str:

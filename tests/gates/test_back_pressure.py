@@ -24,6 +24,12 @@ from edge.gates.parking import Parked
 from edge.gates.settings import WsGateSettings
 
 
+@pytest.fixture(autouse=True)
+def merged_at_once(monkeypatch):
+    """What waits is merged from the second notification on."""
+    monkeypatch.setattr("edge.gates.outgoing.UNMERGED", 0)
+
+
 class Reader:
     """A connection whose client reads only as many messages as it is allowed to."""
 
