@@ -69,6 +69,12 @@ class WsSettings(Section):
         "Answers that may wait for a client that does not read; with more it is told so and disconnected.",
         minimum=1,
     )
+    max_unmerged: int = key(
+        1 * MIB,
+        "Notifications that may wait for one client; with more they are merged.",
+        unit="bytes",
+        minimum=0,
+    )
     max_pending_requests: int = key(
         100, "Requests of one connection in work; no more are read until some are answered.", minimum=1
     )
@@ -209,6 +215,12 @@ class MqttGateSettings(Section):
     max_subscriptions: int = key(100, "Subscriptions of one client; more are refused.", minimum=1)
     max_pending_answers: int = key(
         1000, "Answers to one client that may wait for the broker; with more its session ends.", minimum=1
+    )
+    max_unmerged: int = key(
+        1 * MIB,
+        "Notifications that may wait for one client; with more they are merged.",
+        unit="bytes",
+        minimum=0,
     )
     max_pending_requests: int = key(
         100, "Requests of one client in work; as many may wait, more are refused.", minimum=1

@@ -15,11 +15,13 @@ class Net:
     after, however many notifications it takes in.
     """
 
-    __slots__ = ("_counts", "_last", "_merged")
+    __slots__ = ("_counts", "_last", "_merged", "length")
 
     def __init__(self, first: Notification) -> None:
         self._last = first
         self._merged = first.merged
+        self.length = sum(map(len, first.delta.json))
+        """Characters of the results of the first one."""
         self._counts: dict[Row, int] | None = None
 
     @property

@@ -46,25 +46,28 @@ def to_text(message: Message) -> str:
     return notification_message(message.spuid, message.alias, message.sequence, *message.delta.json, message.merged)
 
 
-UNMERGED = 1000
-"""Notifications that wait for a client one by one; what comes then is merged: it is slow, not only busy."""
-
-
 class Outgoing:
     """The way to one client. Nothing here ever waits for it, so it delays nobody else.
 
     While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait; a
-    task exists only then. Notifications of a subscription that wait are merged into one, in the first one's place in
-    the line. Answers, sequence 0 among them, are never merged: beyond `limit` of them the client is told and its
-    connection closed (`on_overflow` is called before).
+    task exists only then. A client that is only busy gets its notifications one by one. Once `unmerged` characters
+    of their results wait it is slow: a notification is merged with the last one of its subscription that waits.
+    Answers, sequence 0 among them, are never merged: beyond `limit` of them the client is told and its connection
+    closed (`on_overflow` is called before).
     """
 
     def __init__(
-        self, connection: Connection, limit: int, on_overflow: Callable[[], None], on_merged: Callable[[], None]
+        self,
+        connection: Connection,
+        limit: int,
+        unmerged: int,
+        on_overflow: Callable[[], None],
+        on_merged: Callable[[], None],
     ) -> None:
         """`on_merged` is called for each notification that is merged into one that waits already."""
         self._connection = connection
         self._limit = limit
+        self._unmerged = unmerged
         self._on_overflow = on_overflow
         self._on_merged = on_merged
         self._waiting: deque[Message | Net] = deque()
@@ -72,6 +75,8 @@ class Outgoing:
         """The last that waits of each subscription, by its spuid."""
         self._notifications = 0
         """How many wait."""
+        self._length = 0
+        """Characters of their results when they came."""
         self._remembered: set[str] = set()
         self._sent: deque[tuple[Notification, int]] = deque()
         """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
@@ -124,7 +129,7 @@ class Outgoing:
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
-        self._notifications = 0
+        self._notifications = self._length = 0
         self._taken.set()
         if self._writer is not None:
             self._writer.cancel()
@@ -135,12 +140,13 @@ class Outgoing:
 
     def _merge(self, notification: Notification) -> None:
         net = self._nets.get(notification.spuid)
-        if net is not None and self._notifications >= UNMERGED:
+        if net is not None and self._length >= self._unmerged:
             net.add(notification)
             self._on_merged()
             return
         net = self._nets[notification.spuid] = Net(notification)
         self._notifications += 1
+        self._length += net.length
         self._waiting.append(net)
 
     def _next(self) -> Message:
@@ -150,6 +156,7 @@ class Outgoing:
             return message
         notification = message.notification()
         self._notifications -= 1
+        self._length -= message.length
         if self._nets.get(notification.spuid) is message:
             del self._nets[notification.spuid]
         return notification

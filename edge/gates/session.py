@@ -36,6 +36,7 @@ class Sessions:
         max_subscriptions: int,
         max_pending_requests: int,
         max_pending_answers: int,
+        max_unmerged: int,
         resume_for: float = 0.0,
         max_parked: int = 0,
         section: str = "",
@@ -56,6 +57,7 @@ class Sessions:
         self.max_subscriptions = max_subscriptions
         self.max_pending_requests = max_pending_requests
         self.max_pending_answers = max_pending_answers
+        self.max_unmerged = max_unmerged
         self.parking = Parking(resume_for, max_parked, metrics.parked_subscriptions.labels(gate))
         self.notifications = metrics.notifications.labels(gate)
         self.merged = metrics.merged_notifications.labels(gate)
@@ -75,7 +77,9 @@ class Session:
 
     def __init__(self, shared: Sessions, connection: Connection) -> None:
         self.shared = shared
-        self.outgoing = Outgoing(connection, shared.max_pending_answers, self._overflow, shared.merged.inc)
+        self.outgoing = Outgoing(
+            connection, shared.max_pending_answers, shared.max_unmerged, self._overflow, shared.merged.inc
+        )
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
         self._opening: set[Subscribe] = set()

@@ -60,6 +60,8 @@ class WsGateSettings:
     """Subscriptions of one connection; more are refused with 429."""
     max_pending_answers: int = 1000
     """Answers that may wait for one client that does not read; beyond, it is closed with code 1013."""
+    max_unmerged: int = 1 * MIB
+    """Bytes of notifications that may wait for one client; beyond, its notifications are merged."""
     max_pending_requests: int = 100
     """Requests of one connection that may be in work; no more are read until some are answered."""
     resume_for: float = 60.0
@@ -92,6 +94,8 @@ class MqttGateSettings:
     """Subscriptions of one client; more are refused with 429."""
     max_pending_answers: int = 1000
     """Answers that may wait for the broker to take them, for each client; beyond, its session ends."""
+    max_unmerged: int = 1 * MIB
+    """Bytes of notifications that may wait for one client; beyond, its notifications are merged."""
     max_pending_requests: int = 100
     """Requests of one client that may be in work, and that may wait; more are answered 429."""
     idle_timeout: float = 300.0

@@ -24,12 +24,6 @@ from edge.gates.parking import Parked
 from edge.gates.settings import WsGateSettings
 
 
-@pytest.fixture(autouse=True)
-def merged_at_once(monkeypatch):
-    """What waits is merged from the second notification on."""
-    monkeypatch.setattr("edge.gates.outgoing.UNMERGED", 0)
-
-
 class Reader:
     """A connection whose client reads only as many messages as it is allowed to."""
 
@@ -102,6 +96,7 @@ class Follower:
         self.result = self.result - removed + added
 
 
+UNMERGED = st.sampled_from([0, 300, 1_000_000])
 BAGS = st.lists(st.integers(0, 4), max_size=5).map(Counter)
 STEPS = st.lists(
     st.one_of(
@@ -115,16 +110,16 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, BAGS, st.sampled_from([0, 500, 1_000_000]))
-def test_wherever_the_connection_breaks_the_client_can_be_told_the_rest_or_that_it_cannot(steps, last, kept):
+@given(STEPS, BAGS, UNMERGED, st.sampled_from([0, 500, 1_000_000]))
+def test_wherever_the_connection_breaks_the_client_can_be_told_the_rest_or_that_it_cannot(steps, last, unmerged, kept):
     with mock.patch.object(outgoing_module, "IN_FLIGHT", kept):
-        asyncio.run(_break(steps, last, whole=kept == 1_000_000))
+        asyncio.run(_break(steps, last, unmerged, whole=kept == 1_000_000))
 
 
-async def _break(steps: list[Any], last: Counter[int], *, whole: bool) -> None:
+async def _break(steps: list[Any], last: Counter[int], unmerged: int, *, whole: bool) -> None:
     """`whole`: nothing that was sent is forgotten, so that everybody can be told."""
     reader = Reader()
-    outgoing = Outgoing(reader, 1000, lambda: None, lambda: None)
+    outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: None)
     teller = Teller("0")
     outgoing.remember(teller.name)
     outgoing.send(teller.change(Counter()))
@@ -160,15 +155,15 @@ async def _step(step: Any, outgoing: Outgoing, reader: Reader, teller: Teller) -
         await reader.read(100)
 
 
-@given(STEPS)
-def test_what_a_client_reads_in_its_own_time_gives_the_result_exactly(steps):
-    asyncio.run(_tell(steps))
+@given(STEPS, UNMERGED)
+def test_what_a_client_reads_in_its_own_time_gives_the_result_exactly(steps, unmerged):
+    asyncio.run(_tell(steps, unmerged))
 
 
-async def _tell(steps: list[Any]) -> None:
+async def _tell(steps: list[Any], unmerged: int) -> None:
     reader = Reader()
     merged: list[None] = []
-    outgoing = Outgoing(reader, 1000, lambda: None, lambda: merged.append(None))
+    outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: merged.append(None))
     tellers = [Teller(str(number)) for number in range(3)]
     sent = 0
     answers: list[dict[str, int]] = []
@@ -210,7 +205,7 @@ async def _tell(steps: list[Any]) -> None:
 async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
     reader = Reader()
     overflowed: list[None] = []
-    outgoing = Outgoing(reader, 3, lambda: overflowed.append(None), lambda: None)
+    outgoing = Outgoing(reader, 3, 0, lambda: overflowed.append(None), lambda: None)
     reader.reading = False
     tellers = [Teller(str(number)) for number in range(10)]
     for teller in tellers:
@@ -226,7 +221,7 @@ async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
 
 async def test_requests_are_read_again_as_soon_as_few_enough_answers_wait():
     reader = Reader()
-    outgoing = Outgoing(reader, 100, lambda: None, lambda: None)
+    outgoing = Outgoing(reader, 100, 0, lambda: None, lambda: None)
     reader.reading = False
     teller = Teller("busy")
     teller.change(Counter())
@@ -242,7 +237,7 @@ async def test_requests_are_read_again_as_soon_as_few_enough_answers_wait():
 
 
 async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change(serve):
-    async with serve(ws=WsGateSettings(port=0, max_pending_answers=5)) as gateway:
+    async with serve(ws=WsGateSettings(port=0, max_pending_answers=5, max_unmerged=0)) as gateway:
         slow, quick = await gateway.client(max_queue=1), await gateway.client()
         follower = Follower()
         first = await slow.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
@@ -273,26 +268,27 @@ async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel's queue cannot be limited here")
-async def test_a_client_that_stands_still_finds_the_news_and_little_history(gateway):
-    slow = await gateway.client(max_queue=1)
-    await slow.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
-    slow.socket.transport.pause_reading()
-    count = 1000
-    updates = [
-        UpdateRequest(
-            f"DELETE WHERE {{ <urn:a> <urn:b> ?o }} ; INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * 1000}' }}"
-        )
-        for number in range(count)
-    ]
-    await asyncio.wrap_future(gateway.engine.update(updates))
-    told = count + 1
-    await eventually(lambda: gateway.metric("edge_notifications_total", gate="ws") == told, "all are handed over")
-    assert gateway.metric("edge_merged_notifications_total", gate="ws") > count / 2
-    slow.socket.transport.resume_reading()
-    last = await slow.notification()
-    while last["sequence"] < count:
+async def test_a_client_that_stands_still_finds_the_news_and_little_history(serve):
+    async with serve(ws=WsGateSettings(port=0, max_unmerged=0)) as gateway:
+        slow = await gateway.client(max_queue=1)
+        await slow.subscribe("SELECT ?n { <urn:a> <urn:b> ?n }")
+        slow.socket.transport.pause_reading()
+        count = 1000
+        updates = [
+            UpdateRequest(
+                f"DELETE WHERE {{ <urn:a> <urn:b> ?o }} ; INSERT DATA {{ <urn:a> <urn:b> '{number}{'x' * 1000}' }}"
+            )
+            for number in range(count)
+        ]
+        await asyncio.wrap_future(gateway.engine.update(updates))
+        told = count + 1
+        await eventually(lambda: gateway.metric("edge_notifications_total", gate="ws") == told, "all are handed over")
+        assert gateway.metric("edge_merged_notifications_total", gate="ws") > count / 2
+        slow.socket.transport.resume_reading()
         last = await slow.notification()
-    assert rows(last["addedResults"]) == [(f"{count - 1}{'x' * 1000}",)]
+        while last["sequence"] < count:
+            last = await slow.notification()
+        assert rows(last["addedResults"]) == [(f"{count - 1}{'x' * 1000}",)]
 
 
 def _row(number: int) -> tuple[ox.Literal]:

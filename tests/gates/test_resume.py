@@ -14,13 +14,6 @@ from gate_client import Client, eventually, rows
 from edge.engine.requests import QueryRequest
 from edge.gates.settings import WsGateSettings
 
-
-@pytest.fixture(autouse=True)
-def merged_at_once(monkeypatch):
-    """What waits is merged from the second notification on."""
-    monkeypatch.setattr("edge.gates.outgoing.UNMERGED", 0)
-
-
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
 
 

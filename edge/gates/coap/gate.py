@@ -53,6 +53,7 @@ class CoapGate:
             max_subscriptions=1,
             max_pending_requests=1,
             max_pending_answers=1,
+            max_unmerged=0,
         )
         blocks = Blocks(settings.max_body, settings.max_blocks)
         site = Site(sessions, blocks, self._readings, max_pending=settings.max_pending_requests)

@@ -70,6 +70,7 @@ class WsGate:
             max_subscriptions=settings.max_subscriptions,
             max_pending_requests=settings.max_pending_requests,
             max_pending_answers=settings.max_pending_answers,
+            max_unmerged=settings.max_unmerged,
             resume_for=settings.resume_for,
             max_parked=settings.max_parked,
         )
