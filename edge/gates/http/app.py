@@ -23,6 +23,7 @@ from edge.gates.engine import OperatedEngine
 from edge.gates.guard import Authority, Guard, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
+from edge.gates.http.description import openapi
 from edge.gates.http.engine import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
@@ -90,6 +91,7 @@ class Routes:
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/unmapped", "api", self._operators(self._shown(self._views.unmapped)), ["GET"]),
             _route("/api/bad-values", "api", self._operators(self._shown(self._views.bad_values)), ["GET"]),
+            _route("/api/openapi.json", "api", self._describe, ["GET"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
         ]
@@ -237,6 +239,9 @@ class Routes:
             return _json(view())
 
         return endpoint
+
+    async def _describe(self, request: Request) -> Response:
+        return Response(openapi(), media_type="application/json")
 
     async def _page(self, request: Request) -> Response:
         return page_response(request, self._views.endpoints().get("wss" if request.url.scheme == "https" else "ws"))

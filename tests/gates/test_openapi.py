@@ -1,0 +1,58 @@
+"""The description of the HTTP interface tells what there is: paths, methods, errors."""
+
+from __future__ import annotations
+
+import schemathesis
+
+from edge import __version__
+from edge.engine.general import EvaluationFailed
+from edge.gates.guard import OPEN_GUARD
+from edge.gates.http.app import Routes, Views
+from edge.gates.http.page import FILES
+from edge.gates.settings import HttpGateSettings
+from edge.metrics import Metrics
+from edge.protocol.errors import EdgeError, SubscriptionFailed, Unauthorized
+
+
+async def description(gateway):
+    async with gateway.http() as http:
+        answer = await http.get("/api/openapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def operations(paths):
+    return {(path, method.upper()) for path, methods in paths.items() for method in methods if method != "parameters"}
+
+
+async def test_it_is_openapi_and_of_this_version(gateway):
+    told = await description(gateway)
+    schemathesis.openapi.from_dict(told).validate()
+    assert told["info"]["version"] == __version__
+
+
+async def test_it_tells_every_path_and_method_and_no_other(gateway):
+    told = operations((await description(gateway))["paths"])
+    routes = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, authority=object()).app().routes
+    there = {
+        (route.path.replace(":path", ""), method)
+        for route in routes
+        if route.path not in FILES
+        for method in route.methods - {"HEAD", "OPTIONS"}
+    }
+    assert told == there
+
+
+async def test_it_tells_every_error(gateway):
+    told = (await description(gateway))["components"]["schemas"]["Error"]["properties"]["error"]["enum"]
+    over_http = {error.error for error in tree(EdgeError) if error.__module__ == EdgeError.__module__}
+    over_http |= {EvaluationFailed.error}
+    over_http -= {Unauthorized.error, SubscriptionFailed.error}
+    assert told == sorted(over_http)
+
+
+def tree(kind):
+    yield kind
+    for below in kind.__subclasses__():
+        yield from tree(below)
