@@ -84,11 +84,11 @@ class Datagrams:
 
     open: ClassVar[list[Datagrams]] = []
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.open.append(self)
         self.socket.setblocking(False)
-        self.socket.connect(("127.0.0.1", port))
+        self.socket.connect((host, port))
         self._number = 0
 
     def send(self, code: Any, path: str, payload: bytes = b"", *, kind: Any = CON, **options: Any) -> None:
