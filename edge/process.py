@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from edge.app import Gateway
 from edge.config import Settings
+from edge.gateway import Gateway
 
 _log = logging.getLogger(__name__)
 

@@ -13,11 +13,12 @@ import pytest
 from websockets.asyncio.client import connect
 
 from edge.adapters import settings as adapters
-from edge.app import Gateway, StartError, part
 from edge.config import Settings
+from edge.config.parts import part
 from edge.engine import EngineSettings
 from edge.engine.requests import QueryRequest
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
+from edge.gateway import Gateway, StartError
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -16,7 +16,7 @@ from edge.cli.config import config_option, data_dir_of_gateway, load_settings
 from edge.cli.failures import REFUSED, USAGE, Failure
 
 if TYPE_CHECKING:
-    from edge.app import Gateway
+    from edge.gateway import Gateway
 
 _EXAMPLE_TOPIC: Final = "senml/kitchen"
 _EXAMPLE_PAYLOAD: Final = '[{"n":"temperature","u":"Cel","v":21.5}]'
@@ -45,7 +45,7 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     settings = load_settings(file, data_dir).settings
 
     from edge import log, process
-    from edge.app import StartError, StopError
+    from edge.gateway import StartError, StopError
 
     log.configure(settings.log.level, settings.log.format)
     try:

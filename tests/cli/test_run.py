@@ -258,7 +258,7 @@ def test_log_lines_are_json_where_there_is_no_terminal(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     running.stop()
     events = running.log()
-    assert [event["event"] for event in events if event["logger"].startswith(("edge.app", "edge.process"))] == [
+    assert [event["event"] for event in events if event["logger"].startswith(("edge.gateway", "edge.process"))] == [
         "gateway.ready",
         "gateway.stopping",
         "gateway.stopped",

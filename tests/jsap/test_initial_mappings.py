@@ -8,8 +8,8 @@ import paho.mqtt.publish as publish
 import pytest
 from profiles import MONITORING, problems, profile
 
-from edge.app import Gateway
 from edge.config import Settings
+from edge.gateway import Gateway
 from edge.jsap import Profile
 from edge.mapping import Mapper, MappingError
 from edge.packs import load_file

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from secured import House, settings
 
-from edge.app import Gateway
+from edge.gateway import Gateway
 
 Secured = Callable[..., AbstractAsyncContextManager[House]]
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
-from edge.app import Gateway
 from edge.config import Settings
+from edge.gateway import Gateway
 from edge.security.clients import Clients, Rights
 from edge.security.store import Store
 

@@ -18,7 +18,7 @@ from hypothesis import settings as bounded
 from hypothesis import strategies as st
 from secured import House, settings
 
-from edge.app import Gateway
+from edge.gateway import Gateway
 from edge.security.clients import Rights
 
 QUERY = "SELECT * { ?s ?p ?o }"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from secured import settings
 from websockets.asyncio.client import connect
 
-from edge.app import Gateway, StartError
+from edge.gateway import Gateway, StartError
 from edge.security import certificates
 from edge.security.certificates import CertificateRefused
 from edge.security.tls import Tls

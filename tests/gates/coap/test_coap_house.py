@@ -12,8 +12,8 @@ from aiocoap import FETCH, POST, Code
 from aiocoap.numbers.optionnumbers import OptionNumber
 from coap_client import ALL, CoapClient, body, values
 
-from edge.app import Gateway
 from edge.config import Settings
+from edge.gateway import Gateway
 from edge.security.clients import Rights
 from tests.security.secured import House
 
@@ -100,13 +100,15 @@ async def test_what_cannot_be_used_is_listed_as_over_mqtt(house):
         assert [entry["topic"] for entry in (await http.get("/api/unmapped")).json()] == ["nobody/knows"]
 
 
-async def test_without_mappings_there_are_no_readings(tmp_path):
+async def test_readings_need_no_mqtt(tmp_path):
     async with (
         Gateway(settings(tmp_path, mqtt={"enabled": False})) as gateway,
         CoapClient(gateway.endpoints["coap"]) as client,
     ):
-        answer = await client.ask(POST, "/reading/senml/garden", b"[]")
-        assert (answer.code, body(answer)["error"]) == (Code.SERVICE_UNAVAILABLE, "not_ready")
+        answer = await client.ask(
+            POST, "/reading/senml/garden", b'[{"n":"temperature","u":"Cel","v":21.5}]', content_format=SENML_JSON
+        )
+        assert (answer.code, body(answer)) == (Code.CHANGED, {"readings": 1})
 
 
 async def ask(client, code, path, payload, token=None):

@@ -14,8 +14,8 @@ import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edge.app import Gateway
 from edge.config import Settings
+from edge.gateway import Gateway
 from tests.support.processes import wait_for
 
 ROOT = "sepa/gateway"
@@ -158,7 +158,7 @@ def sessions(gateway: Gateway) -> float:
 
 
 def connection(gateway: Gateway) -> str:
-    return gateway._mqtt_gate._connection
+    return gateway._mqtt.gate._connection
 
 
 def wait_for_sessions(gateway: Gateway, count: int) -> None:

@@ -140,7 +140,7 @@ def test_what_is_retained_is_not_done_again(gateway):
         assert client.receive()["updated"]["added"] == 1
         client.update("DELETE WHERE { ?s ?p ?o }")
         before = connection(gateway)
-        gateway._mqtt_gate._wire.drop("a test")
+        gateway._mqtt.gate._wire.drop("a test")
         client.online(besides=before)
         assert client.ask({"query": {"sparql": "ASK { ?s ?p ?o }"}})["result"]["boolean"] is False
 
@@ -159,7 +159,7 @@ def test_a_client_that_retains_how_it_is(gateway):
         client.client.publish(f"{ROOT}/status/me", "online", 1, retain=True)
         wait_for_sessions(gateway, 1)
         before = connection(gateway)
-        gateway._mqtt_gate._wire.drop("a test")
+        gateway._mqtt.gate._wire.drop("a test")
         client.online(besides=before)
         wait_for_sessions(gateway, 1)
         client.client.publish(f"{ROOT}/status/me", "offline", 1, retain=True)
@@ -197,7 +197,7 @@ def test_a_gateway_that_stops_says_so(tmp_path, mosquitto):
 def test_a_gateway_that_is_lost_is_declared_dead(tmp_path, mosquitto):
     with house(tmp_path, mosquitto.url) as gateway, MqttClient(mosquitto.port) as client:
         before = connection(gateway)
-        gateway._mqtt_gate._wire._link._client._sock.close()
+        gateway._mqtt.gate._wire._link._client._sock.close()
         assert client.status("offline")
         client.online(besides=before)
         client.subscribe()
@@ -273,12 +273,12 @@ def test_a_gate_that_is_switched_off(tmp_path):
         with httpx.Client(base_url=gateway.endpoints["http"]) as http:
             listed = wait_for(lambda: http.get("/api/unmapped").json(), what="the topic")
         assert [each["topic"] for each in listed] == [f"{ROOT}/request/me"]
-        assert gateway._mqtt_gate is None
+        assert gateway._mqtt.gate is None
 
 
 def test_another_broker_has_no_gate_unless_it_is_asked_for(tmp_path, mosquitto):
     with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}) as gateway:
-        assert gateway._mqtt_gate is None
+        assert gateway._mqtt.gate is None
 
 
 def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):

@@ -61,7 +61,7 @@ def gateway(tmp_path):
     directory.mkdir(parents=True)
     (directory / "lamps.rq").write_text(EXAMPLES["lamps.rq"])
     with house(tmp_path) as gateway:
-        wait_for(lambda: gateway._mqtt_gate.connected, what="the gate")
+        wait_for(lambda: gateway._mqtt.gate.connected, what="the gate")
         yield gateway
 
 

@@ -1,0 +1,247 @@
+"""The gateway: its parts, in the order in which they start; they stop in the reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from edge import __version__, endpoints
+from edge.adapters import settings as adapters
+from edge.adapters.host import HostAdapter
+from edge.adapters.observations import Observations
+from edge.config import Settings
+from edge.config.keys import default_data_dir
+from edge.config.parts import part
+from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.performance import Figures
+from edge.gates.guard import OPEN_GUARD
+from edge.gates.http import Views
+from edge.gateway.errors import StartError, StopError
+from edge.gateway.gates import Gates
+from edge.gateway.mappings import Mappings
+from edge.gateway.mqtt import Mqtt
+from edge.loader import load_document
+from edge.metrics import Costs, Metrics
+from edge.protocol.errors import EdgeError, NotReady
+
+if TYPE_CHECKING:
+    from edge.security.security import Security
+    from edge.security.tls import Tls
+
+_log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """One gateway. `async with Gateway(settings) as gateway:` has it run in the current event loop.
+
+    Several can live in one process, each with its data directory and ports of its own (0).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.endpoints: dict[str, str] = {}
+        """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
+        self.metrics = Metrics()
+        self._engine: Scheduler | None = None
+        self._mappings: Mappings | None = None
+        self._mqtt: Mqtt | None = None
+        self._security: Security | None = None
+        self._began = time.monotonic()
+        self._stack = AsyncExitStack()
+        self._ready = False
+
+    @property
+    def is_default_data_dir(self) -> bool:
+        """Whether other commands find this gateway without being told the data directory."""
+        return self.settings.data_dir.absolute() == default_data_dir().absolute()
+
+    async def __aenter__(self) -> Gateway:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything; returns when clients are served and the endpoints file is written.
+
+        Raises `StartError`; nothing runs then, and nothing that was stored has changed.
+        """
+        self._began = time.monotonic()
+        try:
+            await self._start()
+            await asyncio.to_thread(self._write_endpoints)
+        except BaseException:
+            await self.stop()
+            raise
+        self._ready = True
+        _log.info(
+            "gateway.ready",
+            extra={**self.endpoints, "version": __version__, "seconds": round(time.monotonic() - self._began, 2)},
+        )
+
+    async def stop(self) -> None:
+        """Take in nothing new, finish what waits, tell the clients, store everything. Nothing if it does not run."""
+        self._ready = False
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        settings = self.settings
+        engine = await self._start_engine()
+        tls = await self._start_security()
+        security = self._security
+        guard = OPEN_GUARD if security is None else security.guard
+        gates = Gates(
+            settings,
+            engine,
+            self.metrics,
+            self._views(),
+            self._take_reading,
+            guard=guard,
+            authority=None if security is None else security.authority,
+        )
+        await gates.start(self._stack, None if tls is None else tls.context)
+        self.endpoints.update(gates.endpoints)
+        observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
+        await asyncio.to_thread(observations.start)
+        self._stack.callback(observations.close)
+        if settings.mqtt.enabled or settings.coap.enabled:
+            self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
+            self._mappings.start(self._stack)
+            if settings.mqtt.enabled:
+                self._mqtt = Mqtt(settings, engine, self._mappings, self.metrics)
+                await self._mqtt.start(self._stack, guard, self._health)
+                self.endpoints["mqtt"] = self._mqtt.endpoint
+        if settings.host.enabled:
+            host = HostAdapter(part(adapters.HostSettings, settings.host), observations)
+            self.metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: host.readings)
+            host.start()
+            self._stack.push_async_callback(asyncio.to_thread, host.stop, settings.shutdown.timeout * 0.2)
+
+    def _write_endpoints(self) -> None:
+        """Tell other commands where to look. Who has a full disk needs a gateway all the more, so it starts without."""
+        try:
+            endpoints.write(self.settings.data_dir, self.endpoints)
+        except OSError as error:
+            _log.error("endpoints.not_written", extra={"reason": str(error)})
+        else:
+            self._stack.callback(endpoints.remove, self.settings.data_dir)
+
+    async def _start_engine(self) -> Scheduler:
+        settings = self.settings
+        try:
+            engine = await asyncio.to_thread(
+                open_engine,
+                settings.data_dir,
+                part(EngineSettings, settings.engine),
+                load=load_document,
+            )
+        except DataDirectoryRefused as error:
+            raise StartError(error.description) from error
+        self._stack.push_async_callback(self._close_engine, engine)
+        self._engine = engine
+        self.metrics.watch_engine(
+            triples=lambda: engine.quads,
+            pending_updates=lambda: engine.pending_updates,
+            journal_sequence=lambda: engine.sequence,
+            spus=lambda: engine.spus,
+            pending_timers=lambda: engine.pending_timers,
+        )
+        self.metrics.watch_costs(lambda: _costs(engine.figures))
+        return engine
+
+    async def _close_engine(self, engine: Scheduler) -> None:
+        if not await asyncio.to_thread(engine.close, self.settings.shutdown.timeout):
+            raise StopError("The engine did not finish what waited; what was acknowledged is stored")
+
+    async def _start_security(self) -> Tls | None:
+        settings = self.settings.security
+        if not settings.enabled:
+            return None
+        # Memory and time that only who wants it pays for.
+        from edge.security.security import Security, SecuritySettings
+        from edge.security.tls import Tls
+
+        try:
+            security = await asyncio.to_thread(Security, self.settings.data_dir, part(SecuritySettings, settings))
+            self._stack.callback(security.close)
+            tls = await asyncio.to_thread(Tls, self.settings.tls_dir, settings.cert_file, settings.key_file)
+        except EdgeError as error:
+            raise StartError(f"security: {error.description}") from error
+        for watch in (security.guard.run(), tls.run()):
+            self._stack.push_async_callback(_cancelled, asyncio.create_task(watch))
+        self._security = security
+        return tls
+
+    async def _take_reading(self, topic: str, payload: bytes) -> int:
+        if self._mappings is None:
+            raise NotReady("No readings are taken yet: the gateway is starting; try again")
+        return await self._mappings.take(topic, payload)
+
+    def _views(self) -> Views:
+        return Views(
+            ready=lambda: self._ready and self._engine is not None and self._engine.ready,
+            fault=self._fault,
+            health=self._health,
+            endpoints=lambda: self.endpoints,
+            unmapped=lambda: self._mappings.intake.unmapped.listed() if self._mappings is not None else [],
+            bad_values=lambda: self._mappings.intake.bad_values.listed() if self._mappings is not None else [],
+        )
+
+    def _fault(self) -> str:
+        """What is wrong though requests are taken; empty: nothing."""
+        engine, limit = self._engine, self.settings.engine.stall_after
+        if engine is not None and engine.busy_seconds > limit:
+            return (
+                f"Updates have not moved on for {engine.busy_seconds:.0f} s (engine.stall_after is {limit:g} s): one "
+                "update or subscription takes that long; wait for it, or restart the gateway"
+            )
+        return ""
+
+    def _health(self) -> Mapping[str, object]:
+        engine, mappings, mqtt = self._engine, self._mappings, self._mqtt
+        health: dict[str, object] = {
+            "version": __version__,
+            "uptime_seconds": round(time.monotonic() - self._began),
+            "pending_updates": engine.pending_updates if engine is not None else 0,
+            "pending_timers": engine.pending_timers if engine is not None else 0,
+        }
+        if engine is not None and engine.storage_failing:
+            health["storage"] = engine.storage_failing
+        if mqtt is not None:
+            health["mqtt"] = _connection(mqtt.connected)
+        if mappings is not None:
+            health["mapping_faults"] = mappings.faults()
+        if mqtt is not None and mqtt.gate is not None:
+            health["mqtt_gate"] = _connection(mqtt.gate.connected)
+            health["query_faults"] = mqtt.gate.faults()
+        return health
+
+
+def _connection(up: bool) -> str:
+    return "connected" if up else "disconnected"
+
+
+def _costs(figures: Figures) -> Costs:
+    """The performance model as the metrics show it, in seconds."""
+    phases = {
+        "update": figures.update,
+        "lutt": figures.lutt,
+        "booster": figures.booster,
+        "notify": figures.notify,
+        "total": figures.total,
+    }
+    return Costs({name: (phase.count, phase.total / 1e9) for name, phase in phases.items()}, figures.hits)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

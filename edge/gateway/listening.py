@@ -1,0 +1,31 @@
+"""Addresses: listening on them, and how they stand in URLs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+from edge.gateway.errors import StartError
+
+
+async def listening(start: Callable[[], Any], section: str, host: str, port: int, name: str = "port") -> int:
+    """Start what listens; the port it found. Raises `StartError` where the address cannot be had."""
+    try:
+        return int(await start() or 0)
+    except OSError as error:
+        key, variable = f"{section}.{name}", f"EDGE__{section}__{name}".upper()
+        if error.errno == errno.EADDRINUSE:
+            reason = f"{host}:{port} is in use by another program"
+        elif error.errno == errno.EACCES:
+            reason = f"{host}:{port} may not be used by this user"
+        else:
+            reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise StartError(f"{key}: {reason}; stop that, or set another port ({variable}=0: any free one)") from error
+
+
+def url_host(host: str) -> str:
+    """A host as it stands in a URL for programs on this machine; its name is in our certificates."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - every address is this machine's, too
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
