@@ -24,6 +24,10 @@ class Access:
     """Graphs that it may see; None: all."""
     write: frozenset[str] | None = None
     """Graphs that it may change; None: all."""
+    publish: frozenset[str] | None = None
+    """Filters of the MQTT topics that it may publish to; None: all."""
+    receive: frozenset[str] | None = None
+    """Filters of the MQTT topics that it may hear; None: all."""
     expires: int | None = field(default=None, compare=False)
     """When these rights end, in microseconds since 1970. Another token of the same client gives the same rights."""
 

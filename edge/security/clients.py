@@ -7,11 +7,11 @@ import re
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from edge.protocol.access import ACTIONS, Access, Action
+from edge.protocol.access import ACTIONS, DEFAULT_GRAPH, Access, Action
 from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, UnauthorizedClient
 from edge.security import secret
 from edge.security.store import Store
@@ -20,7 +20,8 @@ State = Literal["allowed", "invited", "registered", "revoked"]
 """allowed: whoever says this name may register, once. invited: who has the code."""
 
 _IDENTITY: Final = re.compile(r"[\w.:@/+-]{1,200}", re.ASCII)
-_COLUMNS: Final = "identity, state, actions, read, write, client_id, since"
+_RIGHTS: Final = "actions, read, write, publish, receive"
+_COLUMNS: Final = f"identity, state, client_id, since, {_RIGHTS}"
 
 
 class NoSuchClient(EdgeError):
@@ -32,12 +33,29 @@ class NoSuchClient(EdgeError):
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a client may do: actions, and IRIs of the graphs it may see and change ("" is the default graph)."""
+    """What a client may do.
+
+    Actions; IRIs of the graphs it may see and change ("" is the default graph); filters of the MQTT topics it may
+    publish to and hear. Where nothing is said of topics, they go with the default graph, where readings are.
+    """
 
     actions: frozenset[Action] = ACTIONS - {"administer"}
     read: frozenset[str] | None = None
     """None: all graphs."""
     write: frozenset[str] | None = None
+    publish: frozenset[str] | None = None
+    """None: all topics, for who may update the default graph."""
+    receive: frozenset[str] | None = None
+    """None: all topics, for who may query the default graph or subscribe to it."""
+
+    def topics(self) -> tuple[frozenset[str] | None, frozenset[str] | None]:
+        """What it may publish to and hear; None: all."""
+        publish, receive = self.publish, self.receive
+        if publish is None and not ("update" in self.actions and _has_default(self.write)):
+            publish = frozenset()
+        if receive is None and not (self.actions & {"query", "subscribe"} and _has_default(self.read)):
+            receive = frozenset()
+        return publish, receive
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +71,9 @@ class Client:
 
     def access(self, expires: int | None) -> Access:
         """Its rights as requests carry them, until `expires` (microseconds since 1970)."""
-        return Access(self.identity, self.rights.actions, self.rights.read, self.rights.write, expires)
+        rights = self.rights
+        publish, receive = rights.topics()
+        return Access(self.identity, rights.actions, rights.read, rights.write, publish, receive, expires)
 
 
 class Clients:
@@ -110,7 +130,8 @@ class Clients:
             connection.execute("DELETE FROM opening")
             if seconds > 0:
                 connection.execute(
-                    "INSERT INTO opening VALUES (?, ?, ?, ?)", [*_written(rights), _now() + _micro(seconds)]
+                    f"INSERT INTO opening ({_RIGHTS}, until) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    [*_written(rights), _now() + _micro(seconds)],
                 )
 
     def revoke(self, identity: str) -> None:
@@ -159,10 +180,10 @@ class Clients:
         state = self._state(connection, name)
         if state == "allowed":
             return name
-        opening = connection.execute("SELECT actions, read, write, until FROM opening").fetchone()
-        if state is None and opening is not None and opening[3] > _now():
+        opening = connection.execute(f"SELECT {_RIGHTS}, until FROM opening").fetchone()  # noqa: S608
+        if state is None and opening is not None and opening[-1] > _now():
             _check_identity(name)
-            _put(connection, name, "allowed", _rights(opening[:3]))
+            _put(connection, name, "allowed", _rights(opening[:-1]))
             return name
         raise UnauthorizedClient(
             "This identity may not register: it is not allowed to, or it has done so before. Who runs the gateway can "
@@ -176,9 +197,9 @@ class Clients:
 
 def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Rights) -> None:
     connection.execute(
-        "INSERT INTO client (identity, state, actions, read, write, since) VALUES (?, ?, ?, ?, ?, ?) "
+        f"INSERT INTO client (identity, state, {_RIGHTS}, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
         "ON CONFLICT (identity) DO UPDATE SET state = excluded.state, actions = excluded.actions, "
-        "read = excluded.read, write = excluded.write",
+        "read = excluded.read, write = excluded.write, publish = excluded.publish, receive = excluded.receive",
         [identity, state, *_written(rights), _now()],
     )
 
@@ -189,25 +210,30 @@ def _one(connection: sqlite3.Connection, identity: str) -> Client:
 
 
 def _client(row: tuple[Any, ...]) -> Client:
-    identity, state, actions, read, write, client_id, since = row
-    return Client(identity, state, _rights((actions, read, write)), client_id, since)
+    identity, state, client_id, since, *rights = row
+    return Client(identity, state, _rights(rights), client_id, since)
 
 
-def _rights(row: tuple[Any, ...]) -> Rights:
-    actions, read, write = row
-    return Rights(frozenset(json.loads(actions)), _graphs(read), _graphs(write))
+def _rights(row: Sequence[Any]) -> Rights:
+    actions, *limits = row
+    return Rights(frozenset(json.loads(actions)), *map(_limit, limits))
 
 
-def _graphs(text: str | None) -> frozenset[str] | None:
+def _limit(text: str | None) -> frozenset[str] | None:
     return None if text is None else frozenset(json.loads(text))
 
 
 def _written(rights: Rights) -> list[str | None]:
-    return [json.dumps(sorted(rights.actions)), _as_text(rights.read), _as_text(rights.write)]
+    limits = (rights.read, rights.write, rights.publish, rights.receive)
+    return [json.dumps(sorted(rights.actions)), *map(_as_text, limits)]
 
 
-def _as_text(graphs: Iterable[str] | None) -> str | None:
-    return None if graphs is None else json.dumps(sorted(graphs))
+def _as_text(limit: Iterable[str] | None) -> str | None:
+    return None if limit is None else json.dumps(sorted(limit))
+
+
+def _has_default(graphs: frozenset[str] | None) -> bool:
+    return graphs is None or DEFAULT_GRAPH in graphs
 
 
 def _check_identity(identity: str) -> None:

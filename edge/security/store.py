@@ -27,20 +27,33 @@ CREATE TABLE client (
     actions TEXT NOT NULL,       -- JSON array
     read TEXT,                   -- JSON array of graph IRIs; NULL: all
     write TEXT,
+    publish TEXT,                -- JSON array of MQTT topic filters; NULL: as the actions and graphs are
+    receive TEXT,
     client_id TEXT UNIQUE,       -- once it is registered
     secret BLOB,
     since INTEGER NOT NULL       -- microseconds since 1970
 ) WITHOUT ROWID;
 CREATE TABLE invitation (code BLOB PRIMARY KEY, identity TEXT NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE opening (actions TEXT NOT NULL, read TEXT, write TEXT, until INTEGER NOT NULL);
+CREATE TABLE opening (
+    actions TEXT NOT NULL, read TEXT, write TEXT, publish TEXT, receive TEXT, until INTEGER NOT NULL
+);
 CREATE TABLE signing_key (
     kid TEXT PRIMARY KEY,
     private TEXT NOT NULL,       -- PEM
     created INTEGER NOT NULL,    -- microseconds since 1970
     needed INTEGER NOT NULL      -- until when tokens that live longer than others need it
 ) WITHOUT ROWID;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 """
+
+_FROM_1: Final = """
+ALTER TABLE client ADD COLUMN publish TEXT;
+ALTER TABLE client ADD COLUMN receive TEXT;
+ALTER TABLE opening ADD COLUMN publish TEXT;
+ALTER TABLE opening ADD COLUMN receive TEXT;
+PRAGMA user_version = 2;
+"""
+"""What a file of version 1, which knew no topics, lacks."""
 
 
 class StoreRefused(EdgeError):
@@ -78,11 +91,16 @@ class Store:
         with self._transaction():
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
-                for statement in _SCHEMA.split(";\n"):
-                    self._connection.execute(statement)
+                self._run(_SCHEMA)
                 self._connection.execute("INSERT INTO gateway VALUES ('issuer', ?)", [f"urn:uuid:{uuid.uuid4()}"])
-            elif version != 1:
+            elif version == 1:
+                self._run(_FROM_1)
+            elif version != 2:
                 raise StoreRefused(f"{self.path} was written by a newer version of the gateway")
+
+    def _run(self, script: str) -> None:
+        for statement in script.split(";\n"):
+            self._connection.execute(statement)
 
     def close(self) -> None:
         """Close the file."""
