@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import click
 
-from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import EXIT_CODES, misused, refused
+from edge.cli.config import config_option, data_dir_of_gateway
+from edge.cli.failures import EXIT_CODES, misused
+from edge.cli.oscore import oscore
+from edge.cli.security import opened
 from edge.protocol.access import DEFAULT_GRAPH, Action
-from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
     from edge.security.clients import Client, Rights
-    from edge.security.security import Security
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -86,7 +85,7 @@ def clients() -> None:
 @_where
 def list_(as_json: bool, file: Path | None, data_dir: Path | None) -> None:
     """Show all clients."""
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         found = security.clients.all()
     if as_json:
         click.echo(json.dumps({"clients": [_as_json(client) for client in found]}))
@@ -115,7 +114,7 @@ def allow(
 
     Names can be guessed; `edge clients invite` is safer.
     """
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         client = security.clients.allow(identity, _rights(actions, read, write))
     done = "has these rights now" if client.state == "registered" else "may register"
     click.echo(f"{identity} {done}")
@@ -144,7 +143,7 @@ def invite(
     data_dir: Path | None,
 ) -> None:
     """Print a code with which a client registers as IDENTITY, once: it gives the code as its client_identity."""
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         click.echo(security.clients.invite(identity, _rights(actions, read, write), seconds))
 
 
@@ -161,7 +160,7 @@ def open_(
     data_dir: Path | None,
 ) -> None:
     """Let everybody who is not known yet register for a time, with these rights."""
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         security.clients.open(_rights(actions, read, write), seconds)
     until = (datetime.now().astimezone() + timedelta(seconds=seconds)).isoformat(" ", "seconds")
     click.echo(f"new clients may register until {until}" if seconds else "new clients may not register any more")
@@ -172,7 +171,7 @@ def open_(
 @_where
 def revoke(identity: str, file: Path | None, data_dir: Path | None) -> None:
     """End all rights of a client: its tokens, its secret, its subscriptions, its code."""
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         security.clients.revoke(identity)
     click.echo(f"{identity} is revoked")
 
@@ -193,7 +192,7 @@ def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path 
     \b
     export EDGE_TOKEN=$(edge clients token operator)
     """
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         click.echo(security.token(identity, seconds))
 
 
@@ -201,30 +200,12 @@ def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path 
 @_where
 def rotate_key(file: Path | None, data_dir: Path | None) -> None:
     """Sign tokens with a new key from now on. Those that were signed before stay valid until they end."""
-    with _opened(file, data_dir) as security:
+    with opened(file, data_dir) as security:
         security.keys.rotate()
     click.echo("tokens are signed with a new key from now on")
 
 
-@contextmanager
-def _opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
-    settings = load_settings(file, data_dir).settings
-
-    from edge.security.security import Security, SecuritySettings
-
-    section = settings.security
-    try:
-        security = Security(
-            settings.data_dir, SecuritySettings(section.token_lifetime, section.audience, section.key_rotation)
-        )
-    except EdgeError as error:
-        raise misused(error.description) from None
-    try:
-        yield security
-    except EdgeError as error:
-        raise refused(error.description) from None
-    finally:
-        security.close()
+clients.add_command(oscore)
 
 
 def _rights(actions: tuple[Action, ...], read: tuple[str, ...], write: tuple[str, ...]) -> Rights:

@@ -56,15 +56,17 @@ def _none_if_empty(value: object) -> object:
     return None if value == "" else value
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _loopback(host: str) -> str:
     """Where nothing is encrypted only this machine may come in (secure by default)."""
-    if host == "localhost":
-        return host
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if loopback:
+    if is_loopback(host):
         return host
     raise ValueError(
         f'"{host}" is not a loopback address, and this port has no security: everybody on the network could read and '

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from pydantic import ValidationError
 
 from edge.config.explain import explain, is_section, unknown_variable
+from edge.config.keys import is_loopback
 from edge.config.models import MqttSettings, Settings
 from edge.protocol.errors import EdgeError
 
@@ -178,6 +179,14 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
         faults.append(("mqtt.key_file", "a private key without a certificate; set mqtt.cert_file"))
     if settings.security.key_file and not settings.security.cert_file:
         faults.append(("security.key_file", "a private key without a certificate; set security.cert_file"))
+    if not (settings.security.enabled or is_loopback(settings.coap.host)):
+        faults.append(
+            (
+                "coap.host",
+                f'"{settings.coap.host}" is not a loopback address: set security.enabled, so that OSCORE protects what '
+                'comes from other machines, or keep "127.0.0.1"',
+            )
+        )
     for name in ("password_file", "ca_file", "cert_file", "key_file"):
         file: Path | None = getattr(mqtt, name)
         if file is None:

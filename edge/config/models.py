@@ -248,7 +248,11 @@ class CoapSettings(Section):
     """The CoAP gate: query, update, subscriptions and readings for constrained devices."""
 
     enabled: bool = key(False, "Whether clients are served over CoAP. It takes 2.5 MB of memory.")
-    host: BindHost = key("127.0.0.1", "Address to listen on without encryption: a loopback address.")
+    host: Host = key(
+        "127.0.0.1",
+        "Address to listen on. Other than a loopback address: with security.enabled, and then only requests that are "
+        "protected with OSCORE are taken (`edge clients oscore`).",
+    )
     port: Port = key(5683, "UDP port to listen on. 0 is any free port.")
     max_body: int = key(256 * KIB, "Largest request body, all blocks together.", unit="bytes", minimum=KIB)
     max_result: int = key(512 * KIB, "Largest result of a query; a larger one is given up.", unit="bytes", minimum=KIB)

@@ -121,6 +121,8 @@ class CoapGateSettings:
     host: str = "127.0.0.1"
     port: int = 5683
     """0 is any free port."""
+    plain: bool = True
+    """Whether requests are taken that are not protected with OSCORE."""
     max_body: int = 256 * KIB
     """Largest request body in bytes, all blocks together; larger ones are answered 4.13."""
     max_result: int = 512 * KIB

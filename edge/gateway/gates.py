@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from ssl import SSLContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge.config import Settings
+from edge.config.keys import is_loopback
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Authority, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
+from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
 from edge.metrics import Metrics
+
+if TYPE_CHECKING:
+    from edge.gates.coap.contexts import Contexts
 
 TakeReading = Callable[[str, bytes], Coroutine[Any, Any, int]]
 """From a topic and a payload to the number of readings in it."""
@@ -34,6 +39,7 @@ class Gates:
         *,
         guard: Guard,
         authority: Authority | None,
+        contexts: Contexts | None,
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -42,6 +48,7 @@ class Gates:
         self._take_reading = take_reading
         self._guard = guard
         self._authority = authority
+        self._contexts = contexts
         self.endpoints: dict[str, str] = {}
         """Service to URL, of those that listen."""
 
@@ -111,8 +118,13 @@ class Gates:
         from edge.gates.coap import CoapGate
 
         coap = self._settings.coap
-        settings = part(CoapGateSettings, coap, query_timeout=self._settings.engine.query_timeout)
-        gate = CoapGate(self._engine, settings, self._metrics, self._take_reading, guard=self._guard)
+        plain = is_loopback(coap.host)
+        if not plain and self._contexts is None:
+            raise StartError(f'coap.host: "{coap.host}" is not a loopback address, which needs security.enabled')
+        settings = part(CoapGateSettings, coap, query_timeout=self._settings.engine.query_timeout, plain=plain)
+        gate = CoapGate(
+            self._engine, settings, self._metrics, self._take_reading, guard=self._guard, contexts=self._contexts
+        )
         found = await listening(gate.start, "coap", coap.host, coap.port)
         self.endpoints["coap"] = f"coap://{url_host(coap.host)}:{found}"
         stack.push_async_callback(gate.stop)

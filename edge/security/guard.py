@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidClient, MissingAuthorization
+from edge.protocol.errors import EdgeError, Forbidden, InvalidClient, MissingAuthorization
 from edge.security.clients import Client, Clients
+from edge.security.oscore import Contexts
 from edge.security.tokens import Tokens
 
 _BEARER: Final = re.compile(r"(?:bearer\s+)?([\w.+/=-]+)", re.IGNORECASE | re.ASCII)
@@ -25,9 +26,10 @@ _log = logging.getLogger(__name__)
 class TokenGuard:
     """A guard by tokens. Called on the event loop."""
 
-    def __init__(self, clients: Clients, tokens: Tokens) -> None:
+    def __init__(self, clients: Clients, tokens: Tokens, contexts: Contexts) -> None:
         self._clients = clients
         self._tokens = tokens
+        self._contexts = contexts
         self._watchers: dict[str, _Watched] = {}
 
     def access(self, authorization: str | None) -> Access:
@@ -45,6 +47,19 @@ class TokenGuard:
         if client is None:
             raise InvalidClient("The client of this token is not known, or its rights have ended; register again")
         return client.access(claims.expires * _MICRO)
+
+    def rights(self, given: Access) -> Access:
+        """What may be done now by who gave an update that runs later, and no more than it might then. Any thread.
+
+        Raises `InvalidClient`, `Forbidden`.
+        """
+        client = self._clients.registered().get(given.registration)
+        if client is None:
+            raise InvalidClient(f'The client "{given.client}", who gave this update, was revoked')
+        now = client.access(None)
+        if "update" not in now.actions:
+            raise Forbidden(f'The client "{given.client}", who gave this update, may not update any more')
+        return now.narrowed(given)
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
         """Have `revoked` called, once, when the rights of an identity change or end. Returns what takes that back."""
@@ -82,12 +97,14 @@ class TokenGuard:
                 for revoked in watched.callbacks:
                     revoked()
 
-    def _registered(self) -> dict[str, Client]:
-        return {client.identity: client for client in self._clients.registered().values()}
+    def _registered(self) -> dict[str, tuple[Client, bytes | None]]:
+        """Each client, and the name of its security context, which may end alone."""
+        found = self._clients.registered().values()
+        return {client.identity: (client, self._contexts.kid(client.client_id)) for client in found}
 
 
 @dataclass(slots=True)
 class _Watched:
-    client: Client | None
+    client: tuple[Client, bytes | None] | None
     """As it was when it was first watched."""
     callbacks: list[Callable[[], None]] = field(default_factory=list)

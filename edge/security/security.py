@@ -9,6 +9,7 @@ from edge.security.authority import Authority
 from edge.security.clients import Clients
 from edge.security.guard import TokenGuard
 from edge.security.keys import Keys
+from edge.security.oscore import Contexts, NoSuchContext, SharedContext
 from edge.security.store import Store
 from edge.security.tokens import Tokens
 
@@ -36,7 +37,8 @@ class Security:
         self.tokens = Tokens(
             self.keys, issuer=store.issuer, audience=settings.audience, lifetime=settings.token_lifetime
         )
-        self.guard = TokenGuard(self.clients, self.tokens)
+        self.contexts = Contexts(store, self.clients)
+        self.guard = TokenGuard(self.clients, self.tokens, self.contexts)
         self.authority = Authority(self.clients, self.keys, self.tokens)
 
     def token(self, identity: str, lifetime: int | None) -> str:
@@ -44,11 +46,24 @@ class Security:
 
         Raises `UnauthorizedClient`.
         """
+        return self.tokens.issue(self._client_id(identity), lifetime).token
+
+    def share(self, identity: str) -> SharedContext:
+        """A new security context of such a client (OSCORE); the one that it has ends. Raises `UnauthorizedClient`."""
+        return self.contexts.make(self._client_id(identity))
+
+    def unshare(self, identity: str) -> None:
+        """End the security context of a client. Raises `NoSuchContext`."""
+        by_identity = {client.identity: client.client_id for client in self.clients.registered().values()}
+        if not self.contexts.end(by_identity.get(identity) or ""):
+            raise NoSuchContext(f'The client "{identity}" has no OSCORE keys')
+
+    def _client_id(self, identity: str) -> str:
         by_identity = {client.identity: client.client_id for client in self.clients.registered().values()}
         client_id = by_identity.get(identity)
         if client_id is None:
             client_id, _ = self.clients.register(identity)  # nobody is told the secret
-        return self.tokens.issue(client_id, lifetime).token
+        return client_id
 
     def close(self) -> None:
         """Close the file."""

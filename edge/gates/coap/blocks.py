@@ -55,8 +55,8 @@ class Blocks:
         if kept is None:
             return Message(code=Code.REQUEST_ENTITY_INCOMPLETE)
         self._answers.put(key, kept)
-        code, content_format, payload = kept[0], kept[1], kept[2:]
-        answer = Message(code=Code(code), payload=payload, content_format=content_format, etag=_etag(payload))
+        answer = Message(code=Code(kept[0]))
+        answer.payload = answer.opt.decode(kept[1:])
         return _cut(answer, request, block.block_number)
 
     def first(self, request: Message, answer: Message) -> Message:
@@ -67,9 +67,9 @@ class Blocks:
             limit = min(limit, request.opt.block2.size)
         if len(answer.payload) <= limit:
             return answer
-        head = bytes([int(answer.code), int(answer.opt.content_format)])
-        self._answers.put(_key(request), head + answer.payload)
-        answer.opt.etag = _etag(answer.payload)
+        answer.opt.etag = hashlib.blake2b(answer.payload, digest_size=8).digest()
+        kept = answer.copy(observe=None, block1=None)
+        self._answers.put(_key(request), bytes([kept.code]) + kept.opt.encode() + b"\xff" + kept.payload)
         return _cut(answer, request, 0)
 
 
@@ -77,10 +77,6 @@ def _cut(answer: Message, request: Message, number: int) -> Message:
     remote = request.remote
     exponent = remote.maximum_block_size_exp if request.opt.block2 is None else request.opt.block2.size_exponent
     return answer._extract_block(number, exponent, remote.maximum_payload_size)
-
-
-def _etag(payload: bytes) -> bytes:
-    return hashlib.blake2b(payload, digest_size=8).digest()
 
 
 def _key(request: Message) -> Hashable:

@@ -68,6 +68,11 @@ def refused(request: Message, error: EdgeError) -> Message:
     return message
 
 
+def diagnosed(code: Code, text: str) -> Message:
+    """An answer to what cannot be opened: short, and to everybody (RFC 8613, section 8.2)."""
+    return Message(code=code, payload=text.encode(), max_age=0)
+
+
 def check_acceptable(request: Message) -> None:
     """Raises `NotAcceptable` where neither JSON nor CBOR will do."""
     if request.opt.accept not in (None, JSON, CBOR):

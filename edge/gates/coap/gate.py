@@ -6,7 +6,9 @@ import asyncio
 
 from edge.gates.bridge import Bridge
 from edge.gates.coap.blocks import Blocks
+from edge.gates.coap.contexts import ContextGuard, Contexts
 from edge.gates.coap.following import Following
+from edge.gates.coap.protection import ProtectedSite
 from edge.gates.coap.site import Readings, Site
 from edge.gates.coap.transport import Endpoint
 from edge.gates.engine import SessionEngine
@@ -16,6 +18,8 @@ from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
 
 _GATE = "coap"
+_OVERHEAD = 4096
+"""Bytes of a protected request beside its body."""
 
 
 class CoapGate:
@@ -29,23 +33,27 @@ class CoapGate:
         readings: Readings,
         *,
         guard: Guard = OPEN_GUARD,
+        contexts: Contexts | None = None,
     ) -> None:
+        """`contexts`: of clients that protect their requests with OSCORE. Tokens do on loopback addresses alone."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._readings = readings
         self._guard = guard
+        self._contexts = contexts
         self._endpoint: Endpoint | None = None
         self._following: Following
 
     async def start(self) -> int:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
         settings = self._settings
+        shared = None if self._contexts is None else ContextGuard(self._guard, self._contexts)
         sessions = Sessions(
             self._engine,
             Bridge(asyncio.get_running_loop()),
             self._metrics,
-            guard=self._guard,
+            guard=shared or self._guard,
             gate=_GATE,
             max_message=2 * settings.max_body,  # as JSON it is longer than in the body
             max_result=settings.max_result,
@@ -56,8 +64,14 @@ class CoapGate:
             max_unmerged=0,
         )
         blocks = Blocks(settings.max_body, settings.max_blocks)
-        site = Site(sessions, blocks, self._readings, max_pending=settings.max_pending_requests)
-        endpoint = Endpoint(site)
+        site = Site(
+            sessions,
+            blocks,
+            self._readings,
+            max_pending=settings.max_pending_requests,
+            protected=shared is not None,
+        )
+        endpoint = Endpoint(site if shared is None else self._door(site, sessions, shared))
         site.following = self._following = Following(
             sessions,
             endpoint,
@@ -69,6 +83,10 @@ class CoapGate:
         port = await endpoint.open(settings.host, settings.port)
         self._endpoint = endpoint
         return port
+
+    def _door(self, site: Site, sessions: Sessions, guard: ContextGuard) -> ProtectedSite:
+        longest = self._settings.max_body + _OVERHEAD
+        return ProtectedSite(site, sessions, guard, Blocks(longest, 2 * longest), plain=self._settings.plain)
 
     async def stop(self) -> None:
         """Tell the observers, and end."""

@@ -8,6 +8,7 @@ from aiocoap import Code, Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 
 from edge.gates.coap.formats import CBOR, JSON, TEXT, BadOption, format_of, read_object, read_text, unsupported
+from edge.gates.coap.transport import Peer
 from edge.protocol.errors import InvalidRequest
 
 Primitive = Literal["query", "update", "subscribe"]
@@ -38,15 +39,17 @@ _UNDERSTOOD: Final = frozenset(
 """Critical options."""
 
 
-def check_options(request: Message) -> None:
-    """Raises `BadOption` where a request has an option that must be understood and is not."""
+def check_options(request: Message, *others: OptionNumber) -> None:
+    """Raises `BadOption` where a request has an option that must be understood and is not; `others` are, too."""
     for option in request.opt.option_list():
-        if option.number.is_critical() and option.number not in _UNDERSTOOD:
+        if option.number.is_critical() and option.number not in _UNDERSTOOD and option.number not in others:
             raise BadOption(f"The option {int(option.number)} is not understood here; leave it out")
 
 
 def token(request: Message) -> str | None:
-    """What the client says who it is."""
+    """Who the client is: by its token, or by the keys that protected the request."""
+    if isinstance(request.remote, Peer):
+        return request.remote.authorization
     options = request.opt.get_option(TOKEN)
     if not options:
         return None

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from aiocoap import Code, Message
@@ -53,15 +54,17 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     following: Following
     """Set before the first request comes."""
 
-    def __init__(self, sessions: Sessions, blocks: Blocks, readings: Readings, *, max_pending: int) -> None:
-        """`max_pending`: requests in work at a time; observers do not count."""
+    def __init__(
+        self, sessions: Sessions, blocks: Blocks, readings: Readings, *, max_pending: int, protected: bool
+    ) -> None:
+        """`max_pending`: requests in work at a time; observers do not count. `protected`: whether OSCORE is spoken."""
         super().__init__()
         self._sessions = sessions
         self._blocks = blocks
         self._readings = readings
         self._max_pending = max_pending
         self._pending = 0
-        self._core = WKCResource(_links, impl_info=None)
+        self._core = WKCResource(partial(_links, protected), impl_info=None)
 
     async def render(self, request: Message) -> Message:
         """Never called: all goes the way of `render_to_pipe`."""
@@ -250,14 +253,8 @@ def _payload(request: Message) -> bytes:
     raise unsupported(request, TEXT, JSON, CBOR, SENML_JSON, SENML_CBOR)
 
 
-def _links() -> LinkFormat:
-    """RFC 6690."""
-    both = f"{JSON} {CBOR}"
-    return LinkFormat(
-        [
-            Link("/query", rt="sepa.query", ct=both),
-            Link("/update", rt="sepa.update", ct=both),
-            Link("/subscribe", rt="sepa.subscribe", ct=both),
-            Link("/reading", rt="sepa.reading", ct=both),
-        ]
-    )
+def _links(protected: bool) -> LinkFormat:
+    """RFC 6690; `osc`: protected with OSCORE (RFC 8613, section 9)."""
+    about: dict[str, str | None] = {"ct": f"{JSON} {CBOR}", **({"osc": None} if protected else {})}
+    names = ("query", "update", "subscribe", "reading")
+    return LinkFormat([Link(f"/{name}", rt=f"sepa.{name}", **about) for name in names])

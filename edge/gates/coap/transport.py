@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any, Final
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 from aiocoap import Code, Context, Message
 from aiocoap.interfaces import Resource
@@ -15,10 +17,25 @@ from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6
 
 Remote = Any
-"""A client's address, as the library has it."""
+"""A client's address, as the library has it; or a `Peer`."""
 
 _ATTEMPTS: Final = 10
 """To send a datagram."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A client that protects its messages, wherever it is: the remote of its requests once they are opened."""
+
+    blockwise_key: Hashable
+    """What all its blocks have in common."""
+    authorization: str
+    """What it may do, for the guard."""
+    address: Any
+    """Where its datagrams come from."""
+
+    maximum_payload_size: ClassVar[int] = 1024
+    maximum_block_size_exp: ClassVar[int] = 6
 
 
 class Endpoint:
@@ -47,16 +64,16 @@ class Endpoint:
 
     def busy(self, remote: Remote) -> bool:
         """Whether a client has yet to acknowledge something."""
-        return self._manager.busy(remote)
+        return self._manager.busy(_address(remote))
 
     async def free(self, remote: Remote) -> None:
         """Wait until it has acknowledged all, or is given up."""
-        await self._manager.free(remote)
+        await self._manager.free(_address(remote))
 
     def ping(self, remote: Remote) -> None:
         """See whether a client is there (RFC 7252, 4.3); if not, what it follows ends after a while."""
         message = Message(_mtype=Type.CON, code=Code.EMPTY)
-        message.remote = remote
+        message.remote = _address(remote)
         self._manager.send_message(message, _nothing)
 
 
@@ -116,6 +133,10 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def _wake(self, remote: Remote) -> None:
         for event in self._waiting.get(remote, ()):
             event.set()
+
+
+def _address(remote: Remote) -> Any:  # noqa: ANN401 - the library has no types
+    return remote.address if isinstance(remote, Peer) else remote
 
 
 def _free(host: str, port: int) -> int:

@@ -14,6 +14,7 @@ from coap_client import ALL, CoapClient, body, values
 
 from edge.config import Settings
 from edge.gateway import Gateway
+from edge.gateway.errors import StartError
 from edge.security.clients import Rights
 from tests.security.secured import House
 
@@ -119,7 +120,7 @@ async def ask(client, code, path, payload, token=None):
 
 
 async def test_with_security_every_request_needs_a_token(tmp_path):
-    secured = settings(tmp_path, security={"enabled": True, "https_port": 0, "wss_port": 0})
+    secured = settings(tmp_path, security={"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0})
     async with Gateway(secured) as gateway, CoapClient(gateway.endpoints["coap"]) as client:
         house = House(gateway)
         full = await house.member("full")
@@ -139,7 +140,7 @@ async def test_with_security_every_request_needs_a_token(tmp_path):
 
 
 async def test_a_subscription_is_its_clients_own_and_ends_with_its_rights(tmp_path):
-    secured = settings(tmp_path, security={"enabled": True, "https_port": 0, "wss_port": 0})
+    secured = settings(tmp_path, security={"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0})
     async with Gateway(secured) as gateway, CoapClient(gateway.endpoints["coap"]) as client:
         house = House(gateway)
         mine, other = await house.member("mine"), await house.member("other")
@@ -157,9 +158,9 @@ async def test_a_subscription_is_its_clients_own_and_ends_with_its_rights(tmp_pa
         await house.until(lambda: house.subscriptions == 0)
 
 
-def test_only_loopback_addresses_are_listened_on(tmp_path):
-    with pytest.raises(ValueError, match="loopback"):
-        settings(tmp_path, coap={"enabled": True, "host": "0.0.0.0"})
+async def test_without_security_only_loopback_addresses_are_listened_on(tmp_path):
+    with pytest.raises(StartError, match=r"coap\.host"):
+        await Gateway(settings(tmp_path, coap={"enabled": True, "host": "0.0.0.0", "port": 0})).start()
 
 
 def test_who_does_not_want_it_does_not_load_the_library():

@@ -1,0 +1,92 @@
+"""`edge clients oscore`: keys with which a device protects CoAP messages, in the forms that devices take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from edge.cli.config import config_option, data_dir_of_gateway
+from edge.cli.security import opened
+
+if TYPE_CHECKING:
+    from edge.security.oscore import SharedContext
+
+
+@click.command()
+@click.argument("identity")
+@click.option(
+    "--form",
+    type=click.Choice(["text", "libcoap", "aiocoap"]),
+    default="text",
+    show_default=True,
+    help="For people; the file for `coap-client -E`; the secret.json of an aiocoap context.",
+)
+@click.option("--end", is_flag=True, help="Make none; end the one that there is.")
+@config_option
+@data_dir_of_gateway
+def oscore(identity: str, form: str, end: bool, file: Path | None, data_dir: Path | None) -> None:
+    """Make the keys with which a client protects its CoAP messages (OSCORE), and print them.
+
+    The client must be allowed or registered. New keys end those it had, at once. They are shown once: a device that
+    is set up again needs new ones, because it has forgotten which numbers it has used.
+
+    \b
+    edge clients allow kitchen-sensor --action update
+    edge clients oscore kitchen-sensor --form libcoap > kitchen.conf
+    coap-client -E kitchen.conf,kitchen.seq -m post -e 21.5 coap://GATEWAY/reading/kitchen/temperature
+    """
+    with opened(file, data_dir) as security:
+        if end:
+            security.unshare(identity)
+            click.echo(f"{identity} has no OSCORE keys any more")
+            return
+        context = security.share(identity)
+    click.echo(_FORMS[form](context))
+
+
+def _text(context: SharedContext) -> str:
+    return "\n".join(
+        (
+            f"master secret        {context.secret.hex()}",
+            f"master salt          {context.salt.hex()}",
+            f"device's sender ID   {context.kid.hex()}",
+            f"gateway's sender ID  {context.gateway_id.hex()}  (the device's recipient ID)",
+            "ID context           none",
+            "AEAD                 AES-CCM-16-64-128 (10)",
+            "HKDF                 SHA-256 (-10)",
+        )
+    )
+
+
+def _libcoap(context: SharedContext) -> str:
+    return "\n".join(
+        (
+            f'master_secret,hex,"{context.secret.hex()}"',
+            f'master_salt,hex,"{context.salt.hex()}"',
+            f'sender_id,hex,"{context.kid.hex()}"',
+            f'recipient_id,hex,"{context.gateway_id.hex()}"',
+            "aead_alg,integer,10",
+            "hkdf_alg,integer,-10",
+        )
+    )
+
+
+def _aiocoap(context: SharedContext) -> str:
+    return json.dumps(
+        {
+            "sender-id_hex": context.kid.hex(),
+            "recipient-id_hex": context.gateway_id.hex(),
+            "secret_hex": context.secret.hex(),
+            "salt_hex": context.salt.hex(),
+            "algorithm": "AES-CCM-16-64-128",
+            "kdf-hashfun": "sha256",
+        },
+        indent=2,
+    )
+
+
+_FORMS: Final[dict[str, Callable[[SharedContext], str]]] = {"text": _text, "libcoap": _libcoap, "aiocoap": _aiocoap}

@@ -1,0 +1,37 @@
+"""The clients of a gateway, opened for a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edge.cli.config import load_settings
+from edge.cli.failures import misused, refused
+from edge.protocol.errors import EdgeError
+
+if TYPE_CHECKING:
+    from edge.security.security import Security
+
+
+@contextmanager
+def opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
+    """The clients in the data directory. What is wrong with them is told, with the exit code that belongs to it."""
+    settings = load_settings(file, data_dir).settings
+
+    from edge.security.security import Security, SecuritySettings
+
+    section = settings.security
+    try:
+        security = Security(
+            settings.data_dir, SecuritySettings(section.token_lifetime, section.audience, section.key_rotation)
+        )
+    except EdgeError as error:
+        raise misused(error.description) from None
+    try:
+        yield security
+    except EdgeError as error:
+        raise refused(error.description) from None
+    finally:
+        security.close()

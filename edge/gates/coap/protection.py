@@ -1,0 +1,151 @@
+"""What stands before the site where there is security: it takes OSCORE off requests, puts it on answers (RFC 8613)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from aiocoap import Code, Message
+from aiocoap.error import RenderableError
+from aiocoap.interfaces import Resource
+from aiocoap.numbers.optionnumbers import OptionNumber
+from aiocoap.pipe import Pipe
+
+from edge.gates.calls import as_told
+from edge.gates.coap.blocks import Blocks
+from edge.gates.coap.contexts import ContextGuard
+from edge.gates.coap.formats import BadOption, diagnosed, refused
+from edge.gates.coap.requests import check_options
+from edge.gates.coap.transport import Peer
+from edge.gates.session import Sessions
+from edge.protocol.errors import MethodNotAllowed, MissingAuthorization
+
+if TYPE_CHECKING:
+    from edge.gates.coap.oscore import SecurityContext
+
+_PIV: Final = 0b0000_0111
+_KID: Final = 0b0000_1000
+_KID_CONTEXT: Final = 0b0001_0000
+_RESERVED: Final = 0b1110_0000
+"""Bits of the option's first byte (RFC 8613, section 6.1): the length of the Partial IV, what else there is."""
+_LONGEST_PIV: Final = 5
+
+_OPEN: Final = (".well-known", "core")
+"""What everybody may read."""
+
+_log = logging.getLogger(__name__)
+
+
+class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
+    """Opens what is protected, and passes it to the site, whose answers leave protected."""
+
+    def __init__(self, site: Resource, sessions: Sessions, guard: ContextGuard, blocks: Blocks, *, plain: bool) -> None:
+        """`blocks` are of protected messages that were cut on the way; `plain`: whether tokens will do, too."""
+        super().__init__()
+        self._site = site
+        self._sessions = sessions
+        self._guard = guard
+        self._blocks = blocks
+        self._plain = plain
+        self._at_work: dict[bytes, SecurityContext] = {}
+
+    async def render(self, request: Message) -> Message:
+        """Never called: all goes the way of `render_to_pipe`."""
+        raise NotImplementedError
+
+    async def needs_blockwise_assembly(self, request: Message) -> bool:
+        """Never called, likewise."""
+        raise NotImplementedError
+
+    async def render_to_pipe(self, pipe: Pipe) -> None:
+        """Answer a request."""
+        request, started = pipe.request, time.perf_counter()
+        site = self._site
+        if request.opt.oscore is None and (self._plain or tuple(request.opt.uri_path) == _OPEN):
+            await site.render_to_pipe(pipe)
+            return
+        try:
+            said = await self._serve(pipe)
+        except RenderableError:
+            raise
+        except Exception as failure:  # noqa: BLE001 - as in the site
+            error = as_told(failure, None, self._sessions.metrics)
+            self._sessions.answered("message", error.status_code, started)
+            said = refused(request, error)
+        if said is not None:
+            said.opt.block1 = request.opt.block1
+            pipe.add_response(said, is_last=True)
+
+    async def _serve(self, pipe: Pipe) -> Message | None:
+        """Have a protected request answered; or, where it cannot be opened, what to say."""
+        request = pipe.request
+        if request.opt.oscore is None:
+            raise MissingAuthorization("Requests must be protected with OSCORE here; no token is read")
+        check_options(request, OptionNumber.OSCORE)
+        if request.code not in (Code.POST, Code.FETCH):
+            raise MethodNotAllowed("A protected request is a POST or a FETCH (RFC 8613, section 4.2)")
+        kid = _kid(request.opt.oscore)
+        context = await self._context(kid)
+        if context is None:
+            return diagnosed(Code.UNAUTHORIZED, "Security context not found")
+        if (said := self._blocks.part(request) or self._blocks.whole(request)) is not None:
+            return said
+        opened, identifiers = context.open(request)
+        if identifiers is None:
+            return opened
+        opened.remote = Peer(("oscore", kid), self._guard.authorization(kid), request.remote)
+        await self._site.render_to_pipe(_Inside(opened, pipe, context, identifiers, self._blocks))
+        return None
+
+    async def _context(self, kid: bytes) -> SecurityContext | None:
+        keys = self._guard.contexts.find(kid)
+        if keys is None:
+            self._at_work.pop(kid, None)
+            return None
+        if kid not in self._at_work:
+            # It takes half a second on a small machine.
+            oscore = await asyncio.to_thread(importlib.import_module, "edge.gates.coap.oscore")
+            self._at_work.setdefault(kid, oscore.SecurityContext(keys, self._guard.contexts))
+        return self._at_work[kid]
+
+
+class _Inside:
+    """The pipe of an opened request: what goes into it leaves protected."""
+
+    def __init__(
+        self,
+        request: Message,
+        pipe: Pipe,
+        context: SecurityContext,
+        identifiers: Any,  # noqa: ANN401 - the library has no types
+        blocks: Blocks,
+    ) -> None:
+        self.request = request
+        self._pipe = pipe
+        self._context = context
+        self._identifiers = identifiers
+        self._blocks = blocks
+
+    def add_response(self, message: Message, is_last: bool = False) -> None:
+        """Protect an answer or a notification."""
+        try:
+            sealed = self._context.seal(message, self._identifiers, last=is_last)
+        except Exception as failure:  # noqa: BLE001 - nothing is sent in the clear, and the observer is not left waiting
+            _log.error("coap.not_protected", extra={"reason": str(failure)})
+            self._pipe.add_response(diagnosed(Code.INTERNAL_SERVER_ERROR, "Not protected"), is_last=True)
+            return
+        self._pipe.add_response(self._blocks.first(self._pipe.request, sealed), is_last)
+
+
+def _kid(option: bytes) -> bytes:
+    """The name of the context in an OSCORE option. Raises `BadOption`."""
+    flags = option[0] if option else 0
+    length = flags & _PIV
+    if flags & _RESERVED or not 0 < length <= _LONGEST_PIV or len(option) <= length or not flags & _KID:
+        raise BadOption("This is no OSCORE option of a request (RFC 8613, section 6.1)")
+    if flags & _KID_CONTEXT:
+        raise BadOption("Security contexts have no ID Context here; leave it out")
+    return option[1 + length :]

@@ -1,0 +1,129 @@
+"""What the gateway and its clients share to protect CoAP messages with OSCORE (RFC 8613, section 3).
+
+These keys are symmetric: both sides need them as they are, so they are not kept as hashes. They are in the file of the
+clients, which its owner alone may read.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, InvalidClient
+from edge.security.clients import Clients
+from edge.security.store import Store
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS oscore (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- as bytes the client's Sender ID; no number comes twice
+    client_id TEXT NOT NULL UNIQUE,            -- a registration: it ends when the client is revoked
+    secret BLOB NOT NULL,
+    salt BLOB NOT NULL,
+    next INTEGER NOT NULL                      -- the gateway has used no sequence number from here on
+)
+"""
+_SECRET: Final = 16
+_SALT: Final = 8
+"""Bytes."""
+GATEWAY_ID: Final = b"\0"
+"""The gateway's Sender ID, in all contexts. Those of clients begin with 1."""
+
+
+class NoSuchContext(EdgeError):
+    """A client that has no security context."""
+
+    error: ClassVar[str] = "no_such_context"
+    status_code: ClassVar[int] = 404
+
+
+@dataclass(frozen=True, slots=True)
+class SharedContext:
+    """A security context, with the algorithms that RFC 8613 has by default."""
+
+    client_id: str
+    kid: bytes
+    """The client's Sender ID: it names the context."""
+    secret: bytes
+    salt: bytes
+    gateway_id: bytes = GATEWAY_ID
+
+
+class Contexts:
+    """The security contexts of all clients, one for each at most. What another process changes counts at once."""
+
+    def __init__(self, store: Store, clients: Clients) -> None:
+        self._store = store
+        self._clients = clients
+        self._version: tuple[int, int] | None = None
+        self._by_kid: dict[bytes, SharedContext] = {}
+        self._kids: dict[str, bytes] = {}
+        with store.change() as connection:
+            connection.execute(_SCHEMA)
+
+    def make(self, client_id: str) -> SharedContext:
+        """A new context for a registered client, in place of the one that it has: that one ends at once."""
+        secret, salt = secrets.token_bytes(_SECRET), secrets.token_bytes(_SALT)
+        with self._store.change() as connection:
+            connection.execute("DELETE FROM oscore WHERE client_id NOT IN (SELECT client_id FROM client "
+                               "WHERE client_id IS NOT NULL) OR client_id = ?", [client_id])  # fmt: skip
+            (number,) = connection.execute(
+                "INSERT INTO oscore (client_id, secret, salt, next) VALUES (?, ?, ?, 0) RETURNING number",
+                [client_id, secret, salt],
+            ).fetchone()
+        return _context((number, client_id, secret, salt))
+
+    def end(self, client_id: str) -> bool:
+        """End a client's context; whether it had one."""
+        with self._store.change() as connection:
+            ended = connection.execute("DELETE FROM oscore WHERE client_id = ?", [client_id]).rowcount
+        return ended > 0
+
+    def find(self, kid: bytes) -> SharedContext | None:
+        """The context of this name, if its client's rights have not ended."""
+        self._load()
+        found = self._by_kid.get(kid)
+        return found if found is not None and found.client_id in self._clients.registered() else None
+
+    def access(self, kid: bytes) -> Access:
+        """What the client of this context may do. Raises `InvalidClient`."""
+        found = self.find(kid)
+        if found is None:
+            raise InvalidClient(
+                "This security context is not known, or has ended; ask who runs the gateway for another"
+            )
+        return self._clients.registered()[found.client_id].access(None)
+
+    def kid(self, client_id: str | None) -> bytes | None:
+        """The name of the context of a client."""
+        self._load()
+        return self._kids.get(client_id or "")
+
+    def reserve(self, kid: bytes, count: int) -> int:
+        """Have sequence numbers of the gateway for itself, on disk before one is used (RFC 8613, appendix B.1.1).
+
+        Returns the first of `count`. Raises `InvalidClient`, `StorageFailed`.
+        """
+        with self._store.change() as connection:
+            row = connection.execute(
+                "UPDATE oscore SET next = next + ? WHERE number = ? RETURNING next", [count, int.from_bytes(kid, "big")]
+            ).fetchone()
+        if row is None:
+            raise InvalidClient("This security context has ended")
+        return int(row[0]) - count
+
+    def _load(self) -> None:
+        version = self._store.version
+        if version == self._version:
+            return
+        rows = self._store.rows("SELECT number, client_id, secret, salt FROM oscore")
+        found = [_context(row) for row in rows]
+        self._by_kid = {context.kid: context for context in found}
+        self._kids = {context.client_id: context.kid for context in found}
+        self._version = version
+
+
+def _context(row: tuple[Any, ...]) -> SharedContext:
+    number, client_id, secret, salt = row
+    return SharedContext(client_id, number.to_bytes((number.bit_length() + 7) // 8, "big"), secret, salt)
