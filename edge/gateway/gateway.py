@@ -107,8 +107,8 @@ class Gateway:
             self._take_reading,
             guard=guard,
             authority=None if security is None else security.authority,
-        )
             contexts=None if security is None else security.contexts,
+        )
         await gates.start(self._stack, None if tls is None else tls.context)
         self.endpoints.update(gates.endpoints)
         observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
