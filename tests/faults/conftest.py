@@ -1,0 +1,49 @@
+"""Real faults: cables that are pulled, disks that are full, brokers and gateways that are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cable import Cable
+from tests.support.processes import GatewayProcess, Mosquitto
+
+
+@pytest.fixture
+def cable() -> Iterator[Cable]:
+    """The test and all that it starts are at one end."""
+    with Cable().laid() as cable:
+        yield cable
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[Callable[..., Mosquitto]]:
+    """`mosquitto("a line of its configuration")`: a broker that runs."""
+    brokers: list[Mosquitto] = []
+
+    def start(extra: str = "") -> Mosquitto:
+        broker = Mosquitto(tmp_path / f"mosquitto{len(brokers)}", extra)
+        brokers.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.stop(kill=True)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
+    """`gateway(EDGE__WS__PING_TIMEOUT="1")`: a gateway as a process, to be started."""
+    processes: list[GatewayProcess] = []
+
+    def make(data_dir: Path | None = None, **settings: str) -> GatewayProcess:
+        process = GatewayProcess(data_dir or tmp_path / "data", {"EDGE__HOST__ENABLED": "false", **settings})
+        processes.append(process)
+        return process
+
+    yield make
+    for process in processes:
+        process.stop()

@@ -1,0 +1,166 @@
+"""The disk is full under a gateway that runs: a small file system, filled up by somebody else, or by the gateway itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.faults.watched import Watched
+from tests.gates.gate_client import Client, eventually, rows
+from tests.support.processes import wait_for
+
+SIZE = 8 * 1024 * 1024
+"""Bytes of the file system."""
+SET = "SELECT ?n { <urn:set> <urn:has> ?n }"
+MAPPING = """
+[[mapping]]
+topic = "sensor/{number}"
+observation = "http://example.org/{number}"
+"""
+VALUES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v }"""
+
+
+class Disk:
+    """A file system of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.data = place / "data"
+        self._ballast = place / "ballast"
+
+    def fill(self) -> None:
+        """Not a byte is left."""
+        with self._ballast.open("ab", buffering=0) as file:
+            for size in (65536, 1):
+                try:
+                    while True:
+                        file.write(bytes(size))
+                except OSError:
+                    pass
+
+    def make_room(self) -> None:
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", place], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield Disk(place)
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def put(value: object) -> str:
+    return f"INSERT DATA {{ <urn:set> <urn:has> '{value}' }}"
+
+
+def refused(answer: tuple[int, dict[str, Any]]) -> bool:
+    status, body = answer
+    return (status, body.get("error")) == (507, "storage_failed")
+
+
+async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_is_room(disk, gateway, mosquitto):
+    broker = mosquitto()
+    process = gateway(disk.data, EDGE__MQTT__BROKER=broker.url, EDGE__MQTT__RETRY_MAX="0.5")
+    (disk.data / "mappings").mkdir(parents=True)
+    (disk.data / "mappings" / "sensors.toml").write_text(MAPPING)
+    watched = await asyncio.to_thread(Watched, process)
+    await asyncio.to_thread(wait_for, lambda: watched.metric("edge_mqtt_connected"))
+    client = Client(await connect(watched.endpoints["ws"]))
+    await client.subscribe(SET)
+    watched.update(put("before"))
+    assert rows((await client.notification())["addedResults"]) == [("before",)]
+    status, scheduled = watched.ask("/update", update=put("due"), delay="PT4S", id="due")
+    assert status == 202, scheduled
+
+    disk.fill()
+    answer = until_refused(watched)
+    assert "disk" in answer["error_description"]
+    assert refused(watched.ask("/update", update=put("later"), delay="PT1H", id="later"))
+    assert "full" in watched.ask("/health")[1]["storage"]
+    assert "before" in watched.values(SET)
+    sensor = publishing(broker.port, 20)
+    with pytest.raises(TimeoutError):
+        await client.receive(5)  # neither what was refused, nor what is due, nor readings
+    assert watched.values(VALUES) == []
+
+    disk.make_room()
+    told = await client.notification()
+    assert rows(told["addedResults"]) == [("due",)]
+    assert told["sequence"] == 1 + int(told.get("merged", 1))
+    await eventually(lambda: watched.values(VALUES) == ["20"], "the last reading")
+    sensor.disconnect()
+    sensor.loop_stop()
+    watched.update(put("after"))
+    assert rows((await client.notification())["addedResults"]) == [("after",)]
+    assert "storage" not in watched.ask("/health")[1]
+    await client.socket.close()
+
+    process.kill()
+    again = await asyncio.to_thread(Watched, process)
+    assert again.values(SET) == ["after", "before", "due"]
+    assert again.values(VALUES) == ["20"]
+    assert again.ask("/timers/due")[1]["timer"]["state"] == "done"
+    assert again.ask("/timers/later")[0] == 404
+
+
+def until_refused(watched: Watched) -> dict[str, Any]:
+    """Why nothing more is taken, as soon as the journal has used up all the room that it had taken before."""
+    in_turn = 0
+    for number in range(20_000):
+        status, answer = watched.ask(
+            "/update", update=f"INSERT DATA {{ <urn:other> <urn:has> '{noise(200)}{number}' }}"
+        )
+        assert status == 200 or refused((status, answer)), answer
+        in_turn = 0 if status == 200 else in_turn + 1
+        if in_turn == 20:
+            return answer
+    pytest.fail("the disk does not become full")
+
+
+def noise(length: int) -> str:
+    """Text that cannot be made shorter."""
+    return secrets.token_hex(length // 2)
+
+
+def publishing(port: int, count: int) -> paho.Client:
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    for value in range(1, count + 1):
+        client.publish("sensor/1", str(value), 1).wait_for_publish(20)
+    return client
+
+
+def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged(disk, gateway):
+    process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
+    watched = Watched(process)
+    acknowledged = []
+    while True:
+        value = f"{len(acknowledged):04}{noise(50_000)}"
+        answer = watched.ask("/update", update=put(value))
+        if answer[0] != 200:
+            break
+        acknowledged.append(value)
+    assert refused(answer)
+    assert watched.values(SET) == acknowledged
+    for _ in range(3):
+        process.kill()
+        watched = Watched(process)  # it starts on a full disk
+        assert watched.values(SET) == acknowledged

@@ -1,0 +1,76 @@
+"""A gateway in a process of its own, seen from outside: what it says of itself, and what it takes from the machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import psutil
+
+from tests.support.processes import GatewayProcess
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process takes from the machine."""
+
+    memory: int
+    """Bytes of it that are resident."""
+    descriptors: int
+    threads: int
+
+
+class Watched:
+    """A gateway that runs."""
+
+    def __init__(self, process: GatewayProcess) -> None:
+        self.process = process
+        self.endpoints = process.start()
+
+    def port(self, service: str) -> int:
+        return int(re.search(r":(\d+)", self.endpoints[service].partition("//")[2])[1])
+
+    def ask(self, path: str, **form: str) -> tuple[int, dict[str, Any]]:
+        """GET, or POST of a form: status and body."""
+        body = urlencode(form).encode() if form else None
+        try:
+            with urllib.request.urlopen(self.endpoints["http"] + path, body, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def update(self, sparql: str) -> dict[str, Any]:
+        status, answer = self.ask("/update", update=sparql)
+        assert status == 200, answer
+        return answer
+
+    def values(self, query: str) -> list[str]:
+        """The values of the first variable, sorted."""
+        status, answer = self.ask("/query", query=query)
+        assert status == 200, answer
+        name = answer["head"]["vars"][0]
+        return sorted(row[name]["value"] for row in answer["results"]["bindings"])
+
+    def metric(self, name: str, gate: str = "") -> float:
+        """The value of a metric; 0 where there is none."""
+        with urllib.request.urlopen(self.endpoints["http"] + "/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        label = re.escape(f'{{gate="{gate}"}}') if gate else ""
+        found = re.search(rf"^{name}{label} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def usage(self) -> Usage:
+        process = psutil.Process(self.process.pid)
+        with process.oneshot():
+            return Usage(process.memory_info().rss, process.num_fds(), process.num_threads())
+
+    def processor(self) -> float:
+        """Seconds of processor time so far."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
