@@ -45,6 +45,11 @@ SCHEMA: tuple[str, ...] = (
         error TEXT, description TEXT
     ) STRICT;
     """,
+    """
+    ALTER TABLE timers ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE timer_outcomes ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE timer_outcomes ADD COLUMN client TEXT NOT NULL DEFAULT '';
+    """,
 )
 """The script that leads to each format version from the one before. Another table: append a script, change none."""
 

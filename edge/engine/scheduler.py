@@ -32,10 +32,11 @@ from edge.engine.requests import (
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.timer_table import TimerTable
 from edge.engine.timers import Timers
-from edge.engine.work import Cancel, Schedule, Task, Updates, fail, settle
+from edge.engine.work import Cancel, Rights, Schedule, Task, Updates, fail, settle
 from edge.engine.workers import Workers
 from edge.engine.writer import Writer
-from edge.protocol.errors import EdgeError, Forbidden, NotReady, TooManyRequests
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
@@ -48,8 +49,18 @@ _LONG_TEXT = 32_768
 class Scheduler:
     """The engine's outside. Every method may be called from any thread and returns at once."""
 
-    def __init__(self, engine: Engine, journal: Journal, settings: EngineSettings, clock: Clock) -> None:
-        """Restores the engine from the journal and starts. Raises what `Journal.restore` raises."""
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal,
+        settings: EngineSettings,
+        clock: Clock,
+        rights: Rights = lambda given: given,
+    ) -> None:
+        """Restores the engine from the journal and starts. Raises what `Journal.restore` raises.
+
+        `rights` says what may be done by now who gave an update that runs later; it is called on the writer's thread.
+        """
         self._engine = engine
         self._journal = journal
         self._settings = settings
@@ -64,7 +75,7 @@ class Scheduler:
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._queue = RequestQueue(settings.max_pending_updates, settings.max_batch)
-        self._writer = Writer(engine, journal, self._timers, self._queue, settings, clock)
+        self._writer = Writer(engine, journal, self._timers, self._queue, settings, clock, rights)
         self._writer.start()
 
     # What clients can ask for
@@ -91,35 +102,37 @@ class Scheduler:
     def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[Scheduled]:
         """Have an update run later, exactly once, also over restarts. Done when that is durable.
 
-        `name` is its id; a pending one with the same id is replaced. The future raises as that of `update` does: a
-        wrong text is refused now, not when its time has come.
+        `name` is its id among those of its client; a pending one with the same id is replaced. The future raises as
+        that of `update` does: a wrong text is refused now, not when its time has come. What its client may do is asked
+        then.
         """
         work = Schedule(self._timers, request, when, name or f"sepa://update/{uuid.uuid4()}")
         try:
-            if request.access.limited:
-                raise Forbidden("Delayed updates keep no rights: they are for clients that may use all graphs")
             self._engine.prepare(request)
             self._queue.put(work)
         except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
             fail(work.future, error)
         return work.future
 
-    def cancel(self, name: str) -> Future[None]:
-        """Have a delayed update not run. The future raises `NotFound` if none with this id is pending."""
-        work = Cancel(self._timers, name)
+    def cancel(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[None]:
+        """Have a delayed update not run. The future raises `NotFound` if none with this id is pending.
+
+        `client` names whose it is, where it is not that of `who`; else the future raises `Forbidden`.
+        """
+        work = Cancel(self._timers, name, who, client)
         try:
             self._queue.put(work)
         except EdgeError as error:
             fail(work.future, error)
         return work.future
 
-    def timer(self, name: str) -> Future[Timer]:
-        """A delayed update, or what became of it. The future raises `NotFound`."""
-        return self._on_writer(lambda: self._timers.look_up(name))
+    def timer(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[Timer]:
+        """A delayed update, or what became of it. The future raises `NotFound`, and `Forbidden` as with `cancel`."""
+        return self._on_writer(lambda: self._timers.look_up(name, who, client))
 
-    def timers(self, state: TimerState | None = None, limit: int = 100) -> Future[list[Timer]]:
-        """Those that wait, the first one first, then what became of others, the last one first."""
-        return self._on_writer(lambda: self._timers.listed(state, limit))
+    def timers(self, state: TimerState | None = None, limit: int = 100, who: Access = ANYBODY) -> Future[list[Timer]]:
+        """Those of `who` that wait, the first one first, then what became of others, the last one first."""
+        return self._on_writer(lambda: self._timers.listed(state, limit, who))
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
         """Answer a query over a committed state that is no older than the call.

@@ -14,6 +14,7 @@ from edge.engine.journal import Journal
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.update import Loader
+from edge.engine.work import Rights
 from edge.protocol.errors import Forbidden
 
 
@@ -43,11 +44,13 @@ def open_engine(
     *,
     clock: Clock | None = None,
     load: Loader = _no_loader,
+    rights: Rights = lambda given: given,
 ) -> Scheduler:
     """Open a data directory, or with None a memory that nothing survives, and start an engine on it.
 
-    `load` fetches the documents of LOAD. Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a
-    newer version or not writable; it is then as it was.
+    `load` fetches the documents of LOAD; `rights` says what clients may do by now that gave updates to be run later.
+    Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a newer version or not writable; it is
+    then as it was.
     """
     settings = settings or EngineSettings()
     journal = Journal.open(
@@ -59,7 +62,8 @@ def open_engine(
         receipts_kept=settings.receipts_kept,
     )
     try:
-        return Scheduler(make_engine(settings, load), journal, settings, clock or SystemClock(settings.trust_clock))
+        clock = clock or SystemClock(settings.trust_clock)
+        return Scheduler(make_engine(settings, load), journal, settings, clock, rights)
     except BaseException:
         journal.close()
         raise

@@ -1,13 +1,15 @@
 """Delayed updates on disk: two tables of the journal's file, changed only in the journal's transactions.
 
 `timers` holds those that wait, `timer_outcomes` what became of those that do no more, in the order in which that was
-known. `due` is engine time (microseconds) where `relative` is 1, the machine's clock's where it is 0.
+known. `due` is engine time (microseconds) where `relative` is 1, the machine's clock's where it is 0. `owner` is the
+registration of the client that gave it, whose ids are its own; what it was allowed to is in the body.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -18,6 +20,7 @@ from edge.engine.journal import Journal
 from edge.engine.journal_file import checksum
 from edge.engine.requests import Dataset, UpdateRequest
 from edge.engine.time_scale import Anchors
+from edge.protocol.access import ANYBODY, Access
 from edge.protocol.results import Term
 from edge.protocol.timers import Timer
 
@@ -30,8 +33,38 @@ class Waiting(NamedTuple):
 
     due: int
     number: int
-    id: str
+    key: str
+    """Whose it is, and its id: a hundred thousand of these are in memory, so it is one string."""
     relative: bool
+
+    @property
+    def owner(self) -> str:
+        """The registration of who gave it; empty: given without security."""
+        return self.key.rpartition(_BETWEEN)[0]
+
+    @property
+    def id(self) -> str:
+        """Its id, among those of its owner."""
+        return self.key.rpartition(_BETWEEN)[2]
+
+
+_BETWEEN: Final = "\0"
+"""Between owner and id; neither has one."""
+
+
+def key_of(owner: str, name: str) -> str:
+    """The key of an owner's delayed update."""
+    return f"{owner}{_BETWEEN}{name}" if owner else name
+
+
+def named(key: str, name: str) -> bool:
+    """Whether a key is somebody's for this id."""
+    return key == name or key.endswith(_BETWEEN + name)
+
+
+def owned(key: str, owner: str) -> bool:
+    """Whether a key is one of this owner's."""
+    return key.startswith(owner + _BETWEEN) if owner else _BETWEEN not in key
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +85,8 @@ class TimerTable:
     def waiting(self) -> Iterator[tuple[Waiting, int]]:
         """All that wait, each with the engine time at which it was given. Raises `DataDirectoryRefused` on damage."""
         with contextlib.closing(self._journal.select("SELECT * FROM timers ORDER BY number")) as rows:
-            for number, name, due, relative, since, scheduled, body, crc in rows:
-                waiting = Waiting(due, number, name, bool(relative))
+            for number, name, due, relative, since, scheduled, body, crc, owner in rows:
+                waiting = Waiting(due, number, key_of(owner, name), bool(relative))
                 if _checksum(waiting, since, scheduled, body) != crc:
                     self._journal.refuse(f"the delayed update {number} fails its checksum")
                 yield waiting, since
@@ -72,19 +105,19 @@ class TimerTable:
         """What these are. Raises `StorageFailed`."""
         marks = ", ".join("?" * len(numbers))
         rows = self._journal.select(
-            f"SELECT number, body, since, scheduled FROM timers WHERE number IN ({marks})",  # noqa: S608 - marks
+            f"SELECT number, body, since, scheduled, owner FROM timers WHERE number IN ({marks})",  # noqa: S608 - marks
             numbers,
         )
-        return {number: Given(_decoded(body), since, scheduled) for number, body, since, scheduled in rows}
+        return {row[0]: Given(_decoded(row[1], row[4]), row[2], row[3]) for row in rows}
 
-    def outcomes(self) -> Iterator[tuple[int, Timer]]:
-        """What became of others, with the numbers of the outcomes, the oldest first."""
+    def outcomes(self) -> Iterator[tuple[int, str, Timer]]:
+        """What became of others: the numbers of the outcomes, the keys, the oldest first."""
         rows = self._journal.select(
-            "SELECT number, id, state, at, scheduled, finished, added, removed, error, description"
+            "SELECT number, owner, id, state, at, scheduled, client, finished, added, removed, error, description"
             " FROM timer_outcomes ORDER BY number"
         )
-        for number, name, state, at, scheduled, finished, added, removed, error, description in rows:
-            yield number, Timer(name, state, at, scheduled, None, finished, added, removed, error, description)
+        for number, owner, name, state, at, scheduled, client, *rest in rows:
+            yield number, key_of(owner, name), Timer(name, state, at, scheduled, None, sys.intern(client), *rest)
 
     def anchors(self) -> Anchors | None:
         """What was stored of engine time. Raises `DataDirectoryRefused` on damage."""
@@ -109,8 +142,9 @@ class TimerTable:
             given.scheduled,
             body,
             crc,
+            waiting.owner,
         )
-        return "INSERT INTO timers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+        return "INSERT INTO timers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
 
     @staticmethod
     def remove(waiting: Waiting) -> Statement:
@@ -118,7 +152,7 @@ class TimerTable:
         return "DELETE FROM timers WHERE number = ?", (waiting.number,)
 
     @staticmethod
-    def finish(number: int, timer: Timer) -> Statement:
+    def finish(number: int, owner: str, timer: Timer) -> Statement:
         """What became of one."""
         row = (
             number,
@@ -131,8 +165,10 @@ class TimerTable:
             timer.removed,
             timer.error,
             timer.error_description,
+            owner,
+            timer.client,
         )
-        return "INSERT INTO timer_outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+        return "INSERT INTO timer_outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
 
     @staticmethod
     def forget(number: int) -> Statement:
@@ -149,7 +185,7 @@ _NODE: Final = "<urn:x-edge:some>"
 
 
 def _checksum(waiting: Waiting, since: int, scheduled: int, body: bytes) -> int:
-    head = f"{waiting.id} {waiting.relative:d} {since} {scheduled} "
+    head = f"{waiting.key} {waiting.relative:d} {since} {scheduled} "
     return checksum(head.encode() + body, waiting.number, waiting.due)
 
 
@@ -159,14 +195,29 @@ def _encoded(request: UpdateRequest) -> bytes:
         body["dataset"] = [request.dataset.default_graphs, request.dataset.named_graphs]
     if request.bindings:
         body["bindings"] = {name: str(term) for name, term in request.bindings.items()}
+    access = request.access
+    if access.client:
+        body["client"] = access.client
+    for right, graphs in (("read", access.read), ("write", access.write)):
+        if graphs is not None:
+            body[right] = sorted(graphs)
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _decoded(body: bytes) -> UpdateRequest:
+def _decoded(body: bytes, owner: str) -> UpdateRequest:
     found: dict[str, Any] = json.loads(body)
     default, named = found.get("dataset", (None, None))
     dataset = Dataset(None if default is None else tuple(default), None if named is None else tuple(named))
-    return UpdateRequest(found["sparql"], dataset, {n: _term(text) for n, text in found.get("bindings", {}).items()})
+    bindings = {name: _term(text) for name, text in found.get("bindings", {}).items()}
+    return UpdateRequest(found["sparql"], dataset, bindings, _access(found, owner))
+
+
+def _access(body: dict[str, Any], owner: str) -> Access:
+    """What was allowed to who gave it, of graphs."""
+    if not owner and body.keys().isdisjoint(("client", "read", "write")):
+        return ANYBODY
+    read, write = (frozenset(body[right]) if right in body else None for right in ("read", "write"))
+    return Access(body.get("client", ""), read=read, write=write, registration=owner)
 
 
 def _term(text: str) -> Term:

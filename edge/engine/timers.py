@@ -7,6 +7,7 @@ commit of what caused it, or undone with it. One caller at a time, the writer.
 from __future__ import annotations
 
 import heapq
+import itertools
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -15,8 +16,9 @@ from edge.engine.clock import Clock
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.time_scale import TimeScale
-from edge.engine.timer_table import Given, Statement, TimerTable, Waiting
-from edge.protocol.errors import EdgeError, NotFound, TooManyRequests
+from edge.engine.timer_table import Given, Statement, TimerTable, Waiting, key_of, named, owned
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
 from edge.protocol.moments import After, When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
@@ -58,16 +60,16 @@ class Timers:
             oldest = min(oldest, since)
             owed = self._scale.owed(since) if waiting.relative else 0
             known = waiting._replace(due=waiting.due - owed) if owed else waiting
-            self._waiting[known.id] = known
+            self._waiting[known.key] = known
             self._heaps[known.relative].append(known)
             self._number = max(self._number, known.number)
         self._scale.forget(oldest)
         self._credits = self._scale.credits
         for heap in self._heaps.values():
             heapq.heapify(heap)
-        for number, timer in self._table.outcomes():
-            self._outcomes.pop(timer.id, None)
-            self._outcomes[timer.id] = number, timer
+        for number, key, timer in self._table.outcomes():
+            self._outcomes.pop(key, None)
+            self._outcomes[key] = number, timer
             self._outcome_number = number
 
     # When
@@ -94,7 +96,7 @@ class Timers:
             now = self._now(relative)
             while heap and heap[0].due <= now:
                 waiting = heapq.heappop(heap)
-                if self._waiting.get(waiting.id) is waiting:
+                if self._waiting.get(waiting.key) is waiting:
                     found.append((waiting.due - now, waiting))
         found.sort()
         return [waiting for _, waiting in found]
@@ -114,9 +116,9 @@ class Timers:
         self._scale.look()
         for credit in self._scale.credits[len(self._credits) :]:
             numbers = self._table.given_before(credit.before)
-            for name, waiting in self._waiting.items():
+            for key, waiting in self._waiting.items():
                 if waiting.number in numbers:
-                    self._waiting[name] = waiting._replace(due=waiting.due - credit.time)
+                    self._waiting[key] = waiting._replace(due=waiting.due - credit.time)
             self._heaps[True] = [waiting for waiting in self._waiting.values() if waiting.relative]
             heapq.heapify(self._heaps[True])
         self._credits = self._scale.credits
@@ -127,9 +129,10 @@ class Timers:
     # What is asked of them
 
     def schedule(self, request: UpdateRequest, when: When, name: str, arrival: tuple[int, int]) -> Scheduled:
-        """Have an update run later. One with the same id that waits is replaced. Raises `TooManyRequests`."""
+        """Have an update run later. One of the same client and id that waits is replaced. Raises `TooManyRequests`."""
         since, scheduled = arrival
-        before = self._waiting.get(name)
+        key = key_of(request.access.registration, name)
+        before = self._waiting.get(key)
         limit = self._settings.max_pending_timers
         if before is None and len(self._waiting) >= limit:
             raise TooManyRequests(
@@ -140,44 +143,53 @@ class Timers:
         if before is not None:
             self._remove(before)
         self._number += 1
-        waiting = Waiting(due, self._number, name, relative)
+        waiting = Waiting(due, self._number, key, relative)
         given = self._fresh[waiting.number] = Given(request, since, scheduled)
         self._statements.append(self._table.add(waiting, given))
-        self._waiting[name] = waiting
-        self._undo.append(lambda: self._waiting.__delitem__(name))
+        self._waiting[key] = waiting
+        self._undo.append(lambda: self._waiting.__delitem__(key))
         heapq.heappush(self._heaps[relative], waiting)
         return Scheduled(name, due - since + scheduled if relative else due, before is not None)
 
-    def cancel(self, name: str) -> None:
-        """Have one not run. Raises `NotFound`."""
-        waiting = self._waiting.get(name)
+    def cancel(self, name: str, who: Access, client: str | None) -> None:
+        """Have one not run. Raises `NotFound`; `Forbidden` where `who` may not ask for those of `client`."""
+        key = self._key(name, who, client)
+        waiting = self._waiting.get(key)
         if waiting is None:
-            raise self._not_found(name, "is pending")
+            raise self._not_found(key, name, "is pending")
         self.finish(waiting, self.given([waiting])[waiting.number], "cancelled")
 
-    def look_up(self, name: str) -> Timer:
-        """One that waits, or what became of it. Raises `NotFound`."""
-        waiting = self._waiting.get(name)
+    def look_up(self, name: str, who: Access, client: str | None) -> Timer:
+        """One that waits, or what became of it. Raises `NotFound`, `Forbidden` as `cancel` does."""
+        key = self._key(name, who, client)
+        waiting = self._waiting.get(key)
         if waiting is not None:
             return self._shown([waiting])[0]
-        if name in self._outcomes:
-            return self._outcomes[name][1]
-        raise self._not_found(name, "is known")
+        if key in self._outcomes:
+            return self._outcomes[key][1]
+        raise self._not_found(key, name, "is known")
 
-    def listed(self, state: TimerState | None, limit: int) -> list[Timer]:
-        """Those that wait, the first one first, then what became of others, the last one first; `limit` at the most."""
+    def listed(self, state: TimerState | None, limit: int, who: Access) -> list[Timer]:
+        """Those that wait, the first one first, then what became of others, the last one first; `limit` at the most.
+
+        Its own, or everybody's where `who` may administer.
+        """
         found: list[Timer] = []
         if state in (None, "pending"):
-            first = heapq.nsmallest(limit, self._waiting.values(), key=lambda one: one.due - self._now(one.relative))
-            found = self._shown(first)
+            waiting = (one for key, one in self._waiting.items() if who.operates or owned(key, who.registration))
+            found = self._shown(heapq.nsmallest(limit, waiting, key=lambda one: one.due - self._now(one.relative)))
         if state != "pending":
-            finished = (timer for _, timer in reversed(self._outcomes.values()))
-            found += [timer for timer in finished if state in (None, timer.state)][: limit - len(found)]
+            finished = (
+                timer
+                for key, (_, timer) in reversed(self._outcomes.items())
+                if state in (None, timer.state) and (who.operates or owned(key, who.registration))
+            )
+            found += itertools.islice(finished, limit - len(found))
         return found
 
     def is_waiting(self, waiting: Waiting) -> bool:
         """Whether one that was taken is still to be run: it may have been cancelled or replaced since."""
-        return self._waiting.get(waiting.id) is waiting
+        return self._waiting.get(waiting.key) is waiting
 
     def given(self, several: Sequence[Waiting]) -> Mapping[int, Given]:
         """What they are, by number. Raises `StorageFailed`."""
@@ -200,16 +212,17 @@ class Timers:
             state,
             self._at(waiting),
             given.scheduled,
+            client=given.request.access.client,
             finished=self._clock.wall(),
             added=changed[0],
             removed=changed[1],
             error=None if error is None else error.error,
             error_description=None if error is None else error.description,
         )
-        self._statements.append(self._table.finish(number, timer))
-        before = self._outcomes.pop(waiting.id, None)
-        self._outcomes[waiting.id] = number, timer
-        self._undo.append(lambda: self._take_back(waiting.id, before))
+        self._statements.append(self._table.finish(number, waiting.owner, timer))
+        before = self._outcomes.pop(waiting.key, None)
+        self._outcomes[waiting.key] = number, timer
+        self._undo.append(lambda: self._take_back(waiting.key, before))
         self._forget()
 
     # Together with a commit
@@ -240,7 +253,7 @@ class Timers:
         self._scale.changed = False
         for heap in self._heaps.values():
             if len(heap) > 2 * len(self._waiting) + _FORGET_AT_ONCE:  # what was cancelled is still in there
-                heap[:] = [one for one in heap if self._waiting.get(one.id) is one]
+                heap[:] = [one for one in heap if self._waiting.get(one.key) is one]
                 heapq.heapify(heap)
 
     def undo(self) -> None:
@@ -255,27 +268,27 @@ class Timers:
 
     def _remove(self, waiting: Waiting) -> None:
         self._statements.append(self._table.remove(waiting))
-        del self._waiting[waiting.id]
+        del self._waiting[waiting.key]
 
         def take_back() -> None:
-            self._waiting[waiting.id] = waiting
+            self._waiting[waiting.key] = waiting
 
         self._undo.append(take_back)
 
-    def _take_back(self, name: str, before: tuple[int, Timer] | None) -> None:
-        del self._outcomes[name]
+    def _take_back(self, key: str, before: tuple[int, Timer] | None) -> None:
+        del self._outcomes[key]
         if before is not None:
-            self._outcomes[name] = before
+            self._outcomes[key] = before
 
     def _forget(self) -> None:
         """Forget the outcomes that are old, on disk many at a time."""
         settings, outcomes = self._settings, self._outcomes
         oldest = self._clock.wall() - int(settings.timer_outcomes_for * 1_000_000)
         while outcomes:
-            name, (number, timer) = next(iter(outcomes.items()))
+            key, (number, timer) = next(iter(outcomes.items()))
             if len(outcomes) <= settings.max_timer_outcomes and (timer.finished or 0) >= oldest:
                 break
-            del outcomes[name]
+            del outcomes[key]
             self._forgotten += 1
             if self._forgotten >= _FORGET_AT_ONCE:
                 self._forgotten = 0
@@ -286,13 +299,27 @@ class Timers:
         return waiting.due - self._scale.now() + self._clock.wall() if waiting.relative else waiting.due
 
     def _shown(self, several: Sequence[Waiting]) -> list[Timer]:
-        given = self.given(several)
+        found = self.given(several)
         return [
-            Timer(one.id, "pending", self._at(one), given[one.number].scheduled, given[one.number].request.sparql)
-            for one in several
+            Timer(one.id, "pending", self._at(one), given.scheduled, given.request.sparql, given.request.access.client)
+            for one, given in ((one, found[one.number]) for one in several)
         ]
 
-    def _not_found(self, name: str, what: str) -> NotFound:
-        became = self._outcomes.get(name)
+    def _key(self, name: str, who: Access, client: str | None) -> str:
+        """Under which `who` finds the one of this name: its own, or with `client` that of somebody else."""
+        if client is None or client == who.client:
+            return key_of(who.registration, name)
+        if not who.operates:
+            raise Forbidden("Delayed updates of other clients are for those who may administer")
+        waiting = [one for key, one in self._waiting.items() if named(key, name)]
+        given = self.given(waiting)
+        keys = [one.key for one in waiting if given[one.number].request.access.client == client]
+        keys += [key for key, (_, timer) in self._outcomes.items() if named(key, name) and timer.client == client]
+        if not keys:
+            raise NotFound(f'No delayed update of the client "{client}" has the id "{name}"')
+        return keys[0]
+
+    def _not_found(self, key: str, name: str, what: str) -> NotFound:
+        became = self._outcomes.get(key)
         told = "" if became is None else f": it is {became[1].state}"
         return NotFound(f'No delayed update with the id "{name}" {what}{told}; GET /timers lists them')

@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from edge.engine.changes import NO_CHANGE
@@ -19,11 +20,15 @@ from edge.engine.journal import Entry
 from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.engine.timer_table import Given, Waiting
 from edge.engine.timers import Timers
-from edge.protocol.errors import EdgeError
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, StorageFailed
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled
 
 T = TypeVar("T")
+
+Rights = Callable[[Access], Access]
+"""From the rights with which an update was given to those with which it runs. Raises `EdgeError`: there are none."""
 
 _log = logging.getLogger(__name__)
 
@@ -104,14 +109,14 @@ class Schedule(Work):
 class Cancel(Work):
     """A delayed update that is not wanted any more."""
 
-    def __init__(self, timers: Timers, name: str) -> None:
+    def __init__(self, timers: Timers, name: str, who: Access, client: str | None) -> None:
         self.future: Future[None] = _begun()
         self._timers = timers
-        self._name = name
+        self._asked = name, who, client
 
     def execute(self, now: int) -> None:
         """Take it out."""
-        self._timers.cancel(self._name)
+        self._timers.cancel(*self._asked)
 
     def done(self) -> None:
         """It will not be run."""
@@ -127,9 +132,10 @@ class Fire(Work):
 
     updates = 0
 
-    def __init__(self, engine: Engine, timers: Timers, waiting: Waiting) -> None:
+    def __init__(self, engine: Engine, timers: Timers, rights: Rights, waiting: Waiting) -> None:
         self._engine = engine
         self._timers = timers
+        self._rights = rights
         self._waiting = waiting
 
     def execute(self, now: int) -> None:
@@ -143,6 +149,8 @@ class Fire(Work):
             return
         try:
             self.executed = self._run(given, now)
+        except StorageFailed:  # of the rights: nobody knows who may do what, and it waits until somebody does
+            raise
         except EdgeError as error:
             timers.finish(waiting, given, "failed", error=error)
         except Exception:  # noqa: BLE001  logged below; it must not stop the others
@@ -161,7 +169,9 @@ class Fire(Work):
         self._timers.give_back(self._waiting)
 
     def _run(self, given: Given, now: int) -> Sequence[Executed]:
-        return self._engine.execute([self._engine.prepare(given.request)], now)
+        access = given.request.access
+        request = replace(given.request, access=self._rights(access)) if access.registration else given.request
+        return self._engine.execute([self._engine.prepare(request)], now)
 
 
 class Task(Generic[T]):

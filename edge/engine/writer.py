@@ -17,7 +17,7 @@ from edge.engine.journal import Journal
 from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
 from edge.engine.timers import Timers
-from edge.engine.work import Fire, Task, Work, entries
+from edge.engine.work import Fire, Rights, Task, Work, entries
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
@@ -34,12 +34,14 @@ class Writer:
         queue: RequestQueue,
         settings: EngineSettings,
         clock: Clock,
+        rights: Rights,
     ) -> None:
         self._engine = engine
         self._journal = journal
         self._timers = timers
         self._queue = queue
         self._clock = clock
+        self._rights = rights
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
         self._flush_at = 0.0
         self._flush_failing = False
@@ -92,7 +94,7 @@ class Writer:
         return min(times, default=None)
 
     def _due(self) -> list[Work]:
-        return [Fire(self._engine, self._timers, waiting) for waiting in self._timers.due()]
+        return [Fire(self._engine, self._timers, self._rights, waiting) for waiting in self._timers.due()]
 
     def _run(self, batch: Sequence[Work]) -> None:
         now = self._clock.wall()

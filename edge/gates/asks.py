@@ -65,13 +65,14 @@ def ask(session: Session, request: AskMessage, access: Access, started: float) -
             answer(_read(session.shared, request, access), lambda result: result_message(alias, result))
         elif isinstance(request, TimersMessage):
             answer(
-                engine.timers(request.state, request.limit),
+                engine.timers(request.state, request.limit, access),
                 lambda timers: timers_message(alias, [timer.to_message() for timer in timers]),
             )
         elif isinstance(request, TimerMessage):
-            answer(engine.timer(request.id), lambda timer: timer_message(alias, timer.to_message()))
+            future = engine.timer(request.id, access, request.client)
+            answer(future, lambda timer: timer_message(alias, timer.to_message()))
         else:
-            answer(engine.cancel(request.id), lambda _: cancelled_message(alias, request.id))
+            answer(engine.cancel(request.id, access, request.client), lambda _: cancelled_message(alias, request.id))
     except EdgeError as error:
         raise error.with_alias(alias) from error
 

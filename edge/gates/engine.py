@@ -8,8 +8,10 @@ from typing import Protocol, TypeVar
 
 from edge.engine.explanation import Explanation
 from edge.engine.performance import Figures
+from edge.engine.replay import Restored
 from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.settings import Booster, Processing
+from edge.protocol.access import Access
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
@@ -31,21 +33,26 @@ class SparqlEngine(Protocol):
     def schedule(self, request: UpdateRequest, when: When, name: str | None, /) -> Future[Scheduled]:
         """Have an update run later; done when that is durable."""
 
-    def cancel(self, name: str, /) -> Future[None]:
-        """Have a delayed update not run."""
+    def cancel(self, name: str, who: Access, client: str | None, /) -> Future[None]:
+        """Have a delayed update of `who` not run, or where it may administer that of another client."""
 
-    def timer(self, name: str, /) -> Future[Timer]:
-        """A delayed update, or what became of it."""
+    def timer(self, name: str, who: Access, client: str | None, /) -> Future[Timer]:
+        """A delayed update, or what became of it; whose it is as with `cancel`."""
 
-    def timers(self, state: TimerState | None, limit: int, /) -> Future[list[Timer]]:
-        """Delayed updates: those that wait, then what became of others."""
+    def timers(self, state: TimerState | None, limit: int, who: Access, /) -> Future[list[Timer]]:
+        """Delayed updates that `who` may see: those that wait, then what became of others."""
 
 
 class SessionEngine(SparqlEngine, Protocol):
     """Subscriptions, too."""
 
-    def subscribe(self, query: QueryRequest, sink: Sink, /, alias: str | None = None) -> Future[Subscription]:
-        """Subscribe; the first notification goes to the sink before the future is done."""
+    def subscribe(
+        self, query: QueryRequest, sink: Sink, /, alias: str | None = None, *, keep: bool = False
+    ) -> Future[Subscription]:
+        """Subscribe; the first notification goes to the sink before the future is done. `keep`: also over a restart."""
+
+    def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[Restored]]:
+        """The subscriptions that were kept over a restart, each with a sink from now on. To be called once."""
 
     def unsubscribe(self, spuid: str, /) -> Future[None]:
         """End a subscription."""

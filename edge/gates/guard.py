@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from edge.protocol.access import ANYBODY, Access, Action
 from edge.protocol.errors import EdgeError, Forbidden
-from edge.protocol.messages import Message, UpdateMessage
+from edge.protocol.messages import Message
 
 
 class Guard(Protocol):
@@ -57,11 +57,7 @@ _ACTIONS: Final[dict[str, Action]] = {
     "update": "update",
     "subscribe": "subscribe",
     "unsubscribe": "subscribe",
-    "timers": "update",
-    "timer": "update",
-    "cancel": "update",
 }
-
 
 _TIMERS: Final = frozenset({"timers", "timer", "cancel"})
 
@@ -73,9 +69,10 @@ def permitted(guard: Guard, request: Message) -> Access:
     """
     try:
         access = guard.access(request.authorization)
-        check(access, _ACTIONS[request.kind])
-        if request.kind in _TIMERS or (isinstance(request, UpdateMessage) and request.when is not None):
+        if request.kind in _TIMERS:
             check_timers(access)
+        else:
+            check(access, _ACTIONS[request.kind])
     except EdgeError as error:
         raise error.with_alias(request.alias) from None
     return access
@@ -88,12 +85,6 @@ def check(access: Access, action: Action) -> None:
 
 
 def check_timers(access: Access) -> None:
-    """Raises `Forbidden` where a client may not have updates run later, see or cancel those of others.
-
-    Delayed updates are everybody's, and the engine keeps no rights with them: not for who is kept to some graphs.
-    """
-    check(access, "update")
-    if access.limited:
-        raise Forbidden(
-            f'The client "{access.client}" may use some graphs only, and delayed updates are for those who may use all'
-        )
+    """Raises `Forbidden` where a client has no delayed updates to look after: neither its own nor those of others."""
+    if not access.operates:
+        check(access, "update")

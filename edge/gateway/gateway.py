@@ -28,6 +28,7 @@ from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class Gateway:
 
     async def _start(self) -> None:
         settings = self.settings
+        tls = await self._start_security()  # the engine asks it for the rights of updates that were given to run later
         engine = await self._start_engine()
-        tls = await self._start_security()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
         gates = Gates(
@@ -144,6 +145,7 @@ class Gateway:
                 settings.data_dir,
                 part(EngineSettings, settings.engine),
                 load=load_document,
+                rights=_as_given if self._security is None else self._security.guard.rights,
             )
         except DataDirectoryRefused as error:
             raise StartError(error.description) from error
@@ -225,6 +227,11 @@ class Gateway:
             health["mqtt_gate"] = _connection(mqtt.gate.connected)
             health["query_faults"] = mqtt.gate.faults()
         return health
+
+
+def _as_given(rights: Access) -> Access:
+    """Without security, an update that was given to run later has the rights that it was given with."""
+    return rights
 
 
 def _connection(up: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 Action = Literal["query", "update", "subscribe", "administer"]
@@ -30,11 +30,28 @@ class Access:
     """Filters of the MQTT topics that it may hear; None: all."""
     expires: int | None = field(default=None, compare=False)
     """When these rights end, in microseconds since 1970. Another token of the same client gives the same rights."""
+    registration: str = field(default="", compare=False)
+    """What is its own until it is revoked: a client of the same name that comes after it has another one."""
 
     @property
     def limited(self) -> bool:
         """Whether there are graphs that it may not see or change."""
         return self.read is not None or self.write is not None
+
+    @property
+    def operates(self) -> bool:
+        """Whether it may look after what belongs to others."""
+        return "administer" in self.actions
+
+    def narrowed(self, before: Access) -> Access:
+        """These rights, as far as it had them before, too: of graphs no more than both."""
+        return replace(self, read=_both(self.read, before.read), write=_both(self.write, before.write))
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 ANYBODY: Final = Access("")

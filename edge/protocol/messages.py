@@ -128,6 +128,8 @@ class TimerMessage(_Message):
     kind: ClassVar = "timer"
 
     id: Text
+    client: Text | None = None
+    """Whose it is, where it is another client's; for those who may administer."""
 
 
 class CancelMessage(_Message):
@@ -136,6 +138,7 @@ class CancelMessage(_Message):
     kind: ClassVar = "cancel"
 
     id: Text
+    client: Text | None = None
 
 
 Message = (

@@ -39,6 +39,8 @@ class Timer:
     """When it was given."""
     sparql: str | None = None
     """Its text, while it is pending."""
+    client: str = ""
+    """Who gave it; empty: given without security."""
     finished: int | None = None
     added: int = 0
     removed: int = 0
@@ -48,6 +50,8 @@ class Timer:
     def to_message(self) -> dict[str, object]:
         """As a JSON object, without the members that say nothing."""
         message: dict[str, object] = {"id": self.id, "state": self.state, "at": self.at, "scheduled": self.scheduled}
+        if self.client:
+            message["client"] = self.client
         if self.sparql is not None:
             message["sparql"] = self.sparql
         if self.finished is not None:

@@ -73,7 +73,9 @@ class Client:
         """Its rights as requests carry them, until `expires` (microseconds since 1970)."""
         rights = self.rights
         publish, receive = rights.topics()
-        return Access(self.identity, rights.actions, rights.read, rights.write, publish, receive, expires)
+        return Access(
+            self.identity, rights.actions, rights.read, rights.write, publish, receive, expires, self.client_id or ""
+        )
 
 
 class Clients:
@@ -81,21 +83,19 @@ class Clients:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._version: tuple[int, int] | None = None
-        self._registered: dict[str, Client] = {}
+        self._known: tuple[tuple[int, int] | None, dict[str, Client]] = None, {}
 
     def all(self) -> list[Client]:
         """Every client, by identity."""
         return [_client(row) for row in self._store.rows(f"SELECT {_COLUMNS} FROM client ORDER BY identity")]  # noqa: S608
 
     def registered(self) -> dict[str, Client]:
-        """Clients that can have tokens, by client id."""
-        version = self._store.version
-        if version != self._version:
+        """Clients that can have tokens, by client id. Any thread: what is known and as of when is one value."""
+        version, known = self._store.version, self._known
+        if version != known[0]:
             found = [client for client in self.all() if client.state == "registered"]
-            self._registered = {client.client_id: client for client in found if client.client_id}
-            self._version = version
-        return self._registered
+            self._known = known = version, {client.client_id: client for client in found if client.client_id}
+        return known[1]
 
     def allow(self, identity: str, rights: Rights) -> Client:
         """Let an identity register; one that is registered gets these rights from now on."""

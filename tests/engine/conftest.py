@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scheduler_house import WAIT, House
+from timer_box import Box
 
 
 @pytest.fixture
@@ -21,3 +24,20 @@ def open_house() -> Iterator[Callable[..., House]]:
     for house in houses:
         house.door.set()
         assert house.scheduler.close(WAIT)
+
+
+@pytest.fixture
+def make_box(tmp_path: Path) -> Iterator[Callable[..., Box]]:
+    with contextlib.ExitStack() as stack:
+
+        def make(directory: Path | None = tmp_path / "data", **settings: Any) -> Box:
+            made = Box(directory, **settings)
+            stack.callback(lambda: made.engine.close())
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def box(make_box: Callable[..., Box]) -> Box:
+    return make_box()

@@ -4,113 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from fake_clock import SECOND, START, FakeClock
+from fake_clock import SECOND, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from timer_box import WAIT, Box, after, at, insert
 
-from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.requests import (
     Dataset,
     QueryRequest,
-    Solutions,
     UpdateRequest,
 )
 from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
-from edge.protocol.moments import After, At, When
-from edge.protocol.timers import Scheduled, Timer
-
-WAIT = 30.0
-
-
-class Box:
-    """A machine with a clock that is turned by hand, and an engine that can be stopped and started."""
-
-    def __init__(self, directory: Path | None, **settings: Any) -> None:
-        self.directory = directory
-        self.settings = EngineSettings(**settings)
-        self.clock = FakeClock()
-        self.engine: Scheduler = self._open()
-
-    def _open(self) -> Scheduler:
-        return open_engine(self.directory, self.settings, clock=self.clock)
-
-    def stop(self) -> None:
-        assert self.engine.close()
-
-    def start(self) -> None:
-        self.engine = self._open()
-        self.settle()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def settle(self) -> None:
-        """Whatever is due now has run when this returns."""
-        for _ in range(3):  # what is due joins the queue behind the first, and has run before the last
-            self.engine.timers().result(WAIT)
-
-    def advance(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.settle()
-
-    def set(self, at: int, *, right: bool = True) -> None:
-        self.clock.set(at, right=right)
-        self.settle()
-
-    def schedule(self, value: int, when: When, name: str | None = None) -> Scheduled:
-        return self.engine.schedule(UpdateRequest(insert(value)), when, name).result(WAIT)
-
-    def update(self, text: str) -> None:
-        self.engine.update([UpdateRequest(text)]).result(WAIT)
-
-    def values(self) -> list[int]:
-        found = self.engine.query(QueryRequest("SELECT ?o { ?s <a:p> ?o }")).result(WAIT)
-        assert isinstance(found, Solutions)
-        return sorted(int(row[0].value) for row in found.rows)  # type: ignore[union-attr]
-
-    def timer(self, name: str) -> Timer:
-        return self.engine.timer(name).result(WAIT)
-
-    def timers(self, **how: Any) -> list[str]:
-        return [timer.id for timer in self.engine.timers(**how).result(WAIT)]
-
-
-@pytest.fixture
-def make_box(tmp_path: Path) -> Iterator[Callable[..., Box]]:
-    with contextlib.ExitStack() as stack:
-
-        def make(directory: Path | None = tmp_path / "data", **settings: Any) -> Box:
-            made = Box(directory, **settings)
-            stack.callback(lambda: made.engine.close())
-            return made
-
-        yield make
-
-
-@pytest.fixture
-def box(make_box: Callable[..., Box]) -> Box:
-    return make_box()
-
-
-def insert(value: int) -> str:
-    return f"INSERT DATA {{ <a:s> <a:p> {value} }}"
-
-
-def after(seconds: float) -> After:
-    return After(int(seconds * SECOND))
-
-
-def at(seconds: float) -> At:
-    return At(START + int(seconds * SECOND))
-
+from edge.protocol.timers import Timer
 
 # When it runs
 

@@ -16,7 +16,6 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import Dataset, Graph, QueryRequest, Solutions, UpdateRequest
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden
-from edge.protocol.moments import After
 
 MINE, OTHER, THEIRS = "urn:g:mine", "urn:g:other", "urn:g:theirs"
 SECRET = "secret"
@@ -263,11 +262,6 @@ def test_what_may_be_changed_is_changed(engine):
     ):
         engine.update([UpdateRequest(update, access=LIMITED)]).result()
     assert "other" not in asked(engine, f"SELECT * {{ GRAPH <{MINE}> {{ ?s ?p ?o }} }}")
-
-
-def test_a_delayed_update_is_not_for_who_may_use_some_graphs_only(plain):
-    with pytest.raises(Forbidden):
-        plain.schedule(UpdateRequest("CLEAR ALL", access=LIMITED), After(1)).result()
 
 
 def test_load_and_service_are_off(plain):

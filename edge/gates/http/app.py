@@ -28,7 +28,7 @@ from edge.gates.http.engine import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.sparql import Operation, Primitive, read_operation
-from edge.gates.http.timers import read_listing
+from edge.gates.http.timers import read_client, read_listing
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
 from edge.protocol.access import Access
@@ -176,7 +176,6 @@ class Routes:
         return _json(answer)
 
     async def _schedule(self, operation: Operation, access: Access, when: When, name: str | None) -> Response:
-        check_timers(access)
         request = UpdateRequest(operation.text, operation.dataset, access=access)
         scheduled = await _kept(self._engine.schedule(request, when, name))
         location = f"/timers/{quote(scheduled.id, safe='')}"
@@ -184,27 +183,30 @@ class Routes:
 
     async def _timers(self, request: Request) -> Response:
         self._check_ready()
-        check_timers(self._access(request))
+        access = self._access(request)
+        check_timers(access)
         state, limit = read_listing(request)
-        timers = await _result(self._engine.timers(state, limit))
+        timers = await _result(self._engine.timers(state, limit, access))
         return _json({"timers": [timer.to_message() for timer in timers]})
 
     async def _timer(self, request: Request) -> Response:
         self._check_ready()
         access = self._access(request)
-        check_timers(access)
         name: str = request.path_params["id"]
         if request.method == "PUT":
+            check(access, "update")
             operation = await read_operation(request, ["update"], self._settings)
             if operation.when is None:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
             if operation.name not in (None, name):
                 raise InvalidRequest('The id is in the path; leave out the parameter "id"')
             return await self._schedule(operation, access, operation.when, name)
+        check_timers(access)
+        client = read_client(request)
         if request.method == "DELETE":
-            await _kept(self._engine.cancel(name))
+            await _kept(self._engine.cancel(name, access, client))
             return _json({"cancelled": {"id": name}})
-        return _json({"timer": (await _result(self._engine.timer(name))).to_message()})
+        return _json({"timer": (await _result(self._engine.timer(name, access, client))).to_message()})
 
     async def _explain(self, request: Request) -> Response:
         self._check_ready()

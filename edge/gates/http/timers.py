@@ -1,4 +1,4 @@
-"""The parameters of a list of delayed updates."""
+"""The parameters of requests for delayed updates."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def read_listing(request: Request) -> tuple[TimerState | None, int]:
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit) <= MAX_LISTED):
         raise InvalidRequest(f'"limit" must be a number from 1 to {MAX_LISTED}')
     return cast("TimerState | None", state), int(limit)
+
+
+def read_client(request: Request) -> str | None:
+    """Whose delayed update is meant; None: that of who asks. Raises `InvalidRequest`."""
+    return dict(parse_parameters(request.scope["query_string"])).get("client")

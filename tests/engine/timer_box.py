@@ -1,0 +1,84 @@
+"""A machine whose clock is turned by hand, with an engine that can be stopped and started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fake_clock import SECOND, START, FakeClock
+
+from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
+from edge.protocol.access import Access
+from edge.protocol.moments import After, At, When
+from edge.protocol.timers import Scheduled, Timer
+
+WAIT = 30.0
+
+
+class Box:
+    """A machine with a clock that is turned by hand, and an engine that can be stopped and started."""
+
+    def __init__(self, directory: Path | None, **settings: Any) -> None:
+        self.directory = directory
+        self.settings = EngineSettings(**settings)
+        self.clock = FakeClock()
+        self.rights: Callable[[Access], Access] = lambda given: given
+        self.engine: Scheduler = self._open()
+
+    def _open(self) -> Scheduler:
+        return open_engine(self.directory, self.settings, clock=self.clock, rights=lambda given: self.rights(given))
+
+    def stop(self) -> None:
+        assert self.engine.close()
+
+    def start(self) -> None:
+        self.engine = self._open()
+        self.settle()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def settle(self) -> None:
+        """Whatever is due now has run when this returns."""
+        for _ in range(3):  # what is due joins the queue behind the first, and has run before the last
+            self.engine.timers().result(WAIT)
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.settle()
+
+    def set(self, at: int, *, right: bool = True) -> None:
+        self.clock.set(at, right=right)
+        self.settle()
+
+    def schedule(self, value: int, when: When, name: str | None = None) -> Scheduled:
+        return self.engine.schedule(UpdateRequest(insert(value)), when, name).result(WAIT)
+
+    def update(self, text: str) -> None:
+        self.engine.update([UpdateRequest(text)]).result(WAIT)
+
+    def values(self) -> list[int]:
+        found = self.engine.query(QueryRequest("SELECT ?o { ?s <a:p> ?o }")).result(WAIT)
+        assert isinstance(found, Solutions)
+        return sorted(int(row[0].value) for row in found.rows)  # type: ignore[union-attr]
+
+    def timer(self, name: str) -> Timer:
+        return self.engine.timer(name).result(WAIT)
+
+    def timers(self, **how: Any) -> list[str]:
+        return [timer.id for timer in self.engine.timers(**how).result(WAIT)]
+
+
+def insert(value: int) -> str:
+    return f"INSERT DATA {{ <a:s> <a:p> {value} }}"
+
+
+def after(seconds: float) -> After:
+    return After(int(seconds * SECOND))
+
+
+def at(seconds: float) -> At:
+    return At(START + int(seconds * SECOND))
