@@ -1,19 +1,19 @@
-"""The embedded MQTT broker, so that one command is enough: amqtt, on loopback, in memory, with bounds."""
+"""The embedded MQTT broker, so that one command is enough: amqtt, in memory, with bounds."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from functools import partial
+from ssl import SSLContext
 from typing import TYPE_CHECKING
 
+from edge.adapters.broker_door import Door, OwnDoor
 from edge.adapters.settings import BrokerSettings
 
 if TYPE_CHECKING:
-    from amqtt.broker import Broker
-
-    from edge.adapters.broker_streams import BoundedWriter
+    from edge.adapters.broker_core import GuardedBroker
+    from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +22,8 @@ _LOOK = 0.01
 """Seconds between two looks at what is under way."""
 _PATIENCE = 1.0
 """Seconds that amqtt gets to end."""
+_HANDSHAKE = 10.0
+"""Seconds that a client has for the TLS handshake."""
 
 
 class EmbeddedBroker:
@@ -31,14 +33,25 @@ class EmbeddedBroker:
     survive a power cut of the gateway from the moment it was acknowledged, use a broker of its own (Mosquitto).
     """
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, door: Door | None = None) -> None:
+        """Without `door` everybody may come in, and may say and hear everything."""
         self._settings = settings
-        self._broker: Broker | None = None
+        self._broker: GuardedBroker | None = None
+        self._door = door
+        self._own_door = OwnDoor()
         self._own: asyncio.Server | None = None
         self._server: asyncio.Server | None = None
+        self._secure: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[BoundedWriter] = set()
         """Of the devices' connections."""
+        self._at_the_door = 0
+        """Connections of which nobody knows yet whose they are."""
+
+    @property
+    def refused(self) -> int:
+        """Messages and subscriptions of clients that may not have them."""
+        return 0 if self._broker is None else self._broker.refused
 
     @property
     def port(self) -> int:
@@ -51,6 +64,11 @@ class EmbeddedBroker:
         return f"mqtt://{self._settings.host}:{self.port}"
 
     @property
+    def own_secret(self) -> str:
+        """The password of the gateway's own clients."""
+        return self._own_door.secret
+
+    @property
     def own_url(self) -> str:
         """Where the gateway's own clients connect: before devices do, and until all that these said is taken."""
         assert self._own is not None  # noqa: S101 - it has been started
@@ -61,7 +79,7 @@ class EmbeddedBroker:
         # Late: a gateway with a broker of its own never needs these 8 MB.
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
-        from edge.adapters.broker_retained import FaithfulBroker
+        from edge.adapters.broker_core import GuardedBroker
 
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.ERROR)
@@ -73,16 +91,21 @@ class EmbeddedBroker:
                 "edge.adapters.broker_plugins.RetainedPlugin": {"limit": self._settings.max_retained},
             },
         )
-        self._broker = FaithfulBroker(config)
+        self._broker = GuardedBroker(config)
         await self._broker.start()
-        self._own = await asyncio.start_server(partial(self._connected, device=False), "127.0.0.1", 0)
+        self._own = await asyncio.start_server(self._own_connected, "127.0.0.1", 0)
 
     async def open(self) -> None:
         """Let devices in: what they are told was taken has somebody to take it by now. Raises OSError."""
-        self._server = await asyncio.start_server(
-            partial(self._connected, device=True), self._settings.host, self._settings.port
-        )
+        self._server = await asyncio.start_server(self._device_connected, self._settings.host, self._settings.port)
         _log.info("broker.started", extra={"url": self.url})
+
+    async def open_secure(self, host: str, port: int, tls: SSLContext) -> int:
+        """Let devices in over TLS, too. Returns the port. Raises OSError."""
+        self._secure = await asyncio.start_server(
+            self._device_connected, host, port, ssl=tls, ssl_handshake_timeout=_HANDSHAKE
+        )
+        return _port(self._secure)
 
     async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error
         """Cut the devices' connections, and wait until the gateway's own clients have what was acknowledged to them.
@@ -90,9 +113,11 @@ class EmbeddedBroker:
         What a device is not told was taken, it sends again. `timeout` in seconds.
         """
         broker = self._broker
-        if self._server is None or broker is None:
+        if broker is None:
             return
-        self._server.close()
+        for server in (self._server, self._secure):
+            if server is not None:
+                server.close()
         for writer in self._writers:
             writer.cut()
         with contextlib.suppress(TimeoutError):
@@ -105,7 +130,7 @@ class EmbeddedBroker:
 
     async def stop(self) -> None:
         """Close all connections and stop listening."""
-        servers = [server for server in (self._server, self._own) if server is not None]
+        servers = [server for server in (self._server, self._secure, self._own) if server is not None]
         broker, self._broker = self._broker, None
         for server in servers:
             server.close()
@@ -120,26 +145,55 @@ class EmbeddedBroker:
         for server in servers:
             await server.wait_closed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, device: bool) -> None:
-        from edge.adapters.broker_streams import BoundedReader, BoundedWriter
+    async def _own_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._connected(reader, writer, self._own_door)
 
-        if self._broker is None or (device and len(self._writers) >= self._settings.max_connections):
-            _log.warning("broker.connection_refused", extra={"connections": len(self._writers)})
+    async def _device_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        busy = max(len(self._writers), self._at_the_door)
+        if busy >= self._settings.max_connections:
+            _log.warning("broker.connection_refused", extra={"connections": busy})
             writer.close()
             return
+        await self._connected(reader, writer, self._door)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, door: Door | None) -> None:
+        from edge.adapters.broker_streams import BoundedReader, BoundedWriter
+
         client = asyncio.current_task()
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
-        bounded = BoundedWriter(writer)
+        bounded_reader, bounded = BoundedReader(reader, self._settings.max_message), BoundedWriter(writer)
         self._clients.add(client)
-        if device:
-            self._writers.add(bounded)
         try:
-            await self._broker.external_connected(BoundedReader(reader, self._settings.max_message), bounded, _LISTENER)
+            if door is None or await self._let_in(bounded_reader, bounded, door):
+                await self._serve(bounded_reader, bounded, own=door is self._own_door)
         finally:
             self._clients.discard(client)
-            self._writers.discard(bounded)
+            bounded.visitor.leave()
             writer.close()
+
+    async def _let_in(self, reader: BoundedReader, writer: BoundedWriter, door: Door) -> bool:
+        from edge.adapters.broker_entrance import let_in
+
+        own = door is self._own_door
+        self._at_the_door += not own
+        try:
+            return await let_in(reader, writer, door, own=own)
+        finally:
+            self._at_the_door -= not own
+
+    async def _serve(self, reader: BoundedReader, writer: BoundedWriter, *, own: bool) -> None:
+        if self._broker is None:
+            return
+        if not own:
+            for other in self._writers:
+                if writer.session and other.session == writer.session:
+                    other.cut()  # MQTT 3.1.1, 3.1.4: who connects again under a name replaces himself
+            self._writers.add(writer)
+        try:
+            await self._broker.external_connected(reader, writer, _LISTENER)
+        finally:
+            self._writers.discard(writer)
 
 
 def _port(server: asyncio.Server) -> int:

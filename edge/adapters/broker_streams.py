@@ -6,6 +6,8 @@ import asyncio
 
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 
+from edge.adapters.broker_door import ANYBODY, Visitor
+
 BEGIN = 10.0
 """Seconds a client has to send its first packet."""
 STALLED = 10.0
@@ -22,14 +24,21 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         self._limit = limit
         self._begun = False
         self._ended = False
+        self._ahead = b""
+
+    def put_back(self, data: bytes) -> None:
+        """Have this read next, before what the client sends."""
+        self._ahead = data
 
     async def read(self, n: int = -1) -> bytes:
         """At most `n` bytes; empty at the end."""
+        if self._ahead:
+            data, self._ahead = self._ahead[:n], self._ahead[n:]
+            return data
         if self._ended or n > self._limit:
             self._ended = True
             return b""
         try:
-            data: bytes
             if self._begun:
                 data = await super().read(n)
             else:
@@ -45,6 +54,13 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
     """Cuts the connection of a client that does not read, so that its messages cannot pile up."""
 
     is_closed: bool
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        super().__init__(writer)
+        self.visitor: Visitor = ANYBODY
+        """Who is at the other end."""
+        self.session = ""
+        """The session that this connection is for; empty where it has no name."""
 
     async def drain(self) -> None:
         """Wait until the client has taken enough. Raises ConnectionResetError if it does not."""

@@ -196,10 +196,12 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
         except OSError as error:
             faults.append((f"mqtt.{name}", _unreadable(file, error)))
     ports = [("http.port", settings.http.port), ("ws.port", settings.ws.port)]
+    secure = ["https_port", "wss_port"]
     if settings.mqtt.enabled and not settings.mqtt.broker:
         ports.append(("mqtt.port", settings.mqtt.port))
+        secure.append("mqtts_port")
     if settings.security.enabled:
-        ports += [(f"security.{name}", getattr(settings.security, name)) for name in ("https_port", "wss_port")]
+        ports += [(f"security.{name}", getattr(settings.security, name)) for name in secure]
     for index, (key, port) in enumerate(ports):
         for other, taken in ports[:index]:
             if port and port == taken:

@@ -477,6 +477,7 @@ class SecuritySettings(Section):
     host: Host = key("127.0.0.1", "Address of the secure ports, e.g. 0.0.0.0 for the whole network.")
     https_port: Port = key(8443, "TCP port of the HTTP gate with TLS. 0 is any free port.")
     wss_port: Port = key(9443, "TCP port of the WebSocket gate with TLS. 0 is any free port.")
+    mqtts_port: Port = key(8883, "TCP port of the embedded MQTT broker with TLS. 0 is any free port.")
     cert_file: OptionalPath = key(
         None, "PEM file of the gateway's certificate, and those that signed it. Empty: one that `edge cert` makes."
     )

@@ -120,8 +120,8 @@ class Gateway:
             self._mappings.start(self._stack)
             if settings.mqtt.enabled:
                 self._mqtt = Mqtt(settings, engine, self._mappings, self.metrics)
-                await self._mqtt.start(self._stack, guard, self._health)
-                self.endpoints["mqtt"] = self._mqtt.endpoint
+                await self._mqtt.start(self._stack, guard, self._health, None if tls is None else tls.context)
+                self.endpoints.update(self._mqtt.endpoints)
         if settings.host.enabled:
             host = HostAdapter(part(adapters.HostSettings, settings.host), observations)
             self.metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: host.readings)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from ssl import SSLContext
 from typing import Final
 
 from edge.adapters import settings as adapters
@@ -18,7 +19,7 @@ from edge.config import Settings, read_password
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Guard
-from edge.gates.mqtt import MqttGate
+from edge.gates.mqtt import MqttGate, Visitors
 from edge.gates.settings import MqttGateSettings
 from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
@@ -44,9 +45,10 @@ class Mqtt:
         self._engine = engine
         self._mappings = mappings
         self._metrics = metrics
-        self.endpoint = ""
-        """URL of the broker, once it can be used."""
+        self.endpoints: dict[str, str] = {}
+        """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
         self.adapter: MqttAdapter | None = None
+        self.broker: EmbeddedBroker | None = None
         self.gate: MqttGate | None = None
 
     @property
@@ -54,50 +56,77 @@ class Mqtt:
         """Whether readings come in."""
         return self.adapter is not None and self.adapter.connected
 
-    async def start(self, stack: AsyncExitStack, guard: Guard, health: Callable[[], Mapping[str, object]]) -> None:
-        """Connect; `stack` ends it. `health` is what the gate publishes. Raises `StartError`."""
-        broker = await self._start_broker(stack)
+    async def start(
+        self,
+        stack: AsyncExitStack,
+        guard: Guard,
+        health: Callable[[], Mapping[str, object]],
+        tls: SSLContext | None,
+    ) -> None:
+        """Connect; `stack` ends it. `health` is what the gate publishes. `tls`: of the embedded broker's secure port.
+
+        Raises `StartError`.
+        """
+        broker = await self._start_broker(stack, guard)
         try:
             connection = await asyncio.to_thread(self._connection, broker)
             self.adapter = adapter = MqttAdapter(connection, self._mappings.intake, self._engine.receipts())
         except OSError as error:
             raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
-        await self._start_adapter(stack, adapter, broker)
+        await self._start_adapter(stack, adapter)
+        if broker is None:
+            self.endpoints["mqtt"] = self._settings.mqtt.broker
+        else:
+            await self._open_broker(stack, broker, adapter, tls)
         await self._start_actuation(stack, connection)
         if self._settings.serves_mqtt_clients:
             await self._start_gate(stack, connection, guard, health)
 
-    async def _start_broker(self, stack: AsyncExitStack) -> EmbeddedBroker | None:
-        if self._settings.mqtt.broker:
+    async def _start_broker(self, stack: AsyncExitStack, guard: Guard) -> EmbeddedBroker | None:
+        settings = self._settings
+        if settings.mqtt.broker:
             return None
-        broker = EmbeddedBroker(part(adapters.BrokerSettings, self._settings.mqtt))
+        root = settings.mqtt_gate.root if settings.serves_mqtt_clients else ""
+        door = Visitors(guard, root) if settings.security.enabled else None
+        self.broker = broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt), door)
         await broker.start()
         stack.push_async_callback(broker.stop)
+        self._metrics.watch(
+            "mqtt_refused", "Messages and subscriptions of clients that may not have them.", lambda: broker.refused
+        )
         return broker
 
     def _connection(self, broker: EmbeddedBroker | None) -> adapters.MqttSettings:
         settings = self._settings
+        if broker is None:
+            address = {"broker": settings.mqtt.broker, "password": read_password(settings.mqtt)}
+        else:
+            address = {"broker": broker.own_url, "username": "gateway", "password": broker.own_secret}
         return part(
             adapters.MqttSettings,
             settings.mqtt,
-            broker=settings.mqtt.broker if broker is None else broker.own_url,
+            **address,
             client_id=settings.mqtt.client_id or _client_id(settings.data_dir),
-            password=read_password(settings.mqtt),
             own_topics=f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else "",
         )
 
-    async def _start_adapter(self, stack: AsyncExitStack, adapter: MqttAdapter, broker: EmbeddedBroker | None) -> None:
-        settings = self._settings
+    async def _start_adapter(self, stack: AsyncExitStack, adapter: MqttAdapter) -> None:
         self._watch_adapter(adapter)
         adapter.start()
-        stack.push_async_callback(asyncio.to_thread, adapter.stop, settings.shutdown.timeout * 0.4)
-        if broker is None:
-            self.endpoint = settings.mqtt.broker
-            return
+        stack.push_async_callback(asyncio.to_thread, adapter.stop, self._settings.shutdown.timeout * 0.4)
+
+    async def _open_broker(
+        self, stack: AsyncExitStack, broker: EmbeddedBroker, adapter: MqttAdapter, tls: SSLContext | None
+    ) -> None:
+        settings = self._settings
         await _subscribed(adapter)
-        await listening(broker.open, "mqtt", settings.mqtt.host, settings.mqtt.port)
         stack.push_async_callback(broker.drain, settings.shutdown.timeout * 0.3)
-        self.endpoint = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
+        await listening(broker.open, "mqtt.port", settings.mqtt.host, settings.mqtt.port)
+        self.endpoints["mqtt"] = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
+        if tls is not None:
+            host, port = settings.security.host, settings.security.mqtts_port
+            found = await listening(lambda: broker.open_secure(host, port, tls), "security.mqtts_port", host, port)
+            self.endpoints["mqtts"] = f"mqtts://{url_host(host)}:{found}"
 
     async def _start_actuation(self, stack: AsyncExitStack, connection: adapters.MqttSettings) -> None:
         actuation, watch = self._mappings.actuation, self._metrics.watch

@@ -29,7 +29,7 @@ def settings(data_dir: Path, **security: Any) -> Settings:
             "ws": anywhere,
             "mqtt": {"enabled": False},
             "host": {"enabled": False},
-            "security": {"enabled": True, "https_port": 0, "wss_port": 0, **security},
+            "security": {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, **security},
         }
     )
 

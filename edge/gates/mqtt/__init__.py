@@ -1,5 +1,6 @@
 """The MQTT gate: the SPARQL 1.1 Subscribe Language over topics of the broker that readings come from."""
 
 from edge.gates.mqtt.gate import MqttGate
+from edge.gates.mqtt.visitors import Visitors
 
-__all__ = ["MqttGate"]
+__all__ = ["MqttGate", "Visitors"]

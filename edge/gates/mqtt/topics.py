@@ -27,6 +27,14 @@ class Topics:
         """What the gate listens to."""
         return tuple(f"{self.root}/{kind}/+" for kind in _KINDS)
 
+    def request(self, client: str) -> str:
+        """Where a client asks."""
+        return f"{self.root}/request/{client}"
+
+    def client_status(self, client: str) -> str:
+        """Where a client says how it is."""
+        return f"{self.root}/status/{client}"
+
     def response(self, client: str) -> str:
         """Where a client is answered."""
         return f"{self.root}/response/{client}"

@@ -283,7 +283,7 @@ def test_another_broker_has_no_gate_unless_it_is_asked_for(tmp_path, mosquitto):
 
 def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
     """Security also is what opens the gate at a broker that others can reach."""
-    security = {"enabled": True, "https_port": 0, "wss_port": 0}
+    security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0}
     with (
         house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}, security=security) as gateway,
         MqttClient(mosquitto.port) as client,

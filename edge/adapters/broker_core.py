@@ -1,0 +1,86 @@
+"""amqtt's broker, but for what it lacks: who may say and hear what, and connections that end when they must."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from amqtt.broker import Broker
+from amqtt.contexts import Action, BrokerConfig
+from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
+from amqtt.session import Session
+
+from edge.adapters.broker_door import Visitor
+from edge.adapters.broker_streams import BoundedReader, BoundedWriter
+
+_log = logging.getLogger(__name__)
+
+_VISITOR: Final = "edge.visitor"
+"""Whose session it is, among the attributes that amqtt leaves to others."""
+_TOLD: Final = "edge.told"
+"""What was refused in it and is in the log: once each, so that nobody fills the log."""
+
+
+class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
+    """amqtt 0.12, which asks plug-ins for each message and then hands retained ones to whoever connects."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__(config)
+        self.refused = 0
+        """Messages and subscriptions that were refused."""
+
+    async def _handle_client_session(
+        self, reader: BoundedReader, writer: BoundedWriter, client_session: Session, *others: object
+    ) -> None:
+        client_session.attributes[_VISITOR] = writer.visitor
+        await super()._handle_client_session(reader, writer, client_session, *others)
+
+    async def _handle_disconnect(
+        self, client_session: Session, handler: BrokerProtocolHandler, disconnect_waiter: asyncio.Future[Any]
+    ) -> None:
+        """Where amqtt publishes the will, whatever has become of the client's rights."""
+        if client_session.will_flag and not _visitor(client_session).may_leave(client_session.will_topic):
+            client_session.will_flag = False
+        await super()._handle_disconnect(client_session, handler, disconnect_waiter)
+
+    async def _handle_message_delivery(
+        self, client_session: Session, handler: BrokerProtocolHandler, wait_deliver: asyncio.Future[Any]
+    ) -> bool:
+        """Where amqtt leaves a connection alone that breaks the rules, half open."""
+        if not await super()._handle_message_delivery(client_session, handler, wait_deliver):
+            handler.writer.cut()
+        return True
+
+    async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
+        visitor = _visitor(session)
+        if action is Action.RECEIVE:
+            return visitor.may_receive(topic)
+        allowed = visitor.may_publish(topic) if action is Action.PUBLISH else visitor.may_subscribe(topic)
+        if not allowed:
+            self.refused += 1
+            told = session.attributes.setdefault(_TOLD, set())
+            if action not in told:
+                told.add(action)
+                _log.warning("broker.refused", extra={"client": visitor.name, "action": str(action), "topic": topic})
+        return allowed
+
+    async def _publish_retained_messages_for_subscription(
+        self, subscription: tuple[str, int], session: Session
+    ) -> None:
+        topic_filter, qos = subscription
+        handler = self._get_handler(session)
+        if handler is None or not any(known is session for known, _ in self._subscriptions.get(topic_filter, ())):
+            return
+        visitor = _visitor(session)
+        sent = [
+            handler.mqtt_publish(topic, kept.data, min(qos, kept.qos or qos), retain=True)
+            for topic, kept in self._retained_messages.items()
+            if self._matches(topic, topic_filter) and visitor.may_receive(topic)
+        ]
+        await asyncio.gather(*sent, return_exceptions=True)
+
+
+def _visitor(session: Session) -> Visitor:
+    visitor: Visitor = session.attributes[_VISITOR]
+    return visitor

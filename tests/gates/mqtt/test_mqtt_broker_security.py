@@ -1,0 +1,306 @@
+"""The embedded broker where there is security: who gets in, and what he may say and hear."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+
+import jwt
+import pytest
+from device import Device, token
+from mqtt_house import ALL, ROOT, house, port_of
+from paho.mqtt.client import MQTTMessageInfo
+
+from edge.security.clients import Rights
+from tests.support.processes import wait_for
+
+KITCHEN = Rights(actions=frozenset(), publish=frozenset({"kitchen/#"}), receive=frozenset({"kitchen/+/set"}))
+"""A device that may do nothing but this."""
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0}
+    with house(tmp_path, security=security) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def port(gateway):
+    return port_of(gateway)
+
+
+@pytest.fixture
+def operator(gateway, port):
+    """Hears all that is a reading, to see what comes through."""
+    with Device(port, token(gateway, "operator")) as operator:
+        assert operator.subscribe("#")
+        yield operator
+
+
+def test_without_a_token_nobody_gets_in(gateway, port):
+    for password, code in ((None, 5), ("", 5), ("nonsense", 4), ("two words", 4)):
+        with Device(port, password) as device:
+            assert device.code == code, password
+
+
+def test_no_forged_expired_or_revoked_token_gets_in(gateway, port):
+    good = token(gateway, "lamp")
+    claims = jwt.decode(good, options={"verify_signature": False})
+    header, body, _ = good.split(".")
+    forged = [
+        jwt.encode(claims, "x" * 32, "HS256", {"kid": jwt.get_unverified_header(good)["kid"]}),
+        jwt.encode(claims, None, "none"),
+        f"{header}.{body}.",
+        good[:-4] + "AAAA",
+        token(gateway, "short", seconds=1),
+        token(gateway, "revoked"),
+    ]
+    gateway._security.clients.revoke("revoked")
+    with Device(port, forged[4]) as short:
+        wait_for(short.gone.is_set)
+    for password in forged:
+        with Device(port, password) as device:
+            assert device.code == 4, password
+    for password in (good, f"Bearer {good}"):
+        with Device(port, password) as device:
+            assert device.inside
+
+
+def test_who_is_not_let_in_takes_nothing_from_who_is(gateway, port, operator):
+    """The name of a session, its will and its connection are those of who knows the token."""
+    mine = token(gateway, "lamp")
+    with Device(port, mine, name="one", will="lamp/gone", clean=False) as lamp:
+        assert lamp.subscribe("lamp/set")
+        for clean in (True, False):
+            with Device(port, "wrong", name="one", will="lamp/open", clean=clean) as thief:
+                assert thief.code == 4
+            with Device(port, token(gateway, "other"), name="one", clean=clean) as other:
+                assert other.inside
+        operator.publish("lamp/set", "on")
+        assert lamp.hear() == ("lamp/set", "on")
+        lamp.client._sock.shutdown(socket.SHUT_RDWR)
+        assert operator.heard_before("lamp/gone") == ["lamp/set"]
+
+
+def test_a_client_that_connects_again_replaces_itself(gateway, port):
+    mine = token(gateway, "lamp")
+    with Device(port, mine, name="one") as before, Device(port, mine, name="one") as after:
+        wait_for(before.gone.is_set)
+        assert after.subscribe("a")
+        after.publish("a", "still here")
+        assert after.hear() == ("a", "still here")
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_device_says_what_it_may_and_nothing_else(gateway, port, operator, caplog, qos):
+    caplog.set_level(logging.WARNING)
+    with Device(port, token(gateway, "kitchen", KITCHEN)) as device:
+        for topic in ("hall/a", "kitchens", "/kitchen/a", "kitchen/a", "x/kitchen/a", "", "kitchen"):
+            if topic:
+                device.publish(topic, qos=qos)
+        assert operator.heard_before("kitchen") == ["kitchen/a"]
+    (told,) = [record for record in caplog.records if record.message == "broker.refused"]
+    assert (told.client, told.topic) == ("kitchen", "hall/a")
+    assert gateway._mqtt.broker.refused == 4
+
+
+def test_a_device_hears_what_it_may_and_nothing_else(gateway, port, operator):
+    for topic in ("kitchen/lamp/set", "kitchen/secret", "hall/lamp/set"):
+        operator.publish(topic, "kept", retain=True)
+    refused = [
+        "#",
+        "+/lamp/set",
+        "kitchen/#",
+        "kitchen/+/+",
+        "kitchen/lamp",
+        "hall/lamp/set",
+        "/",
+        "+",
+        "kitchen//set/#",
+    ]
+    refused += ["$SYS/#", "$share/group/#", "$share/group/kitchen/lamp/set", "$share/group/kitchen/secret"]
+    with Device(port, token(gateway, "kitchen", KITCHEN)) as device:
+        for topic_filter in refused:
+            assert not device.subscribe(topic_filter), topic_filter
+        assert device.subscribe("kitchen/+/set")
+        assert device.came.get(timeout=20) == ("kitchen/lamp/set", "kept", True)
+        assert device.subscribe("kitchen//set")
+        operator.publish("kitchen/secret", "new")
+        operator.publish("kitchen//set", "new")
+        assert device.hear() == ("kitchen//set", "new")
+
+
+def test_who_may_hear_everything_hears_no_answers_of_others(gateway, port, operator):
+    mine = token(gateway, "mine")
+    with Device(port, mine) as client:
+        assert client.subscribe(f"{ROOT}/response/mine")
+        for topic_filter in (
+            f"{ROOT}/response/other",
+            f"{ROOT}/response/+",
+            f"{ROOT}/#",
+            f"{ROOT}/+/other",
+            f"{ROOT}/request/mine",
+            f"$share/x/{ROOT}/response/other",
+        ):
+            assert not client.subscribe(topic_filter), topic_filter
+        with Device(port, token(gateway, "other")) as other:
+            for listens in ("sepa/#", "sepa/+/response/mine", "+/gateway/#"):
+                assert other.subscribe(listens)
+            client.publish(f"{ROOT}/status/mine", "online", retain=True)
+            client.publish(f"{ROOT}/request/mine", f'{{"query": {{"sparql": "{ALL}", "authorization": "{mine}"}}}}')
+            assert '"result"' in client.hear()[1]
+            client.publish("sepa/end")
+            assert other.heard_before("sepa/end") == []
+            assert operator.heard_before("sepa/end") == []
+        with Device(port, token(gateway, "late")) as late:
+            client.publish("sepa/end", retain=True)
+            assert late.subscribe("sepa/#")
+            assert late.heard_before("sepa/end") == []
+
+
+def test_nobody_asks_or_answers_in_the_name_of_another(gateway, port):
+    """Who may publish everything may not say that the gateway has gone, what it answers, or what another asks."""
+    with (
+        Device(port, token(gateway, "mine")) as client,
+        Device(port, token(gateway, "thief")) as thief,
+    ):
+        assert client.subscribe(f"{ROOT}/response/mine")
+        assert client.subscribe(f"{ROOT}/status")
+        assert client.subscribe(f"{ROOT}/query/#")
+        for topic in ("request/mine", "response/mine", "status", "query/q", "query/q/delta", "status/mine"):
+            thief.publish(f"{ROOT}/{topic}", "forged", retain=True)
+        client.publish(f"{ROOT}/request/mine", "[]")
+        assert client.heard_before(f"{ROOT}/response/mine") == []
+        assert gateway._mqtt.broker.refused == 6
+
+
+def test_a_name_that_is_a_pattern_has_no_topics_of_the_gate(gateway, port):
+    with Device(port, token(gateway, "+")) as client:
+        assert not client.subscribe(f"{ROOT}/response/+")
+        assert not client.subscribe(f"{ROOT}/response/+/#")
+
+
+def test_wills_only_where_a_client_may_publish(gateway, port, operator):
+    device = token(gateway, "kitchen", KITCHEN)
+    for will in ("hall/gone", "kitchen/#", f"{ROOT}/status", f"{ROOT}/status/other", "$SYS/x"):
+        with Device(port, device, will=will) as refused:
+            assert refused.code == 5, will
+    for will in ("kitchen/gone", f"{ROOT}/status/kitchen"):
+        with Device(port, device, will=will) as allowed:
+            assert allowed.inside, will
+            allowed.client._sock.shutdown(socket.SHUT_RDWR)
+    assert operator.hear() == ("kitchen/gone", "the last")
+
+
+def test_a_connection_ends_with_its_token_and_the_will_is_published(gateway, port, operator):
+    with Device(port, token(gateway, "lamp", seconds=2), will="lamp/gone") as lamp:
+        assert lamp.subscribe("lamp/set")
+        wait_for(lamp.gone.is_set)
+        assert operator.hear() == ("lamp/gone", "the last")
+
+
+def test_a_connection_ends_when_the_client_is_revoked_and_has_no_will_any_more(gateway, port, operator):
+    with (
+        Device(port, token(gateway, "lamp"), will="lamp/open") as lamp,
+        Device(port, token(gateway, "other"), will="other/gone") as other,
+    ):
+        assert lamp.subscribe("a")
+        gateway._security.clients.revoke("lamp")
+        wait_for(lamp.gone.is_set)
+        assert not other.gone.is_set()
+        other.client._sock.shutdown(socket.SHUT_RDWR)
+        assert operator.heard_before("other/gone") == []
+
+
+def test_rights_that_change_count_at_once_and_leave_nothing_of_before(gateway, port, operator):
+    operator.publish("hall/kept", retain=True)
+    mine = token(gateway, "kitchen")
+    with Device(port, mine, name="one", clean=False, will="hall/gone") as device:
+        assert device.subscribe("hall/#")
+        assert device.hear()[0] == "hall/kept"
+        gateway._security.clients.allow("kitchen", KITCHEN)
+        wait_for(device.gone.is_set)
+    with Device(port, mine, name="one", clean=False) as device:
+        assert not device.subscribe("hall/#")
+        assert device.subscribe("kitchen/+/set")
+        operator.publish("hall/kept")
+        operator.publish("kitchen/a/set")
+        assert device.hear()[0] == "kitchen/a/set"
+    assert "hall/gone" not in operator.heard_before("kitchen/a/set")
+
+
+def test_topics_with_wildcards_and_system_topics_cannot_be_published(gateway, port, operator):
+    for topic in ("kitchen/+", "kitchen/#", "#", "$SYS/broker"):
+        with Device(port, token(gateway, "lamp"), will="lamp/gone") as lamp:
+            lamp.client._send_publish(1, topic.encode(), b"1", info=MQTTMessageInfo(1))  # publish() would refuse
+            lamp.client._sock.shutdown(socket.SHUT_WR)
+        assert operator.heard_before("lamp/gone") == [], topic
+
+
+def test_what_breaks_the_rules_ends_the_connection_and_leaves_nothing_behind(gateway, port, operator):
+    with Device(port, token(gateway, "lamp"), will="lamp/gone", name="one") as lamp:
+        assert lamp.subscribe("a")
+        lamp.client._send_publish(1, b"$SYS/broker", b"1", info=MQTTMessageInfo(1))
+        wait_for(lamp.gone.is_set)
+    assert operator.hear() == ("lamp/gone", "the last")
+
+
+def test_the_gateways_own_port_is_for_the_gateway(gateway):
+    port = int(gateway._mqtt.broker.own_url.rpartition(":")[2])
+    for password in (None, "", "gateway", token(gateway, "lamp")):
+        with Device(port, password) as device:
+            assert not device.inside
+
+
+def test_other_versions_and_other_packets_are_refused_at_once(gateway, port):
+    five = b"\x10\x11\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x01a\x00\x01b"
+    for sent, answer in ((five, b"\x20\x02\x00\x01"), (b"\x30\x05\x00\x01a12", b""), (b"\x10\x04\x00\x09MQ", None)):
+        with socket.create_connection(("127.0.0.1", port), 20) as client:
+            client.sendall(sent)
+            if answer is None:
+                client.shutdown(socket.SHUT_WR)
+            found = b""
+            while part := client.recv(100):
+                found += part
+            assert found == (answer or b"")
+
+
+def test_a_session_that_is_kept_needs_an_identifier(gateway, port):
+    password = token(gateway, "lamp").encode()
+    body = b"\x00\x04MQTT\x04\xc0\x00\x3c" + b"\x00\x00" + b"\x00\x01u" + len(password).to_bytes(2) + password
+    with socket.create_connection(("127.0.0.1", port), 20) as client:
+        client.sendall(b"\x10" + bytes([len(body) % 128 | 128, len(body) // 128]) + body)
+        assert client.recv(4) == b"\x20\x02\x00\x02"
+
+
+def test_over_tls(gateway):
+    secure = int(gateway.endpoints["mqtts"].rpartition(":")[2])
+    authority = str(gateway.settings.tls_dir / "ca.pem")
+    with Device(secure, "nonsense", ca=authority) as stranger:
+        assert stranger.code == 4
+    with Device(secure, token(gateway, "lamp"), ca=authority) as lamp:
+        assert lamp.subscribe("lamp/#")
+        lamp.publish("lamp/on", "1", qos=2)
+        assert lamp.hear() == ("lamp/on", "1")
+        gateway._security.clients.revoke("lamp")
+        wait_for(lamp.gone.is_set)
+
+
+def test_mosquittos_clients(gateway, port):
+    password = token(gateway, "kitchen", KITCHEN)
+    secure = gateway.endpoints["mqtts"].rpartition(":")[2]
+    authority = str(gateway.settings.tls_dir / "ca.pem")
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    plain = ["-p", str(port), "-q", "1", "-m", "21.5"]
+    refused = run("mosquitto_pub", *plain, "-t", "kitchen/t")
+    assert (refused.returncode, "not authorised" in refused.stderr) == (5, True)
+    assert run("mosquitto_pub", *plain, "-t", "kitchen/t", "-u", "kitchen", "-P", password).returncode == 0
+    tls = ["-h", "localhost", "-p", secure, "--cafile", authority, "-u", "kitchen", "-P", password]
+    assert run("mosquitto_pub", *tls, "-q", "1", "-m", "1", "-t", "kitchen/t").returncode == 0
+    denied = run("mosquitto_sub", *tls, "-t", "#", "-W", "5")
+    assert "denied" in (denied.stderr + denied.stdout).lower()
