@@ -48,7 +48,8 @@ def oscore(identity: str, form: str, end: bool, file: Path | None, data_dir: Pat
     click.echo(_FORMS[form](context))
 
 
-def _text(context: SharedContext) -> str:
+def as_text(context: SharedContext) -> str:
+    """For people who type it in."""
     return "\n".join(
         (
             f"master secret        {context.secret.hex()}",
@@ -62,7 +63,8 @@ def _text(context: SharedContext) -> str:
     )
 
 
-def _libcoap(context: SharedContext) -> str:
+def as_libcoap(context: SharedContext) -> str:
+    """The file of coap-oscore-conf(5)."""
     return "\n".join(
         (
             f'master_secret,hex,"{context.secret.hex()}"',
@@ -75,7 +77,8 @@ def _libcoap(context: SharedContext) -> str:
     )
 
 
-def _aiocoap(context: SharedContext) -> str:
+def as_aiocoap(context: SharedContext) -> str:
+    """The secret.json of a context."""
     return json.dumps(
         {
             "sender-id_hex": context.kid.hex(),
@@ -89,4 +92,8 @@ def _aiocoap(context: SharedContext) -> str:
     )
 
 
-_FORMS: Final[dict[str, Callable[[SharedContext], str]]] = {"text": _text, "libcoap": _libcoap, "aiocoap": _aiocoap}
+_FORMS: Final[dict[str, Callable[[SharedContext], str]]] = {
+    "text": as_text,
+    "libcoap": as_libcoap,
+    "aiocoap": as_aiocoap,
+}

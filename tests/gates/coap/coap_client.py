@@ -19,12 +19,13 @@ ALL = b"SELECT ?s ?p ?o { ?s ?p ?o }"
 class CoapClient:
     """Requests and observations with the library's client."""
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, *transports: str) -> None:
         self.base = base
         self.context: Any = None
+        self._transports = [*transports, "udp6"]
 
     async def __aenter__(self) -> CoapClient:
-        self.context = await aiocoap.Context.create_client_context(transports=["udp6"])
+        self.context = await aiocoap.Context.create_client_context(transports=self._transports)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -92,12 +93,15 @@ class Datagrams:
         self._number = 0
 
     def send(self, code: Any, path: str, payload: bytes = b"", *, kind: Any = CON, **options: Any) -> None:
-        self._number += 1
-        message = Message(code=code, payload=payload, _mtype=kind, _mid=self._number, _token=b"me")
+        message = Message(code=code, payload=payload)
         message.opt.uri_path = [part for part in path.split("/") if part]
         for name, value in options.items():
             setattr(message.opt, name, value)
-        self.socket.send(message.encode())
+        self.send_message(message, kind)
+
+    def send_message(self, message: Message, kind: Any = CON) -> None:
+        self._number += 1
+        self.socket.send(message.copy(mtype=kind, mid=self._number, token=b"me").encode())
 
     async def receive(self) -> Message:
         data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.socket, 65536), 20)

@@ -1,0 +1,252 @@
+"""Requests protected with OSCORE (RFC 8613), by the library's client and by single datagrams."""
+
+import asyncio
+import json
+
+import aiocoap
+import pytest
+from aiocoap import DELETE, FETCH, GET, POST, Code, Message
+from coap_client import ALL, CoapClient, Datagrams, body, values
+from oscore_device import ASK, Device, protected_gate
+
+from edge.security.clients import Rights
+
+pytest.importorskip("lakers", reason="aiocoap's OSCORE client needs it")
+
+
+@pytest.fixture
+async def gate(engine, tmp_path):
+    async with protected_gate(engine, tmp_path / "data", plain=False) as gate:
+        yield gate
+
+
+@pytest.fixture
+async def device(gate):
+    return Device(gate.port, gate.keys())
+
+
+@pytest.fixture
+async def client(gate, tmp_path):
+    async with gate.client(gate.keys("client"), tmp_path / "client") as client:
+        yield client
+
+
+async def test_update_and_query(client):
+    await client.update('INSERT DATA { <urn:a> <urn:b> "x" }')
+    for code in (FETCH, POST):
+        assert values(body(await client.ask(code, "/query", ALL))) == ["x"]
+    answer = await client.ask(FETCH, "/query", ASK, accept=60)
+    assert (answer.opt.content_format, body(answer)["boolean"]) == (60, True)
+
+
+async def test_blocks_both_ways(client):
+    wanted = sorted(str(number) for number in range(300))
+    await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in wanted) + "}")
+    assert values(body(await client.ask(FETCH, "/query", ALL))) == wanted
+
+
+async def test_errors_and_readings(client, gate):
+    answer = await client.ask(FETCH, "/query", b"nonsense")
+    assert (answer.code, body(answer)["error"]) == (Code.BAD_REQUEST, "parsing_failed")
+    assert (await client.ask(GET, "/nothing")).code == Code.NOT_FOUND
+    assert (await client.ask(POST, "/reading/cellar/temperature", b"12.5")).code == Code.CHANGED
+    assert gate.came == [("cellar/temperature", b"12.5")]
+
+
+async def test_a_subscription_is_followed(client):
+    """Large at first, so that the first notification comes in blocks."""
+    await client.update("INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(50)) + "}")
+    path = await client.subscribe()
+    observation = await client.observe(path)
+    first = await observation.notification()
+    assert (first["sequence"], len(values(first["addedResults"]))) == (0, 50)
+    for number in range(3):
+        await client.update(f"DELETE DATA {{ <urn:s{number}> <urn:p> '{number}' }}")
+        told = await observation.notification()
+        assert (told["sequence"], values(told["removedResults"])) == (number + 1, [str(number)])
+    assert (await client.ask(DELETE, path)).code == Code.DELETED
+    assert (await observation.message()).code == Code.NOT_FOUND
+
+
+async def test_notifications_have_numbers_of_their_own(device):
+    path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+    sealed, request = device.seal(GET, path, observe=0)
+    outer = [await device.exchange(sealed)]
+    writer = Device(device.port, device_keys := device.shared)
+    assert device_keys is writer.shared
+    for number in range(3):
+        writer.keys.sender_sequence_number = 1000 + 10 * number
+        assert (
+            await writer.ask(POST, "/update", f"INSERT DATA {{ <urn:a> <urn:b> {number} }}".encode())
+        ).code == Code.CHANGED
+        outer.append(await device.line.receive())
+        device.line.acknowledge(outer[-1])
+    device.numbers.clear()
+    told = [device.open(message, request) for message in outer]
+    assert [json.loads(message.payload)["sequence"] for message in told] == [0, 1, 2, 3]
+    assert all(message.opt.observe is not None for message in outer)
+    assert len(set(device.numbers)) == 3  # the first is bound to the request's
+    assert device.numbers == sorted(device.numbers)
+
+
+async def test_who_deregisters_ends_the_subscription(device, gate):
+    path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+    assert (await device.ask(GET, path, observe=0)).code == Code.CONTENT
+    assert (await device.ask(GET, path, observe=1)).code == Code.CONTENT
+    assert (await device.ask(GET, path)).code == Code.NOT_FOUND
+
+
+async def test_on_its_way_a_request_is_not_made_a_deregistration(device):
+    """Observe is for everybody to see and change; what is inside counts."""
+    path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+    sealed, request = device.seal(GET, path)
+    sealed.opt.observe = 1
+    assert device.open(await device.exchange(sealed), request).code == Code.CONTENT
+    assert (await device.ask(GET, path)).code == Code.CONTENT
+
+
+@pytest.mark.filterwarnings("ignore:Initializing messages with:DeprecationWarning")  # the library, its own
+async def test_no_answer_where_none_is_wanted(device, gate):
+    await device.ask(FETCH, "/query", ASK)
+    sealed, _ = device.seal(POST, "/reading/a", b"1", no_response=2)
+    device.line.send_message(sealed)
+    assert (await device.line.receive()).code == Code.EMPTY
+    sealed, request = device.seal(FETCH, "/query", b"nonsense", no_response=2)
+    assert device.open(await device.exchange(sealed), request).code == Code.BAD_REQUEST
+
+
+async def test_a_client_may_what_it_may(gate):
+    reader = Device(gate.port, gate.keys("reader", Rights(actions=frozenset({"query"}))))
+    graphs = Device(gate.port, gate.keys("graphs", Rights(write=frozenset({"urn:g"}))))
+    update = b'INSERT DATA { <urn:a> <urn:b> "x" }'
+    assert (await reader.ask(FETCH, "/query", ALL)).code == Code.CONTENT
+    for path, payload in (("/update", update), ("/subscribe", ALL), ("/reading/a", b"1")):
+        assert (await reader.ask(POST, path, payload)).code == Code.FORBIDDEN, path
+    assert (await graphs.ask(POST, "/update", update)).code == Code.FORBIDDEN
+    assert (await graphs.ask(POST, "/reading/a", b"1")).code == Code.FORBIDDEN
+    within = b'INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> "x" } }'
+    assert (await graphs.ask(POST, "/update", within)).code == Code.CHANGED
+    assert gate.came == []
+
+
+async def test_a_token_inside_changes_nothing(gate):
+    reader = Device(gate.port, gate.keys("reader", Rights(actions=frozenset({"query"}))))
+    gate.keys("writer")
+    token = gate.security.token("writer", None)
+    asked = json.dumps({"sparql": "INSERT DATA { <urn:a> <urn:b> 1 }", "authorization": f"Bearer {token}"})
+    assert (await reader.ask(POST, "/update", asked.encode(), content_format=50)).code == Code.FORBIDDEN
+
+
+async def test_the_subscription_of_another_client_is_not_there(gate):
+    mine, other = Device(gate.port, gate.keys("mine")), Device(gate.port, gate.keys("other"))
+    path = "/" + "/".join((await mine.ask(POST, "/subscribe", ALL)).opt.location_path)
+    for code in (GET, DELETE):
+        assert (await other.ask(code, path)).code == Code.NOT_FOUND
+    assert (await mine.ask(GET, path)).code == Code.CONTENT
+
+
+async def test_what_is_not_protected_is_refused_where_others_can_listen(gate):
+    gate.keys("lamp")
+    token = gate.security.token("lamp", None)
+    async with CoapClient(gate.url) as client:
+        for path in ("/query", "/update", "/subscribe", "/reading/a", "/nothing"):
+            message = Message(code=POST, uri=gate.url + path, payload=ALL)
+            message.opt.add_option(aiocoap.numbers.OptionNumber(65000).create_option(value=token.encode()))
+            answer = await client.send(message)
+            assert answer.code == Code.UNAUTHORIZED, path
+            assert "OSCORE" in body(answer)["error_description"]
+        listed = await client.ask(GET, "/.well-known/core")
+        assert listed.payload.count(b";osc") == 4
+        assert listed.payload.count(b"</") == 4
+
+
+async def test_on_loopback_tokens_and_keys_will_do(engine, tmp_path):
+    async with protected_gate(engine, tmp_path / "data") as gate, CoapClient(gate.url) as client:
+        keys = gate.keys("lamp")
+        message = Message(code=FETCH, uri=gate.url + "/query", payload=ASK)
+        assert (await client.send(message)).code == Code.UNAUTHORIZED
+        message = Message(code=FETCH, uri=gate.url + "/query", payload=ASK)
+        token = gate.security.token("lamp", None)
+        message.opt.add_option(aiocoap.numbers.OptionNumber(65000).create_option(value=token.encode()))
+        assert (await client.send(message)).code == Code.CONTENT
+        assert (await Device(gate.port, keys).ask(FETCH, "/query", ASK)).code == Code.CONTENT
+
+
+async def test_revoking_a_client_ends_its_keys_and_what_it_follows(gate, device):
+    path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+    sealed, request = device.seal(GET, path, observe=0)
+    assert device.open(await device.exchange(sealed), request).code == Code.CONTENT
+    gate.security.clients.revoke("device")
+    last = await device.line.receive()
+    device.line.acknowledge(last)
+    assert last.opt.observe is None
+    assert device.open(last, request).code == Code.UNAUTHORIZED
+    sealed, _ = device.seal(FETCH, "/query", ASK)
+    assert (await device.exchange(sealed)).code == Code.UNAUTHORIZED
+    gate.security.clients.allow("device", Rights())
+    gate.security.token("device", None)
+    sealed, _ = device.seal(FETCH, "/query", ASK)
+    answer = await device.exchange(sealed)
+    assert (answer.code, answer.payload) == (Code.UNAUTHORIZED, b"Security context not found")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_new_keys_end_the_old_ones_at_once(gate, device, ended):
+    path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+    sealed, request = device.seal(GET, path, observe=0)
+    assert device.open(await device.exchange(sealed), request).code == Code.CONTENT
+    if ended:
+        gate.security.unshare("device")
+    else:
+        again = Device(gate.port, gate.security.share("device"))
+        assert (await again.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+    last = await device.line.receive()
+    device.line.acknowledge(last)
+    assert device.open(last, request).code == Code.UNAUTHORIZED
+    sealed, _ = device.seal(FETCH, "/query", ASK)
+    assert (await device.exchange(sealed)).payload == b"Security context not found"
+
+
+async def test_a_message_that_was_cut_on_its_way(device):
+    """By a proxy, say, that knows nothing of what is inside (RFC 8613, 4.1.3.4.2)."""
+    await device.ask(FETCH, "/query", ASK)
+    text = "INSERT DATA { " + "".join(f'<urn:s{n}> <urn:p> "{n}" . ' for n in range(20)) + "}"
+    sealed, request = device.seal(POST, "/update", text.encode())
+    for number in range(0, len(sealed.payload), 64):
+        part = sealed.copy(payload=sealed.payload[number : number + 64])
+        part.opt.block1 = (number // 64, number + 64 < len(sealed.payload), 2)
+        answer = await device.exchange(part)
+        if part.opt.block1.more:
+            assert answer.code == Code.CONTINUE
+    assert json.loads(device.open(answer, request).payload)["added"] == 20
+
+    sealed, request = device.seal(FETCH, "/query", ALL)
+    whole, number = b"", 0
+    while True:
+        asked = sealed.copy(payload=sealed.payload if number == 0 else b"")
+        asked.opt.block2 = (number, False, 2)
+        answer = await device.exchange(asked)
+        whole += answer.payload
+        if not answer.opt.block2.more:
+            break
+        number += 1
+    opened = device.open(answer.copy(payload=whole), request)
+    assert opened.code == Code.CONTENT
+    assert opened.opt.block2.more  # it is cut inside, too
+    assert opened.payload.startswith(b'{"head"')
+
+
+async def test_who_has_no_keys_uses_up_no_room(device):
+    """Blocks of what nobody can open are not kept."""
+    sealed, _ = device.seal(POST, "/update", bytes(100))
+    sealed.opt.oscore = sealed.opt.oscore[:-1] + b"\x77"
+    sealed.opt.block1 = (0, True, 2)
+    line = Datagrams(device.port)
+    answer = await device.exchange(sealed.copy(payload=sealed.payload[:64]), line)
+    assert answer.payload == b"Security context not found"
+
+
+async def test_many_at_once(client):
+    await client.ask(FETCH, "/query", ASK)
+    answers = await asyncio.gather(*(client.ask(FETCH, "/query", ASK) for _ in range(20)))
+    assert {answer.code for answer in answers} == {Code.CONTENT}

@@ -1,0 +1,220 @@
+"""Who listens on the way, changes, repeats or invents protected messages (RFC 8613, sections 7 and 8)."""
+
+import asyncio
+
+import pytest
+from aiocoap import FETCH, GET, POST, Code, Message
+from coap_client import ALL, Datagrams
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oscore_device import ASK, Device, protected_gate
+
+from edge.security.oscore import SharedContext
+
+WINDOW = 32
+
+
+@pytest.fixture
+async def gate(engine, tmp_path):
+    async with protected_gate(engine, tmp_path / "data", plain=False) as gate:
+        yield gate
+
+
+@pytest.fixture
+async def device(gate):
+    """That has been heard since the gate started."""
+    device = Device(gate.port, gate.keys())
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+    return device
+
+
+async def test_a_recorded_request_is_not_carried_out_again(gate, device):
+    sealed, request = device.seal(POST, "/reading/a", b"1")
+    assert device.open(await device.exchange(sealed), request).code == Code.CHANGED
+    for _ in range(3):
+        answer = await device.stranger(sealed)
+        assert (answer.code, answer.payload) == (Code.UNAUTHORIZED, b"Replay detected")
+    assert gate.came == [("a", b"1")]
+
+
+async def test_a_request_that_was_held_back_is_taken_once_and_not_too_late(gate, device):
+    late, _ = device.seal(POST, "/reading/late", b"1")
+    too_late, _ = device.seal(POST, "/reading/too-late", b"1")
+    for _ in range(WINDOW - 2):
+        device.seal(FETCH, "/query", ASK)
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+    assert (await device.stranger(too_late)).code == Code.CHANGED  # the last that fits
+    assert gate.came == [("too-late", b"1")]
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+    assert (await device.stranger(late)).payload == b"Replay detected"
+    assert (await device.stranger(too_late)).payload == b"Replay detected"
+    assert gate.came == [("too-late", b"1")]
+
+
+async def test_what_was_recorded_before_a_restart_is_not_carried_out_after_it(engine, tmp_path):
+    recorded = []
+    async with protected_gate(engine, tmp_path / "data") as gate:
+        keys = gate.keys()
+        device = Device(gate.port, keys)
+        await device.ask(FETCH, "/query", ASK)
+        for _ in range(3):
+            sealed, request = device.seal(POST, "/reading/a", b"1")
+            assert device.open(await device.exchange(sealed), request).code == Code.CHANGED
+            recorded.append(sealed)
+        held_back, _ = device.seal(POST, "/reading/held-back", b"1")
+        recorded.append(held_back)
+    async with protected_gate(engine, tmp_path / "data") as gate:
+        again = Device(gate.port, keys, device.keys.sender_sequence_number)
+        for sealed in recorded:
+            sealed_answer = await again.stranger(sealed)
+            assert sealed_answer.opt.oscore is not None  # to be sent back by who can open it
+        # Whoever has the keys is heard again, at the cost of one more exchange; others are not.
+        assert (await again.ask(POST, "/reading/now", b"1")).code == Code.CHANGED
+        for sealed in recorded:
+            assert (await again.stranger(sealed)).payload == b"Replay detected"
+        assert gate.came == [("now", b"1")]
+
+
+async def test_what_a_client_showed_once_is_of_no_use_to_others(gate):
+    """The value that proves freshness is inside what is protected, and each client has its own."""
+    one, two = Device(gate.port, gate.keys("one")), Device(gate.port, gate.keys("two"))
+    sealed, request = one.seal(FETCH, "/query", ASK)
+    echo = one.open(await one.exchange(sealed), request).opt.echo
+    sealed, request = two.seal(FETCH, "/query", ASK, echo=echo)
+    answer = two.open(await two.exchange(sealed), request)
+    assert answer.code == Code.UNAUTHORIZED
+    assert answer.opt.echo not in (None, echo)
+
+
+async def test_the_wrong_keys_open_nothing(gate, device):
+    wrong = SharedContext("", device.shared.kid, bytes(16), device.shared.salt)
+    sealed, _ = Device(gate.port, wrong, 1000).seal(POST, "/reading/a", b"1")
+    answer = await device.stranger(sealed)
+    assert (answer.code, answer.payload) == (Code.BAD_REQUEST, b"Decryption failed")
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT  # its number was not used up
+    assert gate.came == []
+
+
+async def test_the_name_of_another_context_opens_nothing(gate, device):
+    other = Device(gate.port, gate.keys("other"))
+    await other.ask(FETCH, "/query", ASK)
+    sealed, _ = device.seal(POST, "/reading/a", b"1")
+    option = sealed.opt.oscore
+    sealed.opt.oscore = option[: -len(device.shared.kid)] + other.shared.kid
+    assert (await device.stranger(sealed)).payload == b"Decryption failed"
+    sealed.opt.oscore = option[: -len(device.shared.kid)] + b"nobody"
+    answer = await device.stranger(sealed)
+    assert (answer.code, answer.payload) == (Code.UNAUTHORIZED, b"Security context not found")
+    assert gate.came == []
+
+
+async def test_a_changed_message_is_not_carried_out(gate, device):
+    sealed, _ = device.seal(POST, "/reading/a", b"1")
+    for place in range(len(sealed.payload)):
+        changed = bytearray(sealed.payload)
+        changed[place] ^= 1 << place % 8
+        answer = await device.exchange(sealed.copy(payload=bytes(changed)))
+        assert answer.payload == b"Decryption failed", place
+    for length in range(len(sealed.payload)):
+        answer = await device.exchange(sealed.copy(payload=sealed.payload[:length]))
+        assert answer.payload == b"Decryption failed", length
+    another_number = bytes([sealed.opt.oscore[0], sealed.opt.oscore[1] + 1]) + sealed.opt.oscore[2:]
+    assert (await device.exchange(sealed.copy(oscore=another_number))).payload == b"Decryption failed"
+    assert gate.came == []
+
+
+async def test_what_stands_outside_does_not_count(gate, device):
+    """Options that belong inside are not read outside (RFC 8613, section 4.1.1)."""
+    sealed, request = device.seal(POST, "/reading/a", b"1")
+    sealed.opt.uri_path = ["update"]
+    sealed.opt.uri_query = ["update=CLEAR ALL"]
+    assert device.open(await device.exchange(sealed), request).code == Code.CHANGED
+    assert gate.came == [("a", b"1")]
+
+
+async def test_an_answer_belongs_to_its_request(device):
+    """Two requests, the answers exchanged on the way: the client notices."""
+    first, one = device.seal(FETCH, "/query", b"ASK { <urn:a> <urn:b> <urn:c> }")
+    second, two = device.seal(FETCH, "/query", ASK)
+    answers = [await device.exchange(first), await device.exchange(second)]
+    with pytest.raises(ValueError, match="Tag invalid"):
+        device.open(answers[1], one)
+    assert device.open(answers[1], two).code == Code.CONTENT
+
+
+async def test_of_a_protected_answer_others_see_nothing(gate, device):
+    sealed, request = device.seal(FETCH, "/query", b"nonsense")
+    answer = await device.exchange(sealed)
+    assert answer.code == Code.CHANGED  # success, whatever it says inside
+    assert answer.opt.content_format is None
+    assert b"parsing_failed" not in answer.payload
+    assert device.open(answer, request).code == Code.BAD_REQUEST
+
+
+async def test_only_post_and_fetch_carry_protected_messages(device):
+    sealed, _ = device.seal(POST, "/reading/a", b"1")
+    assert (await device.exchange(sealed.copy(code=GET))).code == Code.METHOD_NOT_ALLOWED
+
+
+async def test_protection_within_protection_is_refused(device):
+    sealed, request = device.seal(POST, "/reading/a", b"1", oscore=b"\x09\x14\x01")
+    assert device.open(await device.exchange(sealed), request).code == Code.BAD_OPTION
+
+
+async def test_a_protected_message_that_makes_no_sense_inside(gate, device):
+    """From who has the keys, and does not know CoAP."""
+    aad_of, build = device.keys, device.keys._split_message
+    for inside in (b"\x02\xff\xff\xff\xff", b"\x02\xf1", b"\xff", b"\x45", b"\x02\xde\x00"):
+        aad_of._split_message = lambda *_, inside=inside: (build(*_)[0], inside)
+        sealed, request = device.seal(POST, "/reading/a", b"1")
+        answer = await device.exchange(sealed)
+        assert not answer.code.is_successful() or not device.open(answer, request).code.is_successful(), inside
+    del aad_of._split_message
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+    assert gate.metrics.registry.get_sample_value("edge_internal_errors_total") == 0
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(
+    st.lists(
+        st.tuples(st.binary(max_size=16), st.binary(max_size=40), st.sampled_from([POST, FETCH, GET])), max_size=15
+    )
+)
+def test_no_option_stops_it(engine, tmp_path_factory, messages):
+    async def story():
+        async with protected_gate(engine, tmp_path_factory.mktemp("gate")) as gate:
+            device = Device(gate.port, gate.keys())
+            for option, payload, code in messages:
+                message = Message(code=code, payload=payload)
+                message.opt.oscore = option
+                assert not (await device.stranger(message)).code.is_successful()
+            assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+            assert gate.metrics.registry.get_sample_value("edge_internal_errors_total") == 0
+        while Datagrams.open:
+            Datagrams.open.pop().close()
+
+    asyncio.run(story())
+
+
+async def test_no_number_of_the_gateway_comes_twice_when_it_is_killed(engine, tmp_path):
+    """Whatever it had not stored is gone: as after a power cut, nothing is stored at the end."""
+    numbers, sent, keys = [], 0, None
+    for _ in range(4):
+        async with protected_gate(engine, tmp_path / "data") as gate:
+            keys = keys or gate.keys()
+            device = Device(gate.port, keys, sent)
+            for _ in range(3):
+                path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+                sealed, request = device.seal(GET, path, observe=0)
+                device.open(await device.exchange(sealed), request)
+                update, _ = device.seal(POST, "/update", f"INSERT DATA {{ <urn:a> <urn:b> {sent} }}".encode())
+                await device.stranger(update)
+                told = await device.line.receive()
+                device.line.acknowledge(told)
+                device.open(told, request)
+                sent = device.keys.sender_sequence_number
+            numbers += device.numbers
+    assert len(numbers) >= 16
+    assert len(set(numbers)) == len(numbers)
