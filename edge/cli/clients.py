@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from edge.cli.config import config_option, data_dir_of_gateway
-from edge.cli.failures import EXIT_CODES, misused
+from edge.cli.failures import EXIT_CODES
 from edge.cli.oscore import oscore
+from edge.cli.rights import as_json, rights_options, shown
 from edge.cli.security import opened
-from edge.protocol.access import DEFAULT_GRAPH, Action
 
 if TYPE_CHECKING:
     from edge.security.clients import Client, Rights
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_WORDS: Final = {"default": [DEFAULT_GRAPH], "none": []}
-"""What stands for graphs that have no IRI."""
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -44,35 +42,12 @@ def _where(command: _Command) -> _Command:
     return config_option(data_dir_of_gateway(command))
 
 
-def _rights_options(command: _Command) -> _Command:
-    actions = click.option(
-        "--action",
-        "actions",
-        multiple=True,
-        type=click.Choice(get_args(Action)),
-        help="What it may do; may repeat.  [default: query, update, subscribe]",
-    )
-    read = click.option(
-        "--read",
-        multiple=True,
-        metavar="GRAPH",
-        help='IRI of a graph it may see, "default" or "none"; may repeat.  [default: all]',
-    )
-    write = click.option(
-        "--write",
-        multiple=True,
-        metavar="GRAPH",
-        help='IRI of a graph it may change, "default" or "none"; may repeat.  [default: all]',
-    )
-    return actions(read(write(command)))
-
-
 @click.group(epilog=EXIT_CODES)
 def clients() -> None:
     """Say who may come in and what they may do, where security.enabled is set.
 
     \b
-    edge clients invite kitchen-sensor --action update --write http://example.org/kitchen
+    edge clients invite kitchen-sensor --action none --publish 'kitchen/#'
     edge clients allow dashboard --action query --action subscribe
     edge clients open --for 10m
     edge clients list
@@ -81,16 +56,16 @@ def clients() -> None:
 
 
 @clients.command("list")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@click.option("--json", "json_wanted", is_flag=True, help="JSON, for programs.")
 @_where
-def list_(as_json: bool, file: Path | None, data_dir: Path | None) -> None:
+def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
     """Show all clients."""
     with opened(file, data_dir) as security:
         found = security.clients.all()
-    if as_json:
+    if json_wanted:
         click.echo(json.dumps({"clients": [_as_json(client) for client in found]}))
         return
-    rows = [("identity", "state", "since", "may", "sees", "changes"), *map(_row, found)]
+    rows = [("identity", "state", "since", "may", "sees", "changes", "publishes", "hears"), *map(_row, found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows if found else []:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -100,13 +75,11 @@ def list_(as_json: bool, file: Path | None, data_dir: Path | None) -> None:
 
 @clients.command()
 @click.argument("identity")
-@_rights_options
+@rights_options
 @_where
 def allow(
     identity: str,
-    actions: tuple[Action, ...],
-    read: tuple[str, ...],
-    write: tuple[str, ...],
+    rights: Rights,
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
@@ -115,7 +88,7 @@ def allow(
     Names can be guessed; `edge clients invite` is safer.
     """
     with opened(file, data_dir) as security:
-        client = security.clients.allow(identity, _rights(actions, read, write))
+        client = security.clients.allow(identity, rights)
     done = "has these rights now" if client.state == "registered" else "may register"
     click.echo(f"{identity} {done}")
 
@@ -131,37 +104,33 @@ def allow(
     show_default=True,
     help="How long the code is good.",
 )
-@_rights_options
+@rights_options
 @_where
 def invite(
     identity: str,
     seconds: int,
-    actions: tuple[Action, ...],
-    read: tuple[str, ...],
-    write: tuple[str, ...],
+    rights: Rights,
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
     """Print a code with which a client registers as IDENTITY, once: it gives the code as its client_identity."""
     with opened(file, data_dir) as security:
-        click.echo(security.clients.invite(identity, _rights(actions, read, write), seconds))
+        click.echo(security.clients.invite(identity, rights, seconds))
 
 
 @clients.command("open")
 @click.option("--for", "seconds", callback=_seconds, metavar="TIME", required=True, help="How long; 0s ends it.")
-@_rights_options
+@rights_options
 @_where
 def open_(
     seconds: int,
-    actions: tuple[Action, ...],
-    read: tuple[str, ...],
-    write: tuple[str, ...],
+    rights: Rights,
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
     """Let everybody who is not known yet register for a time, with these rights."""
     with opened(file, data_dir) as security:
-        security.clients.open(_rights(actions, read, write), seconds)
+        security.clients.open(rights, seconds)
     until = (datetime.now().astimezone() + timedelta(seconds=seconds)).isoformat(" ", "seconds")
     click.echo(f"new clients may register until {until}" if seconds else "new clients may not register any more")
 
@@ -208,54 +177,10 @@ def rotate_key(file: Path | None, data_dir: Path | None) -> None:
 clients.add_command(oscore)
 
 
-def _rights(actions: tuple[Action, ...], read: tuple[str, ...], write: tuple[str, ...]) -> Rights:
-    from edge.security.clients import Rights
-
-    chosen = {"actions": frozenset(actions)} if actions else {}
-    return Rights(**chosen, read=_graphs(read), write=_graphs(write))
-
-
-def _graphs(given: tuple[str, ...]) -> frozenset[str] | None:
-    if not given:
-        return None
-    from pyoxigraph import NamedNode
-
-    graphs = [graph for name in given for graph in _WORDS.get(name, [name])]
-    for graph in graphs:
-        try:
-            if graph != DEFAULT_GRAPH:
-                NamedNode(graph)
-        except ValueError:
-            raise misused(f'"{graph}" is no IRI of a graph; write one, "default" or "none"') from None
-    return frozenset(graphs)
-
-
 def _row(client: Client) -> tuple[str, ...]:
     since = datetime.fromtimestamp(client.since / 1_000_000, UTC).astimezone().isoformat(" ", "seconds")
-    rights = client.rights
-    return (
-        client.identity,
-        client.state,
-        since,
-        ", ".join(sorted(rights.actions)),
-        _shown(rights.read),
-        _shown(rights.write),
-    )
-
-
-def _shown(graphs: frozenset[str] | None) -> str:
-    if graphs is None:
-        return "all"
-    return ", ".join(graph or "default" for graph in sorted(graphs)) or "none"
+    return client.identity, client.state, since, *shown(client.rights)
 
 
 def _as_json(client: Client) -> dict[str, object]:
-    rights = client.rights
-    return {
-        "identity": client.identity,
-        "state": client.state,
-        "since": client.since,
-        "actions": sorted(rights.actions),
-        "read": None if rights.read is None else sorted(rights.read),
-        "write": None if rights.write is None else sorted(rights.write),
-    }
+    return {"identity": client.identity, "state": client.state, "since": client.since, **as_json(client.rights)}

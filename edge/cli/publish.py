@@ -24,7 +24,7 @@ _PASSWORD: Final = "EDGE_MQTT_PASSWORD"  # noqa: S105 - the name of a variable
 @click.option(
     "--mqtt", "url", envvar="EDGE_MQTT", metavar="URL", help="Broker, e.g. mqtt://127.0.0.1:1883.  [env: EDGE_MQTT]"
 )
-@click.option("--username", metavar="NAME", help=f"User name at the broker; the password is in ${_PASSWORD}.")
+@click.option("--username", metavar="NAME", help=f"User name at the broker; password or token: ${_PASSWORD}.")
 @data_dir_option
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Seconds to wait for the broker."
@@ -90,7 +90,9 @@ def _send(
         client.disconnect()
         client.loop_stop()
     if refusals:
-        raise refused(f"the broker at {address} refused the connection: {refusals[0]} (see --username)")
+        raise refused(
+            f"the broker at {address} refused the connection: {refusals[0]} (see --username and ${_PASSWORD})"
+        )
     if not arrived:
         raise unreachable(address, f"no acknowledgement within {timeout:g} s")
 

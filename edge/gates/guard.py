@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from edge.protocol.access import ANYBODY, Access, Action
 from edge.protocol.errors import EdgeError, Forbidden
 from edge.protocol.messages import Message
+from edge.protocol.topics import covers
 
 
 class Guard(Protocol):
@@ -82,6 +83,12 @@ def check(access: Access, action: Action) -> None:
     """Raises `Forbidden` where a client may not do this."""
     if action not in access.actions:
         raise Forbidden(f'The client "{access.client}" may not {action}; who runs the gateway can allow it')
+
+
+def check_publish(access: Access, topic: str) -> None:
+    """Raises `Forbidden` where a client may not publish readings on this topic."""
+    if access.publish is not None and not any(covers(given, topic) for given in access.publish):
+        raise Forbidden(f'The client "{access.client}" may not publish on "{topic}"; who runs the gateway can allow it')
 
 
 def check_timers(access: Access) -> None:

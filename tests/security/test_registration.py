@@ -252,3 +252,31 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     with pytest.raises(Exception, match="cannot be used"):
         Store(tmp_path)
     assert (tmp_path / NAME).read_bytes() == b"x" * 5000
+
+
+def test_rights_on_topics_go_with_who_registers_while_it_is_open(tmp_path):
+    clients = Clients(Store(tmp_path))
+    rights = Rights(actions=frozenset(), publish=frozenset({"kitchen/#", "hall"}), receive=frozenset())
+    clients.open(rights, 60)
+    clients.register("lamp")
+    (lamp,) = clients.all()
+    assert lamp.rights == rights
+    assert (lamp.access(None).publish, lamp.access(None).receive) == (rights.publish, frozenset())
+
+
+def test_a_file_of_the_first_version_is_read_on(tmp_path):
+    store = Store(tmp_path)
+    Clients(store).allow("lamp", Rights(read=frozenset({"http://a/b"})))
+    Clients(store).open(Rights(), 60)
+    store.close()
+    with sqlite3.connect(tmp_path / NAME) as connection:
+        for table in ("client", "opening"):
+            for column in ("publish", "receive"):
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    clients = Clients(Store(tmp_path))
+    clients.register("new")
+    found = {client.identity: client for client in clients.all()}
+    assert found["new"].access(None).receive is None
+    assert (found["lamp"].access(None).publish, found["lamp"].access(None).receive) == (None, frozenset())

@@ -40,8 +40,27 @@ def test_a_client_is_allowed_shown_changed_and_revoked(run):
     run("clients", "allow", "lamp")
     lamp = listed(run)["lamp"]
     assert (lamp["actions"], lamp["read"], lamp["write"]) == (["query", "subscribe", "update"], None, None)
+    assert (lamp["publish"], lamp["receive"]) == (None, None)
     run("clients", "revoke", "lamp")
     assert listed(run)["lamp"]["state"] == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("options", "publish", "receive"),
+    [
+        (["--action", "query"], [], None),
+        (["--action", "update"], None, []),
+        (["--read", "http://a/b", "--write", "http://a/b"], [], []),
+        (["--read", "default", "--write", "default"], None, None),
+        (["--action", "administer"], [], []),
+        (["--action", "none", "--publish", "a/#", "--publish", "b"], ["a/#", "b"], []),
+        (["--publish", "none", "--receive", "+/set"], [], ["+/set"]),
+    ],
+)
+def test_topics_are_said_or_go_with_the_default_graph(run, options, publish, receive):
+    run("clients", "invite", "lamp", *options)
+    lamp = listed(run)["lamp"]
+    assert (lamp["publish"], lamp["receive"]) == (publish, receive)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +69,8 @@ def test_a_client_is_allowed_shown_changed_and_revoked(run):
         (["revoke", "nobody"], "no client"),
         (["allow", "a b"], "client identity"),
         (["allow", "lamp", "--read", "nonsense"], "no IRI"),
+        (["allow", "lamp", "--publish", "kitchen#"], "no topic filter"),
+        (["allow", "lamp", "--receive", "a/#/b"], "no topic filter"),
         (["open", "--for", "forever"], "no duration"),
         (["token", "nobody"], "may not register"),
     ],

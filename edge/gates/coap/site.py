@@ -37,10 +37,9 @@ from edge.gates.coap.formats import (
 )
 from edge.gates.coap.requests import Primitive, check_options, read_message, token
 from edge.gates.coap.senml import as_json
-from edge.gates.guard import check
+from edge.gates.guard import check, check_publish
 from edge.gates.session import Session, Sessions
-from edge.protocol.access import DEFAULT_GRAPH
-from edge.protocol.errors import Forbidden, InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
+from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
 
 Readings = Callable[[str, bytes], Awaitable[int]]
 """Takes what a device says on a topic. Returns how many readings were in it, once they are stored."""
@@ -179,12 +178,10 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         request, started = pipe.request, time.perf_counter()
         check_acceptable(request)
         access = self._sessions.guard.access(token(request))
-        check(access, "update")
-        if access.write is not None and DEFAULT_GRAPH not in access.write:
-            raise Forbidden(f'The client "{access.client}" may not write the default graph, where readings go')
         topic = "/".join(request.opt.uri_path[1:])
         if set(topic) & set("+#\0"):
             raise InvalidRequest("A topic has no wildcards")
+        check_publish(access, topic)
         with self._work():
             count = await self._readings(topic, _payload(request))
         if not count:

@@ -126,6 +126,7 @@ async def test_with_security_every_request_needs_a_token(tmp_path):
         full = await house.member("full")
         reader = await house.member("reader", Rights(actions=frozenset({"query"})))
         graphs = await house.member("graphs", Rights(write=frozenset({"urn:g"})))
+        sensor = await house.member("sensor", Rights(actions=frozenset(), publish=frozenset({"senml/a/+"})))
         data, reading = b'INSERT DATA { <urn:a> <urn:b> "x" }', b'[{"n":"t","v":1}]'
         for path, payload in (("/query", ALL), ("/update", data), ("/subscribe", ALL), ("/reading/senml/a", reading)):
             for bad in (None, "", "nonsense", full[:-2]):
@@ -137,6 +138,8 @@ async def test_with_security_every_request_needs_a_token(tmp_path):
             assert (await ask(client, POST, path, payload, reader)).code == Code.FORBIDDEN, path
         for path, payload in (("/update", data.replace(b"x", b"y")), ("/reading/senml/a", reading)):
             assert (await ask(client, POST, path, payload, graphs)).code == Code.FORBIDDEN, path
+        for topic, wanted in (("senml/a/1", Code.CHANGED), ("senml/a", Code.FORBIDDEN), ("senml/b/1", Code.FORBIDDEN)):
+            assert (await ask(client, POST, f"/reading/{topic}", reading, sensor)).code == wanted, topic
 
 
 async def test_a_subscription_is_its_clients_own_and_ends_with_its_rights(tmp_path):
