@@ -23,6 +23,7 @@ from edge.gateway import Gateway, StartError
 ROOT = Path(__file__).resolve().parent.parent
 
 ELSEWHERE = {
+    EngineSettings: {"max_kept"},
     HttpGateSettings: {"query_timeout", "shutdown_timeout"},
     WsGateSettings: {"query_timeout", "close_timeout", "path"},
     CoapGateSettings: {"query_timeout"},

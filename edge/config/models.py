@@ -78,16 +78,6 @@ class WsSettings(Section):
     max_pending_requests: int = key(
         100, "Requests of one connection in work; no more are read until some are answered.", minimum=1
     )
-    resume_for: float = key(
-        60.0,
-        "Time for which a subscription that asked for it can be resumed after its connection was lost. 0: never.",
-        unit="s",
-        minimum=0,
-        maximum=86_400,
-    )
-    max_parked: int = key(
-        1000, "Subscriptions of lost connections that are kept; with more the one lost first ends.", minimum=0
-    )
     origins: tuple[str, ...] = key(
         ("*",), 'Origins whose web pages may subscribe. "*" is every origin; the gateway\'s own pages always may.'
     )
@@ -171,6 +161,20 @@ class MqttSettings(Section):
         return value
 
 
+class SubscriptionsSettings(Section):
+    """Subscriptions that asked to be resumed, over whatever gate: kept while nobody is connected."""
+
+    resume_for: float = key(
+        60.0,
+        "Time for which they can be resumed after their connection was lost, or after a restart of the gateway. "
+        "0: never.",
+        unit="s",
+        minimum=0,
+        maximum=86_400,
+    )
+    max_parked: int = key(1000, "How many are kept for that; with more the one lost first ends.", minimum=0)
+
+
 class MqttGateSettings(Section):
     """The MQTT gate: the messages of the WebSocket over topics, standing queries, the gateway's status."""
 
@@ -224,16 +228,6 @@ class MqttGateSettings(Section):
     )
     max_pending_requests: int = key(
         100, "Requests of one client in work; as many may wait, more are refused.", minimum=1
-    )
-    resume_for: float = key(
-        60.0,
-        "Time for which a subscription that asked for it can be resumed after its client was lost. 0: never.",
-        unit="s",
-        minimum=0,
-        maximum=86_400,
-    )
-    max_parked: int = key(
-        1000, "Subscriptions of lost clients that are kept; with more the one lost first ends.", minimum=0
     )
 
     @field_validator("root")
@@ -514,6 +508,7 @@ class Settings(Section):
     )
     http: HttpSettings = HttpSettings()
     ws: WsSettings = WsSettings()
+    subscriptions: SubscriptionsSettings = SubscriptionsSettings()
     mqtt: MqttSettings = MqttSettings()
     mqtt_gate: MqttGateSettings = MqttGateSettings()
     coap: CoapSettings = CoapSettings()

@@ -26,7 +26,7 @@ from edge.engine.query import QueryProcessor
 from edge.engine.query_plans import QueryPlans
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.spu_manager import Activation, SpuManager
-from edge.engine.update import Loader, UpdateProcessor
+from edge.engine.update import Loader, Transaction, UpdateProcessor
 from edge.protocol.access import Access
 from edge.protocol.results import Term
 
@@ -82,6 +82,19 @@ class Engine:
             self._apply(change)
             self.graph.dictionary.sweep()
 
+    def replay(self, changes: ChangeSet, at: int) -> None:
+        """Apply a journalled change set, and tell the subscribers what it changes. `at`: when it was made."""
+        graph = self.graph
+        transaction = Transaction(graph)
+        for name in changes.created:
+            transaction.create(graph.intern_graph(name))
+        transaction.apply(map(graph.intern_quad, changes.removed), map(graph.intern_quad, changes.added))
+        for name in changes.dropped:
+            transaction.drop(graph.intern_graph(name))
+        self._writer_mirror.note(changes)
+        self.spus.notify(self.spus.activate(transaction, at))
+        graph.dictionary.sweep()
+
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
         """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`. Any thread."""
         began = clock()
@@ -127,6 +140,13 @@ class Engine:
         """Subscribe to a query; the sink gets sequence 0 before this returns. Raises `ParsingFailed`, `Forbidden`."""
         try:
             return self.spus.create(_seen(request), sink, alias, now)
+        finally:
+            self.graph.dictionary.sweep()
+
+    def resume(self, request: QueryRequest, sink: Sink, spuid: str, sequence: int, now: int) -> tuple[str, ...]:
+        """Go on with a subscription of another process: see `SpuManager.resume`."""
+        try:
+            return self.spus.resume(_seen(request), sink, spuid, sequence, now)
         finally:
             self.graph.dictionary.sweep()
 

@@ -58,6 +58,7 @@ class Journal:
         self._path = path
         self._lock = lock
         self._sequence = contents.sequence
+        self._snapshot_sequence = contents.snapshot_sequence
         self._receipts = deque(contents.receipts, maxlen=receipts_kept)
         self._journal_bytes = contents.journal_bytes
         self._snapshot_bytes = contents.snapshot_bytes
@@ -66,7 +67,7 @@ class Journal:
         self._snapshot_retry_bytes = 0
         self._unflushed = False
         self.last_at = 0
-        """The time of the last update that `restore` gave, microseconds since 1970; 0: of none since the snapshot."""
+        """The time of the last update that was read again, microseconds since 1970; 0: of none since the snapshot."""
 
     @classmethod
     def open(
@@ -119,6 +120,11 @@ class Journal:
         return self._sequence
 
     @property
+    def snapshot_sequence(self) -> int:
+        """The number of the last entry that the snapshot holds."""
+        return self._snapshot_sequence
+
+    @property
     def journal_bytes(self) -> int:
         """Bytes of entries since the snapshot, as stored."""
         return self._journal_bytes
@@ -137,13 +143,21 @@ class Journal:
 
         Raises `DataDirectoryRefused` where the file turns out damaged after all.
         """
+        return (entry.changes for _, entry in self.history())
+
+    def history(self) -> Iterator[tuple[int, Entry]]:
+        """The same as entries, each with the number that the journal has with it. Raises as `restore` does."""
         if self._path is None:
             return
+        sequence = self._snapshot_sequence
         try:
-            for body in journal_file.read_bodies(self._connection):
+            for body in journal_file.read_snapshot(self._connection):
+                yield from ((sequence, entry) for entry in journal_codec.decode(body))
+            for body in journal_file.read_commits(self._connection):
                 for entry in journal_codec.decode(body):
+                    sequence += 1
                     self.last_at = entry.at or self.last_at
-                    yield entry.changes
+                    yield sequence, entry
         except (ValueError, sqlite3.Error) as error:
             journal_file.refuse_error(self._path, error)
 
@@ -216,11 +230,16 @@ class Journal:
         """Whether the journal has grown enough for a snapshot, and enough since one that failed."""
         return self._journal_bytes > max(self._snapshot_threshold, self._snapshot_retry_bytes)
 
-    def snapshot(self, quads: Iterable[ox.Quad], graphs: Iterable[ox.NamedNode | ox.BlankNode]) -> bool:
+    def snapshot(
+        self,
+        quads: Iterable[ox.Quad],
+        graphs: Iterable[ox.NamedNode | ox.BlankNode],
+        also: AlsoWrite | None = None,
+    ) -> bool:
         """Replace the snapshot and all change sets by these quads and named graphs: the state at `sequence`.
 
-        False: it failed (no room, I/O error) and changed nothing. That is logged once, and a snapshot becomes due
-        again when the journal has grown by another quarter of what makes one due.
+        `also` writes what belongs to it. False: it failed (no room, I/O error) and changed nothing. That is logged
+        once, and a snapshot becomes due again when the journal has grown by another quarter of what makes one due.
         """
         if self._path is None:
             return True
@@ -228,6 +247,8 @@ class Journal:
         try:
             with self._transaction() as connection:
                 size = journal_file.replace_snapshot(connection, self._sequence, _chunks(quads, graphs), receipts)
+                if also is not None:
+                    also(connection)
         except sqlite3.Error as error:
             if not self._snapshot_retry_bytes:
                 _log.warning("journal.snapshot_failed", extra={"file": str(self._path), "reason": str(error)})
@@ -237,6 +258,7 @@ class Journal:
         if self._snapshot_retry_bytes:
             _log.info("journal.snapshot_recovered", extra={"file": str(self._path)})
         self._snapshot_retry_bytes = 0
+        self._snapshot_sequence = self._sequence
         self._snapshot_bytes = size
         self._journal_bytes = 0
         self._unflushed = True

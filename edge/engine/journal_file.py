@@ -50,6 +50,15 @@ SCHEMA: tuple[str, ...] = (
     ALTER TABLE timer_outcomes ADD COLUMN owner TEXT NOT NULL DEFAULT '';
     ALTER TABLE timer_outcomes ADD COLUMN client TEXT NOT NULL DEFAULT '';
     """,
+    """
+    CREATE TABLE subscriptions (
+        number INTEGER PRIMARY KEY, spuid TEXT NOT NULL, began INTEGER NOT NULL, body BLOB NOT NULL,
+        crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE subscription_sequences (
+        number INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    """,
 )
 """The script that leads to each format version from the one before. Another table: append a script, change none."""
 
@@ -167,16 +176,17 @@ def verify(path: Path) -> Contents:
         refuse_error(path, error)
 
 
-def read_bodies(connection: sqlite3.Connection) -> Iterator[bytes]:
-    """Every body from the empty graph to now: the chunks of the snapshot, then the commits, checked once more.
-
-    Raises `ValueError` where a row is not what was written.
-    """
+def read_snapshot(connection: sqlite3.Connection) -> Iterator[bytes]:
+    """The chunks of the snapshot, checked once more. Raises `ValueError` where a row is not what was written."""
     (sequence,) = connection.execute("SELECT sequence FROM snapshot").fetchone()
     for number, body, crc in connection.execute("SELECT number, body, crc FROM snapshot_chunks ORDER BY number"):
         if checksum(body, sequence, number) != crc:
             raise ValueError(f"chunk {number} of the snapshot fails its checksum")
         yield body
+
+
+def read_commits(connection: sqlite3.Connection) -> Iterator[bytes]:
+    """The commits since, checked likewise."""
     for first, body, crc in connection.execute("SELECT first, body, crc FROM commits ORDER BY first"):
         if checksum(body, first) != crc:
             raise ValueError(f"the commit of update {first} fails its checksum")

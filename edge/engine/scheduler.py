@@ -17,8 +17,10 @@ from edge.engine.clock import Clock
 from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.explanation import Explanation
 from edge.engine.journal import Journal
+from edge.engine.kept import KeptSubscriptions, repeatable
 from edge.engine.performance import Figures
 from edge.engine.query import collect
+from edge.engine.replay import Replay, Restored
 from edge.engine.request_queue import RequestQueue
 from edge.engine.requests import (
     Answer,
@@ -67,7 +69,10 @@ class Scheduler:
         self._clock = clock
         self._lock = threading.Lock()
         self._pending_queries = 0
-        engine.restore(journal.restore())
+        self._kept = KeptSubscriptions(journal, engine.rules, settings.max_kept)
+        self._replay = Replay(engine, journal)
+        for spuid in self._replay.run(self._kept.starts):
+            self._kept.remove(spuid)
         self._receipts = tuple(journal.receipts())
         self._timers = Timers(TimerTable(journal), clock, settings, journal.last_at)
         self._workers = Workers(settings.spu_workers, settings.processing)
@@ -75,7 +80,7 @@ class Scheduler:
         self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._queue = RequestQueue(settings.max_pending_updates, settings.max_batch)
-        self._writer = Writer(engine, journal, self._timers, self._queue, settings, clock, rights)
+        self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights)
         self._writer.start()
 
     # What clients can ask for
@@ -156,13 +161,34 @@ class Scheduler:
         self._on_reader(future, answer)
         return future
 
-    def subscribe(self, query: QueryRequest, sink: Sink, alias: str | None = None) -> Future[Subscription]:
-        """Subscribe. The sink gets sequence 0 before the future is done, and every notification from then on."""
-        return self._on_writer(lambda: self._engine.subscribe(query, sink, alias, self._clock.wall()))
+    def subscribe(
+        self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False
+    ) -> Future[Subscription]:
+        """Subscribe. The sink gets sequence 0 before the future is done, and every notification from then on.
+
+        `keep`: it goes on after a restart (`take_over`), where its query has one result for each state of the graph.
+        """
+
+        def begin() -> Subscription:
+            subscription = self._engine.subscribe(query, sink, alias, self._clock.wall())
+            if keep and (self._engine.spus.is_boosted(subscription.spuid) or repeatable(query.sparql)):
+                self._kept.add(subscription.spuid, query)
+            return subscription
+
+        return self._on_writer(begin)
 
     def unsubscribe(self, spuid: str) -> Future[None]:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
-        return self._on_writer(lambda: self._engine.unsubscribe(spuid))
+
+        def end() -> None:
+            self._kept.remove(spuid)
+            self._engine.unsubscribe(spuid)
+
+        return self._on_writer(end)
+
+    def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
+        """The subscriptions of the process before that go on, each with a sink from now on. To be called once."""
+        return self._on_writer(lambda: self._replay.take_over(sink))
 
     def explain(self, query: QueryRequest) -> Future[Explanation]:
         """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""

@@ -62,3 +62,5 @@ class EngineSettings:
     """A snapshot is made when the journal is so many times as large as the last one."""
     receipts_kept: int = 1024
     """Receipts of updates that are remembered over restarts."""
+    max_kept: int = 0
+    """Subscriptions that are kept over restarts, of those that are to be, at the most."""

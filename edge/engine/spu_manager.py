@@ -76,13 +76,44 @@ class SpuManager:
 
     def create(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
         """Subscribe. The sink gets the whole result as sequence 0. Raises `ParsingFailed`, `Forbidden`."""
-        found = self._plans.find(request)
-        spu, result = self._join_family(found) if isinstance(found, Member) else self._join_singular(found, now)
+        spu, result = self._join(request, now)
+        if result is None:
+            result = spu.result(self._world)
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink)
-        spu.subscribers[subscriber.spuid] = subscriber
-        self._by_spuid[subscriber.spuid] = spu
+        self._enter(spu, subscriber)
         subscriber.notify(spu.delta(self._world, result))
         return Subscription(subscriber.spuid, alias)
+
+    def resume(self, request: QueryRequest, sink: Sink, spuid: str, sequence: int, now: int) -> tuple[str, ...]:
+        """Go on with a subscription of another process, which was told the result as it is up to `sequence`.
+
+        The sink gets nothing yet. Returns the columns of the result. Raises what `create` does.
+        """
+        spu, _ = self._join(request, now)
+        self._enter(spu, Subscriber(spuid, None, sink, sequence + 1))
+        return spu.variables
+
+    def redirect(self, spuid: str, sink: Sink) -> None:
+        """Send what a subscription is told elsewhere."""
+        self._by_spuid[spuid].subscribers[spuid].sink = sink
+
+    def last(self, spuid: str) -> int | None:
+        """The number of the last notification of a subscription; None: it has ended."""
+        spu = self._by_spuid.get(spuid)
+        return None if spu is None else spu.subscribers[spuid].sequence - 1
+
+    def is_boosted(self, spuid: str) -> bool:
+        """Whether the delta rules serve a subscription."""
+        return isinstance(self._by_spuid[spuid], BoostedSpu)
+
+    def _enter(self, spu: Spu, subscriber: Subscriber) -> None:
+        spu.subscribers[subscriber.spuid] = subscriber
+        self._by_spuid[subscriber.spuid] = spu
+
+    def _join(self, request: QueryRequest, now: int) -> tuple[Spu, Weights | None]:
+        """The SPU of a query, and the whole result if it is a new one."""
+        found = self._plans.find(request)
+        return self._join_family(found) if isinstance(found, Member) else self._join_singular(found, now)
 
     def destroy(self, spuid: str) -> None:
         """Unsubscribe. Raises `NotFound`."""
@@ -112,11 +143,11 @@ class SpuManager:
         family = self._families.get((plan, closed))
         return Family(plan, self._world.graph, closed, self._room) if family is None else family, open_
 
-    def _join_family(self, found: Member) -> tuple[Spu, Weights]:
+    def _join_family(self, found: Member) -> tuple[Spu, Weights | None]:
         family, open_ = self._family(found)
         member = family.members.get(open_)
         if member is not None:
-            return member, member.result(self._world)
+            return member, None
         spu = BoostedSpu(family, open_, self._world)
         try:
             result = spu.begin(self._world)
@@ -145,10 +176,10 @@ class SpuManager:
             del self._families[family.plan, family.closed]
             family.release()
 
-    def _join_singular(self, found: Singular, now: int) -> tuple[Spu, Weights]:
+    def _join_singular(self, found: Singular, now: int) -> tuple[Spu, Weights | None]:
         spu = self._singular.get(found)
         if spu is not None:
-            return spu, spu.result(self._world)
+            return spu, None
         evaluator = self._plans.evaluator(found)
         table = evaluator.read(self._world.mirror.open(), self._world.rules, now)
         spu = ReevaluatedSpu(found, evaluator, table, self._world)

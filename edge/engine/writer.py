@@ -7,6 +7,7 @@ subscriptions included, before the next begins.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine
 from edge.engine.journal import Journal
+from edge.engine.kept import KeptSubscriptions
 from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
 from edge.engine.timers import Timers
@@ -24,13 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 class Writer:
-    """The thread, and what it looks after: the journal and the delayed updates."""
+    """The thread, and what it looks after: the journal, the delayed updates and the subscriptions that are kept."""
 
     def __init__(
         self,
         engine: Engine,
         journal: Journal,
         timers: Timers,
+        kept: KeptSubscriptions,
         queue: RequestQueue,
         settings: EngineSettings,
         clock: Clock,
@@ -39,6 +42,7 @@ class Writer:
         self._engine = engine
         self._journal = journal
         self._timers = timers
+        self._kept = kept
         self._queue = queue
         self._clock = clock
         self._rights = rights
@@ -82,14 +86,19 @@ class Writer:
             elif work:
                 self._run(work)
                 self._queue.done(work)
+            elif self._kept.urgent:  # many that begin at once are one commit
+                self._store_kept()
             self._look_after_storage()
             self._busy_since = None
-        try:
-            self._journal.close()
-        except EdgeError as error:
-            _log.error("journal.close_failed", extra={"reason": error.description})
+        for close in (self._kept.close, self._journal.close):
+            try:
+                close()
+            except EdgeError as error:
+                _log.error("journal.close_failed", extra={"reason": error.description})
 
     def _wait(self) -> float | None:
+        if self._kept.urgent:
+            return 0.0
         times = [seconds for seconds in (self._flush_interval, self._timers.wait()) if seconds is not None]
         return min(times, default=None)
 
@@ -105,7 +114,8 @@ class Writer:
             executed = [step for work in done for step in work.executed]
             try:
                 if stored or timers.changed:
-                    self._journal.commit(stored, timers.write if timers.changed else None)
+                    others = timers.changed or self._kept.changed
+                    self._journal.commit(stored, self._write_others if others else None)
             except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
                 engine.undo(executed)
                 timers.undo()
@@ -113,6 +123,8 @@ class Writer:
                 for work in done:
                     work.failed(error)
                 return
+            if stored or timers.changed:
+                self._kept.written()
             if timers.changed:
                 timers.kept()
             if stored and self.storage_failing:
@@ -122,6 +134,12 @@ class Writer:
             for work in done:
                 work.done()
             engine.publish(executed)
+
+    def _write_others(self, connection: sqlite3.Connection) -> None:
+        if self._timers.changed:
+            self._timers.write(connection)
+        if self._kept.changed:
+            self._kept.write(connection)
 
     def _note_storage(self, error: Exception) -> None:
         """Log once that updates cannot be stored, not for each of them."""
@@ -136,9 +154,22 @@ class Writer:
             self._flush_at = time.monotonic() + self._flush_interval
             self._flush()
         if self._journal.snapshot_due:
-            self._journal.snapshot(self._engine.graph.quads(), self._engine.graph.named_graphs())
+            self._snapshot()
         if self._timers.anchor_changed:
             self._store_anchor()
+
+    def _snapshot(self) -> None:
+        graph, kept, last = self._engine.graph, self._kept, self._engine.spus.last
+        if self._journal.snapshot(graph.quads(), graph.named_graphs(), lambda file: kept.write_snapshot(file, last)):
+            kept.written()
+
+    def _store_kept(self) -> None:
+        self._kept.urgent = False
+        try:
+            self._journal.commit([], self._kept.write)
+        except EdgeError:
+            return  # as with the next update: until then they are told anew after a restart
+        self._kept.written()
 
     def _store_anchor(self) -> None:
         try:

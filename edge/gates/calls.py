@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
-from edge.gates.parking import Parked
+from edge.gates.parking import Feed, Parked
 from edge.gates.tenure import Tenure
 from edge.metrics import Metrics
 from edge.protocol.access import ANYBODY, Access
@@ -45,8 +45,7 @@ class Subscribe:
         self.variables: tuple[str, ...] = ()
         self.sequence = 0
         """Of the last notification."""
-        self.parked: Parked | None = None
-        """Set as long as its connection is lost."""
+        self.feed = Feed(self.notify)
         self.ending = False
         self._tenure: Tenure | None = None
         self._dropped = False
@@ -57,9 +56,9 @@ class Subscribe:
     def start(self) -> None:
         """Hand it to the engine. Raises what the engine refuses at once."""
         request, shared = self.request, self.session.shared
-        sink = partial(shared.bridge.put, self.notify)
+        sink = partial(shared.bridge.put, self.feed.take)
         try:
-            self._future = shared.engine.subscribe(self.query, sink, alias=request.alias)
+            self._future = shared.engine.subscribe(self.query, sink, alias=request.alias, keep=self.resumable)
         except EdgeError as error:
             raise error.with_alias(request.alias) from error
         self.session.begun()
@@ -81,20 +80,21 @@ class Subscribe:
             session.keep(item.spuid, self)
             session.shared.answered("subscribe", 200, self.started)
         self.sequence = item.sequence
-        if self.parked is not None:
-            self.parked.add(item)
-            return
         item.alias = self.alias
         session.outgoing.send(item)
         session.shared.notifications.inc()
 
-    def go_on(self, session: Session, request: SubscribeMessage, access: Access, missed: Notification) -> None:
-        """The client of the lost connection is back."""
-        self.session, self.request, self.access, self.alias = session, request, access, request.alias
-        self.parked = None
+    def go_on(self, parked: Parked, missed: Notification) -> None:
+        """Instead of a new subscription: with that of a lost connection."""
+        self._answer()
+        self.spuid, self.variables, self.sequence = parked.spuid, parked.variables, parked.sequence
+        self.feed = parked.feed
+        self.feed.to = self.notify
+        session = self.session
         session.keep(self.spuid, self)
         session.outgoing.send(missed)
         session.shared.notifications.inc()
+        session.shared.answered("subscribe", 200, self.started)
 
     def watch(self) -> None:
         """Have it end when the client's rights do."""
@@ -117,10 +117,6 @@ class Subscribe:
         """It cannot go on."""
         self._dropped = True
         session = self.session
-        if self.parked is not None:
-            session.shared.parking.forget(self)
-            session.end(self.spuid)
-            return
         told = type(error)(error.description, alias=self.alias, spuid=self.spuid)
         session.refuse(told, "notify", time.perf_counter())
         if session.forget(self.spuid) is not None:

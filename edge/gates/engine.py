@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from edge.engine.explanation import Explanation
 from edge.engine.performance import Figures
+from edge.engine.replay import Restored
 from edge.engine.requests import Answer, QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.settings import Booster, Processing
 from edge.protocol.access import Access
@@ -45,8 +46,13 @@ class SparqlEngine(Protocol):
 class SessionEngine(SparqlEngine, Protocol):
     """Subscriptions, too."""
 
-    def subscribe(self, query: QueryRequest, sink: Sink, /, alias: str | None = None) -> Future[Subscription]:
-        """Subscribe; the first notification goes to the sink before the future is done."""
+    def subscribe(
+        self, query: QueryRequest, sink: Sink, /, alias: str | None = None, *, keep: bool = False
+    ) -> Future[Subscription]:
+        """Subscribe; the first notification goes to the sink before the future is done. `keep`: also over a restart."""
+
+    def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[Restored]]:
+        """The subscriptions that were kept over a restart, each with a sink from now on. To be called once."""
 
     def unsubscribe(self, spuid: str, /) -> Future[None]:
         """End a subscription."""

@@ -1,6 +1,7 @@
 """Subscriptions that outlive a lost connection for a while: whoever comes back to one gets what it missed, no more.
 
-Only those that asked for it (`Subscribe.resumable`). All methods are called on the event loop.
+Only those that asked for it (`Subscribe.resumable`). There is one parking for all gates, and it holds those, too, that
+the gateway served before it was started anew. All methods are called on the event loop.
 """
 
 from __future__ import annotations
@@ -8,29 +9,66 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Gauge
 
-from edge.engine.requests import Delta, Notification
+from edge.engine.requests import Delta, Notification, QueryRequest, Sink, SubscribeFailed
+from edge.gates.bridge import Bridge
+from edge.gates.engine import SessionEngine
+from edge.gates.guard import Guard
 from edge.gates.net import Net
+from edge.gates.tenure import Tenure
+from edge.protocol.access import ANYBODY
 from edge.protocol.errors import EdgeError
 
 if TYPE_CHECKING:
     from edge.gates.calls import Subscribe
 
+_RESTART: Final = "restart"
+"""Where a subscription was lost that the gateway served before, beside the names of the gates."""
+
+
+class Feed:
+    """What the engine tells of one subscription. Whom it is for can change: a client, another one, nobody yet."""
+
+    __slots__ = ("to",)
+
+    def __init__(self, to: Sink) -> None:
+        self.to = to
+
+    def take(self, item: Notification | SubscribeFailed) -> None:
+        """Hand over what comes."""
+        self.to(item)
+
 
 class Parked:
-    """What the client of a lost connection may not have received, and what came since, which is merged."""
+    """A subscription without a client: what may not have arrived, and what came since, which is merged."""
 
-    def __init__(self, call: Subscribe, unread: Sequence[Notification]) -> None:
-        """`unread`: the last that were sent, or waited to be, in order."""
-        self._call = call
+    def __init__(
+        self,
+        feed: Feed,
+        query: QueryRequest,
+        spuid: str,
+        variables: tuple[str, ...],
+        told: int,
+        unread: Sequence[Notification],
+    ) -> None:
+        """`told`: the last notification that was sent. `unread`: the last that were sent, or waited to be, in order."""
+        self.feed = feed
+        self.query = query
+        self.spuid = spuid
+        self.variables = variables
+        self.sequence = max(told, unread[-1].sequence) if unread else told
+        """Of the last notification."""
+        self._told = told
         self._unread = unread
         self._net: Net | None = None
 
     def add(self, notification: Notification) -> None:
         """The subscription goes on."""
+        self.sequence = notification.sequence
         if self._net is None:
             self._net = Net(notification)
         else:
@@ -38,76 +76,133 @@ class Parked:
 
     def since(self, alias: str | None, sequence: int) -> Notification | None:
         """All that a client missed that has had everything up to `sequence`. None: that cannot be told any more."""
-        call = self._call
-        known = Notification(call.spuid, alias, sequence, Delta(call.variables, (), ()), merged=0)
-        net = Net(known)
+        if sequence > self._told:
+            return None
+        net = Net(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
         for missed in self._unread if self._net is None else (*self._unread, self._net.notification()):
             if missed.sequence > net.sequence:
                 if missed.sequence - missed.merged != net.sequence:
                     return None
                 net.add(missed)
-        return net.notification() if net.sequence == call.sequence else None
+        return net.notification() if net.sequence == self.sequence else None
 
 
 class Parking:
-    """Where the resumable subscriptions of a gate are found by their spuid, those of living connections included.
+    """Where resumable subscriptions are found by their spuid, those of living connections included.
 
     A client often is back before anybody has noticed that its connection is lost. So it may take its subscription
     from a connection that seems alive.
     """
 
-    def __init__(self, seconds: float, limit: int, parked: Gauge) -> None:
-        """Keeps up to `limit` subscriptions for `seconds` after the loss. 0: none."""
+    def __init__(
+        self, engine: SessionEngine, guard: Guard, parked: Gauge, *, seconds: float = 0.0, limit: int = 0
+    ) -> None:
+        """Keeps up to `limit` subscriptions for `seconds` after the loss. 0: none. `parked` counts them by gate."""
+        self._engine = engine
+        self._guard = guard
+        self._count = parked
         self._seconds = seconds
         self._limit = limit
-        self._count = parked
-        self._calls: dict[str, Subscribe] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closed = False
+        self._living: dict[str, Subscribe] = {}
+        self._places: dict[str, _Place] = {}
         """Of those that are parked, the first that was parked first."""
 
     @property
     def open(self) -> bool:
         """Whether anything is kept at all."""
-        return self._seconds > 0 and self._limit > 0
+        return self._seconds > 0 and self._limit > 0 and not self._closed
 
-    def find(self, spuid: str) -> Subscribe | None:
-        """A resumable subscription, parked or not."""
-        return self._calls.get(spuid) if self.open else None
+    async def restore(self) -> None:
+        """Take over what the gateway served before it was started anew. Nobody has come back to it yet."""
+        bridge = Bridge(asyncio.get_running_loop())
+        early: list[Notification | SubscribeFailed] = []
+        feeds: dict[str, Feed] = {}
+
+        def sink(spuid: str) -> Sink:
+            feeds[spuid] = Feed(early.append)
+            return partial(bridge.put, feeds[spuid].take)
+
+        for one in await asyncio.wrap_future(self._engine.take_over(sink)):
+            self._keep(Parked(feeds[one.spuid], one.request, one.spuid, one.variables, one.told, one.unread), _RESTART)
+        for item in early:
+            feeds[item.spuid].take(item)
+
+    def living(self, spuid: str) -> Subscribe | None:
+        """A resumable subscription that has a connection."""
+        return self._living.get(spuid) if self.open else None
 
     def note(self, call: Subscribe) -> None:
         """A resumable subscription has a living connection."""
-        self._calls[call.spuid] = call
+        self._living[call.spuid] = call
 
     def forget(self, call: Subscribe) -> None:
-        """It is over, or goes on elsewhere."""
-        self._calls.pop(call.spuid, None)
-        call.unwatch()
-        timer = self._timers.pop(call.spuid, None)
-        if timer is not None:
-            timer.cancel()
-            self._count.dec()
+        """It has not any more."""
+        self._living.pop(call.spuid, None)
 
     def park(self, call: Subscribe, unread: Sequence[Notification]) -> None:
-        """Its connection is lost."""
+        """Its connection is lost. Where the gateway stops nothing is done: the engine keeps it for the next start."""
         if not self.open:
-            self._end(call)
             return
-        if len(self._timers) >= self._limit:
-            self._end(self._calls[next(iter(self._timers))])
-        call.parked = Parked(call, unread)
-        self._calls[call.spuid] = call
-        call.watch()
-        self._timers[call.spuid] = asyncio.get_running_loop().call_later(self._seconds, self._end, call)
-        self._count.inc()
+        parked = Parked(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
+        place = self._keep(parked, call.session.shared.gate)
+        if call.access is not ANYBODY:
+            place.tenure = Tenure(self._guard, call.access, call.request.authorization, lambda _: self._end(parked))
+
+    def claim(self, spuid: str, query: QueryRequest) -> Parked | None:
+        """Take one out, to go on with it. None: it is over, or not what is asked."""
+        place = self._places.get(spuid)
+        if place is None or place.parked.query != query:
+            return None
+        self._leave(place)
+        return place.parked
 
     def close(self) -> None:
-        """End those that are parked; park none any more."""
-        self._seconds = 0.0
-        for spuid in list(self._timers):
-            self._end(self._calls[spuid])
+        """The gateway stops: keep nothing any more. What is kept goes on after the next start."""
+        self._closed = True
+        for place in list(self._places.values()):
+            self._leave(place)
 
-    def _end(self, call: Subscribe) -> None:
-        self.forget(call)
-        call.drop()
+    def _keep(self, parked: Parked, gate: str) -> _Place:
+        if len(self._places) >= self._limit:
+            self._end(next(iter(self._places.values())).parked)
+        parked.feed.to = partial(self._take, parked)
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._end, parked)
+        place = self._places[parked.spuid] = _Place(parked, timer, self._count.labels(gate))
+        place.count.inc()
+        return place
+
+    def _take(self, parked: Parked, item: Notification | SubscribeFailed) -> None:
+        if isinstance(item, SubscribeFailed):
+            self._end(parked)
+        else:
+            parked.add(item)
+
+    def _leave(self, place: _Place) -> None:
+        del self._places[place.parked.spuid]
+        place.parked.feed.to = _nothing
+        place.timer.cancel()
+        place.count.dec()
+        if place.tenure is not None:
+            place.tenure.end()
+
+    def _end(self, parked: Parked) -> None:
+        self._leave(self._places[parked.spuid])
         with contextlib.suppress(EdgeError):  # a stopping engine ends all of them
-            call.session.shared.engine.unsubscribe(call.spuid)
+            self._engine.unsubscribe(parked.spuid)
+
+
+class _Place:
+    """What ends a parked subscription."""
+
+    __slots__ = ("count", "parked", "tenure", "timer")
+
+    def __init__(self, parked: Parked, timer: asyncio.TimerHandle, count: Gauge) -> None:
+        self.parked = parked
+        self.timer = timer
+        self.count = count
+        self.tenure: Tenure | None = None
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -37,11 +37,10 @@ class Sessions:
         max_pending_requests: int,
         max_pending_answers: int,
         max_unmerged: int,
-        resume_for: float = 0.0,
-        max_parked: int = 0,
+        parking: Parking | None = None,
         section: str = "",
     ) -> None:
-        """`resume_for`: seconds for which up to `max_parked` subscriptions of lost connections can be resumed.
+        """`parking`: where subscriptions of lost connections are kept; None: they are not.
 
         `section` of the settings is where limits come from; else it has the gate's name.
         """
@@ -58,7 +57,7 @@ class Sessions:
         self.max_pending_requests = max_pending_requests
         self.max_pending_answers = max_pending_answers
         self.max_unmerged = max_unmerged
-        self.parking = Parking(resume_for, max_parked, metrics.parked_subscriptions.labels(gate))
+        self.parking = parking or Parking(engine, guard, metrics.parked_subscriptions)
         self.notifications = metrics.notifications.labels(gate)
         self.merged = metrics.merged_notifications.labels(gate)
         self.active = metrics.subscriptions.labels(gate)
@@ -202,22 +201,20 @@ class Session:
 
     def _resume(self, again: Subscribe) -> bool:
         """Go on with the subscription of a lost connection. False: it is over, another one, or too far on."""
-        request, shared = again.request, self.shared
-        call = shared.parking.find(request.spuid or "")
-        if call is None or call.ending or call.query != again.query:
-            return False
-        if call.parked is None:
-            call.session.hand_over(call, self)
-        assert call.parked is not None  # noqa: S101
+        request, parking = again.request, self.shared.parking
+        assert request.spuid is not None  # noqa: S101
         assert request.sequence is not None  # noqa: S101
-        missed = call.parked.since(again.alias, request.sequence)
-        shared.parking.forget(call)
-        if missed is None:
-            call.drop()
-            self.end(call.spuid)
+        living = parking.living(request.spuid)
+        if living is not None and living.query == again.query and not living.ending:
+            living.session.hand_over(living, self)
+        parked = parking.claim(request.spuid, again.query)
+        if parked is None:
             return False
-        call.go_on(self, request, again.access, missed)
-        shared.answered("subscribe", 200, again.started)
+        missed = parked.since(again.alias, request.sequence)
+        if missed is None:
+            self.end(parked.spuid)
+            return False
+        again.go_on(parked, missed)
         return True
 
     def hand_over(self, call: Subscribe, heir: Session) -> None:

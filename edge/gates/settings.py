@@ -64,10 +64,6 @@ class WsGateSettings:
     """Bytes of notifications that may wait for one client; beyond, its notifications are merged."""
     max_pending_requests: int = 100
     """Requests of one connection that may be in work; no more are read until some are answered."""
-    resume_for: float = 60.0
-    """Seconds for which a subscription that asked for it can be resumed after its connection was lost; 0: never."""
-    max_parked: int = 1000
-    """Subscriptions of lost connections that are kept; beyond, the one that was lost first ends."""
     origins: tuple[str, ...] = ("*",)
     """Origins whose pages may subscribe; `*` is every origin. Pages of the gateway's own host always may."""
     compression: bool = False
@@ -100,10 +96,6 @@ class MqttGateSettings:
     """Requests of one client that may be in work, and that may wait; more are answered 429."""
     idle_timeout: float = 300.0
     """Seconds after which a client is given up that says nothing and has not said that it has a will."""
-    resume_for: float = 60.0
-    """Seconds for which a subscription that asked for it can be resumed after its client was lost; 0: never."""
-    max_parked: int = 1000
-    """Subscriptions of lost clients that are kept; beyond, the one that was lost first ends."""
     status_interval: float = 30.0
     """Seconds between two messages on how the gateway is."""
     queries_dir: Path | None = None

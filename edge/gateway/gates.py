@@ -13,6 +13,7 @@ from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Authority, Guard
 from edge.gates.http import HttpGate, Views
+from edge.gates.parking import Parking
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.gateway.errors import StartError
@@ -38,6 +39,7 @@ class Gates:
         take_reading: TakeReading,
         *,
         guard: Guard,
+        parking: Parking,
         authority: Authority | None,
         contexts: Contexts | None,
     ) -> None:
@@ -47,6 +49,7 @@ class Gates:
         self._views = views
         self._take_reading = take_reading
         self._guard = guard
+        self._parking = parking
         self._authority = authority
         self._contexts = contexts
         self.endpoints: dict[str, str] = {}
@@ -77,6 +80,7 @@ class Gates:
             ),
             self._metrics,
             guard=self._guard,
+            parking=self._parking,
             tls=tls,
         )
         if tls is None:

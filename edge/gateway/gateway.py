@@ -20,8 +20,9 @@ from edge.config.parts import part
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.performance import Figures
-from edge.gates.guard import OPEN_GUARD
+from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
+from edge.gates.parking import Parking
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
 from edge.gateway.mappings import Mappings
@@ -100,6 +101,7 @@ class Gateway:
         engine = await self._start_engine()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
+        parking = await self._start_parking(engine, guard)
         gates = Gates(
             settings,
             engine,
@@ -107,6 +109,7 @@ class Gateway:
             self._views(),
             self._take_reading,
             guard=guard,
+            parking=parking,
             authority=None if security is None else security.authority,
             contexts=None if security is None else security.contexts,
         )
@@ -120,13 +123,22 @@ class Gateway:
             self._mappings.start(self._stack)
             if settings.mqtt.enabled:
                 self._mqtt = Mqtt(settings, engine, self._mappings, self.metrics)
-                await self._mqtt.start(self._stack, guard, self._health, None if tls is None else tls.context)
+                secure = None if tls is None else tls.context
+                await self._mqtt.start(self._stack, guard, parking, self._health, secure)
                 self.endpoints.update(self._mqtt.endpoints)
         if settings.host.enabled:
             host = HostAdapter(part(adapters.HostSettings, settings.host), observations)
             self.metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: host.readings)
             host.start()
             self._stack.push_async_callback(asyncio.to_thread, host.stop, settings.shutdown.timeout * 0.2)
+        self._stack.callback(parking.close)  # before the gates: who is lost because they stop may come back
+
+    async def _start_parking(self, engine: Scheduler, guard: Guard) -> Parking:
+        kept = self.settings.subscriptions
+        count = self.metrics.parked_subscriptions
+        parking = Parking(engine, guard, count, seconds=kept.resume_for, limit=kept.max_parked)
+        await parking.restore()
+        return parking
 
     def _write_endpoints(self) -> None:
         """Tell other commands where to look. Who has a full disk needs a gateway all the more, so it starts without."""
@@ -138,12 +150,12 @@ class Gateway:
             self._stack.callback(endpoints.remove, self.settings.data_dir)
 
     async def _start_engine(self) -> Scheduler:
-        settings = self.settings
+        settings, kept = self.settings, self.settings.subscriptions
         try:
             engine = await asyncio.to_thread(
                 open_engine,
                 settings.data_dir,
-                part(EngineSettings, settings.engine),
+                part(EngineSettings, settings.engine, max_kept=kept.max_parked if kept.resume_for else 0),
                 load=load_document,
                 rights=_as_given if self._security is None else self._security.guard.rights,
             )

@@ -20,6 +20,7 @@ from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Guard
 from edge.gates.mqtt import MqttGate, Visitors
+from edge.gates.parking import Parking
 from edge.gates.settings import MqttGateSettings
 from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
@@ -60,6 +61,7 @@ class Mqtt:
         self,
         stack: AsyncExitStack,
         guard: Guard,
+        parking: Parking,
         health: Callable[[], Mapping[str, object]],
         tls: SSLContext | None,
     ) -> None:
@@ -80,7 +82,7 @@ class Mqtt:
             await self._open_broker(stack, broker, adapter, tls)
         await self._start_actuation(stack, connection)
         if self._settings.serves_mqtt_clients:
-            await self._start_gate(stack, connection, guard, health)
+            await self._start_gate(stack, connection, guard, parking, health)
 
     async def _start_broker(self, stack: AsyncExitStack, guard: Guard) -> EmbeddedBroker | None:
         settings = self._settings
@@ -143,6 +145,7 @@ class Mqtt:
         stack: AsyncExitStack,
         connection: adapters.MqttSettings,
         guard: Guard,
+        parking: Parking,
         health: Callable[[], Mapping[str, object]],
     ) -> None:
         settings = self._settings
@@ -171,6 +174,7 @@ class Mqtt:
             ),
             health,
             guard=guard,
+            parking=parking,
         )
         await gate.start()
         self.gate = gate

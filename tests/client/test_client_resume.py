@@ -45,7 +45,7 @@ async def test_after_a_cut_only_what_was_missed_is_sent(empty_gateway):
 
 
 async def test_a_subscription_that_is_closed_while_it_is_resumed_leaves_nothing(tmp_path):
-    gateway = Gateway(tmp_path / "gateway", EDGE__WS__RESUME_FOR="1")
+    gateway = Gateway(tmp_path / "gateway", EDGE__SUBSCRIPTIONS__RESUME_FOR="1")
     gateway.start()
     try:
         await _close_while_resuming(gateway)

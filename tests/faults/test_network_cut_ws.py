@@ -68,10 +68,11 @@ def place(tmp_path: Path, cable: Cable) -> Any:
     """`async with place(ping_interval=0.5) as place`."""
 
     @asynccontextmanager
-    async def start(**ws: Any) -> AsyncIterator[Place]:
+    async def start(resume_for: float = 60.0, **ws: Any) -> AsyncIterator[Place]:
         settings = Settings.model_validate(
             {
                 "data_dir": tmp_path,
+                "subscriptions": {"resume_for": resume_for},
                 "http": {"port": 0},
                 "ws": {"port": 0, **ws},
                 "mqtt": {"enabled": False},

@@ -11,7 +11,9 @@ import httpx
 from gate_client import Client
 from websockets.asyncio.client import connect
 
+from edge.gates.guard import OPEN_GUARD
 from edge.gates.http import HttpGate, Views
+from edge.gates.parking import Parking
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics
@@ -26,6 +28,7 @@ class Gateway:
     http_port: int
     ws_port: int
     ws_gate: WsGate
+    parking: Parking
     http_gate: HttpGate
     clients: list[Client] = field(default_factory=list)
 
@@ -64,17 +67,21 @@ async def running(
     ws: WsGateSettings | None = None,
     http: HttpGateSettings | None = None,
     views: Views | None = None,
+    resume_for: float = 60.0,
+    max_parked: int = 1000,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
-    ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics)
+    parking = Parking(engine, OPEN_GUARD, metrics.parked_subscriptions, seconds=resume_for, limit=max_parked)
+    ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics, parking=parking)
     ports: dict[str, int] = {}
     views = views or Views(endpoints=lambda: {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()})
     http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views)
     clients: list[Client] = []
     try:
         ports["ws"], ports["http"] = await ws_gate.start(), await http_gate.start()
-        yield Gateway(engine, metrics, ports["http"], ports["ws"], ws_gate, http_gate, clients)
+        yield Gateway(engine, metrics, ports["http"], ports["ws"], ws_gate, parking, http_gate, clients)
     finally:
+        parking.close()
         for client in clients:
             await client.socket.close()
         await ws_gate.stop()

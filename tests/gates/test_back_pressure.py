@@ -7,7 +7,6 @@ import json
 import socket
 from collections import Counter
 from copy import deepcopy
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -17,10 +16,10 @@ from gate_client import eventually, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.engine.requests import Delta, Notification, UpdateRequest
+from edge.engine.requests import Delta, Notification, QueryRequest, UpdateRequest
 from edge.gates import outgoing as outgoing_module
 from edge.gates.outgoing import Outgoing, to_text
-from edge.gates.parking import Parked
+from edge.gates.parking import Feed, Parked
 from edge.gates.settings import WsGateSettings
 
 
@@ -125,11 +124,11 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, *, whole: 
     outgoing.send(teller.change(Counter()))
     for step in steps:
         await _step(step, outgoing, reader, teller)
-    call: Any = SimpleNamespace(spuid=teller.name, variables=("n",), sequence=teller.sequence - 1)
-    parked = Parked(call, outgoing.unread().get(teller.name, []))
+    unread = outgoing.unread().get(teller.name, [])
+    told = teller.sequence - 1
+    parked = Parked(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), told, unread)
     outgoing.close()
     parked.add(teller.change(last))
-    call.sequence += 1
     follower = Follower()
     for message in reader.received:  # any of them may be the last that arrived
         follower.take(message["notification"])
@@ -138,8 +137,8 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, *, whole: 
         if missed is not None:
             back = deepcopy(follower)
             back.take(json.loads(to_text(missed))["notification"])
-            assert (back.result, back.sequence) == (teller.result, call.sequence)
-    for unheard_of in (follower.sequence + 1000, call.sequence + 1):
+            assert (back.result, back.sequence) == (teller.result, parked.sequence)
+    for unheard_of in (follower.sequence + 1000, told + 1):
         assert parked.since(None, unheard_of) is None
 
 

@@ -173,7 +173,7 @@ async def test_what_cannot_be_resumed_begins_anew(gateway, engine, wrong):
 
 
 async def test_too_late_is_a_fresh_beginning_and_nothing_is_left(engine, serve):
-    async with serve(ws=WsGateSettings(port=0, resume_for=0.05)) as gateway:
+    async with serve(resume_for=0.05) as gateway:
         client = await gateway.client()
         first = await client.subscribe(VALUES, resume=True)
         await vanish(gateway, client)
@@ -220,7 +220,7 @@ async def test_nothing_is_kept_for_those_that_did_not_ask(gateway, engine):
 
 
 async def test_the_first_that_was_lost_goes_first_when_there_are_too_many(engine, serve):
-    async with serve(ws=WsGateSettings(port=0, max_parked=2)) as gateway:
+    async with serve(max_parked=2) as gateway:
         firsts = []
         for _ in range(3):
             client = await gateway.client()
@@ -237,7 +237,7 @@ async def test_the_first_that_was_lost_goes_first_when_there_are_too_many(engine
 
 
 async def test_it_can_be_switched_off(engine, serve):
-    async with serve(ws=WsGateSettings(port=0, resume_for=0)) as gateway:
+    async with serve(resume_for=0) as gateway:
         client = await gateway.client()
         first = await client.subscribe(VALUES, resume=True)
         await vanish(gateway, client)
@@ -246,14 +246,32 @@ async def test_it_can_be_switched_off(engine, serve):
         assert (await client.subscribe(VALUES, spuid=first["spuid"], sequence=0))["spuid"] != first["spuid"]
 
 
-async def test_when_the_gate_stops_nothing_is_kept(engine, serve):
+async def test_when_the_gate_stops_alone_its_clients_can_come_back(engine, serve):
+    async with serve() as gateway:
+        lost, client = await gateway.client(), await gateway.client()
+        firsts = [await lost.subscribe(VALUES, resume=True), await client.subscribe(VALUES, resume=True)]
+        await vanish(gateway, lost)
+        await gateway.ws_gate.stop()
+        assert gateway.metric("edge_parked_subscriptions", gate="ws") == 2
+        await update(gateway, put(1))
+        gateway.ws_port = await gateway.ws_gate.start()
+        client = await gateway.client()
+        for first in firsts:
+            missed = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+            assert (missed["spuid"], bag(missed["addedResults"])) == (first["spuid"], [1])
+
+
+async def test_when_the_gateway_stops_the_engine_is_left_what_it_may_keep(engine, serve):
     async with serve() as gateway:
         lost, client = await gateway.client(), await gateway.client()
         await lost.subscribe(VALUES, resume=True)
         await client.subscribe(VALUES, resume=True)
+        await client.subscribe(VALUES)
         await vanish(gateway, lost)
+        gateway.parking.close()
         await gateway.ws_gate.stop()
-        await eventually(lambda: engine.subscriptions == 0, "the end of both")
+        await eventually(lambda: engine.subscriptions == 2, "the end of the third")
+        assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
 
 
 @pytest.mark.parametrize("members", [{"spuid": "x"}, {"sequence": 1}, {"spuid": "x", "sequence": -1}])
@@ -264,8 +282,7 @@ async def test_half_a_resumption_is_refused(gateway, members):
 
 
 async def test_a_thousand_clients_that_come_and_vanish_leave_nothing(engine, serve):
-    settings = WsGateSettings(port=0, resume_for=0.2, max_parked=50)
-    async with serve(ws=settings) as gateway:
+    async with serve(resume_for=0.2, max_parked=50) as gateway:
 
         async def cycles(count: int) -> None:
             for number in range(count):

@@ -25,7 +25,7 @@ class Held:
         self.waiting: list[Any] = []
         self.sinks: list[Any] = []
 
-    def subscribe(self, query, sink, alias=None):
+    def subscribe(self, query, sink, alias=None, keep=False):
         future: Future[Any] = Future()
         self.waiting.append((query, sink, alias, future))
         return future
@@ -45,7 +45,7 @@ class Held:
 class Uncancellable(Held):
     """The engine has begun with the request, so that it cannot be taken back."""
 
-    def subscribe(self, query, sink, alias=None):
+    def subscribe(self, query, sink, alias=None, keep=False):
         future = super().subscribe(query, sink, alias)
         future.set_running_or_notify_cancel()
         return future
@@ -128,7 +128,7 @@ async def test_a_subscription_that_fails_later_is_told_with_alias_and_spuid(engi
 
 async def test_errors_that_the_engine_raises_at_once_are_answers_too(engine):
     class Stopping:
-        def subscribe(self, query, sink, alias=None):
+        def subscribe(self, query, sink, alias=None, keep=False):
             raise NotReady("The gateway is stopping")
 
     async with running(Stopping()) as gateway:
@@ -139,7 +139,7 @@ async def test_errors_that_the_engine_raises_at_once_are_answers_too(engine):
 
 async def test_a_fault_of_the_engine_is_an_internal_error_with_an_incident_number(engine, caplog):
     class Broken:
-        def subscribe(self, query, sink, alias=None):
+        def subscribe(self, query, sink, alias=None, keep=False):
             future: Future[Any] = Future()
             future.set_exception(ZeroDivisionError("secret detail"))
             return future

@@ -19,6 +19,7 @@ from edge.gates.mqtt.query_files import read_queries
 from edge.gates.mqtt.standing import StandingQueries
 from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.wire import Came, Link, Wire
+from edge.gates.parking import Parking
 from edge.gates.session import Sessions
 from edge.gates.settings import MqttGateSettings
 from edge.metrics import Metrics
@@ -51,13 +52,15 @@ class MqttGate:
         health: Callable[[], Mapping[str, object]] = dict,
         *,
         guard: Guard = OPEN_GUARD,
+        parking: Parking | None = None,
     ) -> None:
-        """`health` is what is told of the gateway: a JSON object."""
+        """`health` is what is told of the gateway: a JSON object. Without `parking` nothing can be resumed."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._make_link = make_link
         self._guard = guard
+        self._parking = parking
         self._health = health
         self._topics = Topics(settings.root)
         self._correlation = Correlation()
@@ -95,8 +98,7 @@ class MqttGate:
             max_pending_requests=settings.max_pending_requests,
             max_pending_answers=settings.max_pending_answers,
             max_unmerged=settings.max_unmerged,
-            resume_for=settings.resume_for,
-            max_parked=settings.max_parked,
+            parking=self._parking,
         )
         will = (self._topics.status, _OFFLINE)
         self._wire = Wire(bridge, self, self._topics.filters, will, self._make_link)
@@ -118,7 +120,6 @@ class MqttGate:
         if self._reader is not None:
             self._reader.cancel()
         self._standing.close()
-        self._sessions.parking.close()
         self._end_sessions()
         told = asyncio.Event()
         if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=told.set):

@@ -43,17 +43,18 @@ class WsGate:
         metrics: Metrics,
         *,
         guard: Guard = OPEN_GUARD,
+        parking: Parking | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Without `tls`: plain WebSockets."""
+        """Without `parking` nothing can be resumed. Without `tls`: plain WebSockets."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._guard = guard
+        self._parking = parking
         self._tls = tls
         self._open = metrics.connections.labels(_GATE)
         self._server: Server | None = None
-        self._parking: Parking
 
     async def start(self) -> int:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
@@ -71,10 +72,8 @@ class WsGate:
             max_pending_requests=settings.max_pending_requests,
             max_pending_answers=settings.max_pending_answers,
             max_unmerged=settings.max_unmerged,
-            resume_for=settings.resume_for,
-            max_parked=settings.max_parked,
+            parking=self._parking,
         )
-        self._parking = sessions.parking
         self._server = await serve(
             partial(self._serve, sessions),
             settings.host,
@@ -98,7 +97,6 @@ class WsGate:
         if server is None:
             return
         self._server = None
-        self._parking.close()
         server.close()
         try:
             async with asyncio.timeout(self._settings.close_timeout):
