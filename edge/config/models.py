@@ -349,6 +349,21 @@ class EngineSettings(Section):
         "wait for them.",
         minimum=1,
     )
+    evaluation_timeout: float = key(
+        10.0,
+        "Time that the WHERE of an update, or a subscribed query, may take where there are no steps to be counted "
+        "(max_steps) because it is evaluated as a whole; then it is given up. All others wait.",
+        unit="s",
+        minimum=0.01,
+        maximum=86_400,
+    )
+    max_query_memory: int = key(
+        256 * MIB,
+        "Memory that the evaluation of a query, of a subscribed query or of a WHERE may take; one that takes more is "
+        "given up and answered 413.",
+        unit="bytes",
+        minimum=MIB,
+    )
     max_steps: int = key(
         5_000_000,
         "Steps to find the solutions of an update's WHERE, of a subscribed query when it begins, or of what an update "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
+from edge.engine.apart import Apart
 from edge.engine.atomic import GraphName
 from edge.engine.changes import NO_CHANGE, ChangeSet
 from edge.engine.effort import Effort
@@ -70,11 +71,12 @@ class Engine:
         """Held by the writer from the first execution of a batch until it is published or undone."""
         self._writer_mirror = Mirror(self._dump, self.writing, shared=False)
         self._reader_mirror = Mirror(self._dump, self.writing, shared=True)
-        self._updates = UpdateProcessor(self.graph, self._writer_mirror, rules, load)
-        self.spus = SpuManager(
-            World(self.graph, self._writer_mirror, rules), QueryPlans(self.graph, rules), self.performance
-        )
-        self.queries = QueryProcessor(self._reader_mirror, rules)
+        self.apart = Apart(rules.max_query_memory)
+        """Where what may take long is evaluated. Whoever runs the engine closes it."""
+        world = World(self.graph, self._writer_mirror, self.apart, rules)
+        self._updates = UpdateProcessor(world, load)
+        self.spus = SpuManager(world, QueryPlans(self.graph, rules), self.performance)
+        self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
 
     def restore(self, changes: Iterable[ChangeSet]) -> None:
         """Apply journalled change sets."""

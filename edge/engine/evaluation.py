@@ -8,9 +8,8 @@ from typing import Protocol
 
 import pyoxigraph as ox
 
-from edge.engine.evaluator import Evaluator
-from edge.engine.general import Rules
-from edge.engine.mirror import Mirror
+from edge.engine.evaluator import Evaluator, World
+from edge.engine.frameless import frameless
 from edge.engine.tables import Table
 
 Outcome = Table | Exception
@@ -44,26 +43,17 @@ def begin_all(
     """Have queries evaluated, all on the state that the mirror is in. Returns what waits for the outcome of each."""
     kept = pool.width
     wanted = min(kept, len(evaluators))
-    stores = mirror.open_many(wanted, kept)
+    stores = world.mirror.open_many(wanted, kept)
     begin = pool.begin if wanted > 1 else InTurn().begin
-    return [begin(partial(_attempt, evaluator, stores, rules, now)) for evaluator in evaluators]
+    return [begin(partial(_attempt, evaluator, stores, world, now)) for evaluator in evaluators]
 
 
-def _attempt(evaluator: Evaluator, stores: list[ox.Store], rules: Rules, now: int) -> Outcome:
+def _attempt(evaluator: Evaluator, stores: list[ox.Store], world: World, now: int) -> Outcome:
     """Read a result from a store that nobody reads now. What is raised is returned, fit for another thread."""
     store = stores.pop()
     try:
-        return evaluator.read(store, rules, now)
+        return world.read(evaluator, store, now)
     except Exception as error:  # noqa: BLE001  whoever asks for the outcome decides what it means
         return frameless(error)
     finally:
         stores.append(store)
-
-
-def frameless(error: Exception) -> Exception:
-    """The error without the frames that it came through.
-
-    They can hold an answer of Oxigraph, which must end on the thread it began on.
-    """
-    error.__traceback__ = error.__context__ = error.__cause__ = None
-    return error

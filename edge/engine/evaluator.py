@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import pyoxigraph as ox
 
 from edge.engine.analysis import dependencies
+from edge.engine.apart import Apart
 from edge.engine.booster import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
+from edge.engine.bounds import Outline, is_small, outline
 from edge.engine.general import ListedQuery, Rules, evaluate, prepare_query
 from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Watch
@@ -40,7 +42,19 @@ class World:
 
     graph: LiveGraph
     mirror: Mirror
+    apart: Apart
     rules: Rules
+
+    def read(self, evaluator: Evaluator, store: ox.Store, now: int) -> Table:
+        """The whole result of a query: here, or apart where that might keep everybody waiting. Any thread.
+
+        Raises as `Evaluator.read` does, and `RequestTimeout`.
+        """
+        rules = self.rules
+        if is_small(evaluator.outlined, self.graph, evaluator.dataset, whole=rules.union_default_graph):
+            return evaluator.read(store, rules, now)
+        limit, setting = rules.evaluation_timeout, "engine.evaluation_timeout"
+        return self.apart.begin(lambda: evaluator.read(store, rules, now), limit, setting).result()
 
 
 class Evaluator(ABC):
@@ -48,6 +62,9 @@ class Evaluator(ABC):
 
     moving = False
     """Whether what the result depends on can change with it."""
+    outlined: Outline
+    """What it can cost depends on this, and on the dataset."""
+    dataset: Dataset
 
     def __init__(self, depends: Dependencies) -> None:
         self._depends = depends
@@ -202,7 +219,13 @@ class DescribeEvaluator(Evaluator):
 def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
     """The evaluator of a query. Raises `ParsingFailed`, `Forbidden`."""
     query = prepare_query(request.sparql, rules)
-    dataset = request.dataset
+    evaluator = _compile(query, request.dataset, rules)
+    evaluator.outlined = outline(query.text, query.tokens, rules.base_iri)
+    evaluator.dataset = request.dataset
+    return evaluator
+
+
+def _compile(query: ListedQuery, dataset: Dataset, rules: Rules) -> Evaluator:
     at = next(i for i, token in enumerate(query.tokens) if token.word() == query.form)
     prologue = query.text[: query.tokens[at].start]
     names = Names(read_prologue(query.text, query.tokens, 0)[0], rules.base_iri)

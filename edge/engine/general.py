@@ -49,6 +49,10 @@ class Rules:
     """Evaluations of joins, and solutions of these, that the delta rules remember at the most."""
     max_joined: int = MAX_JOINED
     """Triple patterns, groups and OPTIONALs that are joined in one group, at the most: planning them takes long."""
+    evaluation_timeout: float = 10.0
+    """Seconds that Oxigraph may take for what all others wait for."""
+    max_query_memory: int = 256 * 1024 * 1024
+    """Bytes that an evaluation apart may take."""
     boost: bool = True
     """Whether subscribed queries are moved by the delta rules, as far as they have some."""
 

@@ -51,6 +51,8 @@ class UpdateRequest:
     bindings: Mapping[str, Term] = field(default_factory=dict)
     access: Access = ANYBODY
     """What whoever asks for it may do."""
+    source: str = ""
+    """Who asks, as limits count: a client or its connection. Empty: the gateway itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class QueryRequest:
     dataset: Dataset = STORE_DATASET
     access: Access = ANYBODY
     """What whoever asks it may see."""
+    source: str = field(default="", compare=False)
+    """Who asks, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from edge.engine.journal import Journal
 from edge.engine.kept import KeptSubscriptions, repeatable
 from edge.engine.performance import Figures
 from edge.engine.query import collect
+from edge.engine.readers import Readers
 from edge.engine.replay import Replay, Restored
 from edge.engine.request_queue import RequestQueue
 from edge.engine.requests import (
@@ -38,7 +39,7 @@ from edge.engine.work import Cancel, Rights, Schedule, Task, Updates, fail, sett
 from edge.engine.workers import Workers
 from edge.engine.writer import Writer
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import EdgeError, NotReady, TooManyRequests
+from edge.protocol.errors import EdgeError, NotReady
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
@@ -68,7 +69,6 @@ class Scheduler:
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
-        self._pending_queries = 0
         self._kept = KeptSubscriptions(journal, engine.rules, settings.max_kept)
         self._replay = Replay(engine, journal)
         for spuid in self._replay.run(self._kept.starts):
@@ -77,7 +77,7 @@ class Scheduler:
         self._timers = Timers(TimerTable(journal), clock, settings, journal.last_at)
         self._workers = Workers(settings.spu_workers, settings.processing)
         engine.spus.pool = self._workers
-        self._readers = ThreadPoolExecutor(settings.query_workers, thread_name_prefix="query")
+        self._readers = Readers(engine.queries, engine.apart, settings, clock)
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._queue = RequestQueue(settings.max_pending_updates, settings.max_batch)
         self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights)
@@ -152,14 +152,7 @@ class Scheduler:
 
         Oxigraph writes the results formats itself, four times as fast as from Python, and lets other threads run.
         """
-        future: Future[T] = Future()
-
-        def answer() -> None:
-            if future.set_running_or_notify_cancel():
-                future.set_result(self._engine.queries.run(request, read, self._clock.wall()))
-
-        self._on_reader(future, answer)
-        return future
+        return self._readers.read(request, read)
 
     def subscribe(
         self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False
@@ -233,7 +226,7 @@ class Scheduler:
     @property
     def pending_queries(self) -> int:
         """Queries that wait or are being answered."""
-        return self._pending_queries
+        return self._readers.pending
 
     @property
     def quads(self) -> int:
@@ -281,7 +274,7 @@ class Scheduler:
         What still waits after half of the time is refused (`NotReady`): nobody has been told that it was done.
         """
         self._queue.close()
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._readers.close()
         self._compiler.shutdown(wait=False)
         self._writer.join(timeout / 2)
         if self._writer.alive:
@@ -310,30 +303,3 @@ class Scheduler:
         except EdgeError as error:
             task.failed(error)
         return task.future
-
-    def _on_reader(self, future: Future[T], action: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                action()
-            except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
-                fail(future, error)
-            finally:
-                with self._lock:
-                    self._pending_queries -= 1
-
-        def drop(task: Future[None]) -> None:
-            if task.cancelled() and not future.cancelled():
-                future.set_exception(NotReady("The gateway stopped before the request's turn; send it again"))
-
-        with self._lock:
-            if not self._queue.open:
-                future.set_exception(NotReady("The gateway is stopping; try again when it is back"))
-                return
-            limit = self._settings.max_pending_queries
-            if self._pending_queries >= limit:
-                future.set_exception(
-                    TooManyRequests(f"{limit} queries are waiting (engine.max_pending_queries); try again later")
-                )
-                return
-            self._pending_queries += 1
-            self._readers.submit(run).add_done_callback(drop)

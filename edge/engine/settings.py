@@ -39,6 +39,12 @@ class EngineSettings:
     """Delayed updates of which that is remembered, at the most."""
     query_workers: int = 2
     max_pending_queries: int = 100
+    query_timeout: float = 30.0
+    """Seconds after which a query is given up and stopped."""
+    evaluation_timeout: float = 10.0
+    """Seconds that Oxigraph may take for a WHERE clause, or for a subscribed query that is evaluated anew."""
+    max_query_memory: int = 256 * 1024 * 1024
+    """Bytes that such an evaluation, or a query, may take in a process of its own."""
     booster: Booster = "delta"
     processing: Processing = "parallel"
     """It can be changed while the engine runs."""

@@ -181,7 +181,7 @@ class SpuManager:
         if spu is not None:
             return spu, None
         evaluator = self._plans.evaluator(found)
-        table = evaluator.read(self._world.mirror.open(), self._world.rules, now)
+        table = self._world.read(evaluator, self._world.mirror.open(), now)
         spu = ReevaluatedSpu(found, evaluator, table, self._world)
         result = spu.begin(self._world)
         self._singular[found] = spu
@@ -266,7 +266,7 @@ class SpuManager:
     ) -> list[tuple[ReevaluatedSpu, Callable[[], Outcome]]]:
         """Have queries evaluated, all on the same state."""
         evaluators = [spu.evaluator for spu in spus]
-        begun = begin_all(evaluators, self.pool, self._world.mirror, self._world.rules, now)
+        begun = begin_all(evaluators, self.pool, self._world, now)
         return list(zip(spus, begun, strict=True))
 
     def _evaluate_anew(self, begun: Iterable[tuple[ReevaluatedSpu, Callable[[], Outcome]]]) -> Iterator[Activation]:

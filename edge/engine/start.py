@@ -33,6 +33,8 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
         max_steps=settings.max_steps,
         max_remembered=settings.max_remembered,
         max_joined=settings.max_joined,
+        evaluation_timeout=settings.evaluation_timeout,
+        max_query_memory=settings.max_query_memory,
         boost=settings.booster == "delta",
     )
     return Engine(rules, load)

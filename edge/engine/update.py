@@ -13,9 +13,10 @@ import pyoxigraph as ox
 
 from edge.engine import forced
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
-from edge.engine.general import Rules, evaluate, too_many
+from edge.engine.evaluator import World
+from edge.engine.general import too_many
+from edge.engine.general_where import general_rows
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
-from edge.engine.mirror import Mirror
 from edge.engine.modify_compiler import Given
 from edge.engine.operators.layout import Frame
 from edge.engine.plan import (
@@ -34,9 +35,8 @@ from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
 from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, UpdateFailed
+from edge.protocol.errors import EdgeError, Forbidden, UpdateFailed
 from edge.protocol.results import Term
-from edge.protocol.syntax import tokenize
 
 Loader = Callable[[str], Iterable[ox.Quad]]
 """Fetches and parses the document of a LOAD; raises `EdgeError`."""
@@ -149,13 +149,13 @@ class Transaction:
 class UpdateProcessor:
     """Turns update requests into transactions on one live graph."""
 
-    def __init__(self, graph: LiveGraph, mirror: Mirror, rules: Rules, load: Loader, plans: int = 1024) -> None:
-        """`mirror` is the writer's own; `plans` is how many compiled updates are kept."""
-        self._graph = graph
-        self._mirror = mirror
-        self._rules = rules
+    def __init__(self, world: World, load: Loader, plans: int = 1024) -> None:
+        """`plans` is how many compiled updates are kept."""
+        self._world = world
+        self._graph = world.graph
+        self._rules = world.rules
         self._load = load
-        self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(graph, rules).compile, plans)
+        self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
 
     def plan(self, request: UpdateRequest) -> tuple[UpdatePlan, Sequence[Term]]:
         """The plan of an update, compiled on first sight of its shape, and the constants that it leaves open.
@@ -190,7 +190,7 @@ class UpdateProcessor:
                     self._load_document(operation, transaction)
         except BaseException:
             transaction.undo()
-            self._mirror.note(NO_CHANGE)
+            self._world.mirror.note(NO_CHANGE)
             raise
         return transaction
 
@@ -250,38 +250,15 @@ class UpdateProcessor:
         now: int,
     ) -> Iterator[None]:
         """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
-        self._mirror.stage(transaction.change_set())
-        store = self._mirror.open()
-        text = f"{where.prologue}SELECT * WHERE {_bound_text(where.group, bindings)}"
-        try:
-            result = evaluate(
-                store,
-                text,
-                tokenize(text),
-                dataset=where.dataset,
-                rules=self._rules,
-                now=now,
-                graph=where.graph,
-            )
-        except ParsingFailed as error:
-            if not bindings:
-                raise
-            raise UpdateFailed(
-                "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor "
-                f"assigned, and a literal names no graph): {error.description}"
-            ) from None
-        assert isinstance(result, ox.QuerySolutions)  # noqa: S101
-        names = [variable.value for variable in result.variables]
+        self._world.mirror.stage(transaction.change_set())
+        names, rows = general_rows(where, bindings, self._world, now)
         columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
         intern = self._graph.dictionary.intern
-        try:
-            for solution in result:
-                for index, place in columns:
-                    term = solution[index]
-                    frame[place] = None if term is None else intern(term)
-                yield
-        except (RuntimeError, OSError) as error:
-            raise UpdateFailed(f"The WHERE clause could not be evaluated: {error}") from None
+        for row in rows:
+            for index, place in columns:
+                term = row[index]
+                frame[place] = None if term is None else intern(term)
+            yield
 
     def _manage(self, operation: Manage, transaction: Transaction) -> None:
         target = operation.target
@@ -346,26 +323,3 @@ class UpdateProcessor:
 def _renamed(term: Term, blanks: dict[str, Term]) -> Term:
     """Blank nodes of a document are none that the graph has already."""
     return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term
-
-
-def _bound_text(group: str, bindings: Mapping[str, Term]) -> str:
-    """A group with forced bindings written as constants. A term is one token: no value can be more than a value.
-
-    Raises `UpdateFailed` for a blank node, which cannot be written, and for a triple term, which is several tokens.
-    """
-    if not bindings:
-        return group
-    pieces: list[str] = []
-    position = 0
-    for token in tokenize(group):
-        name = token.text[1:]
-        if token.kind == "var" and name in bindings:
-            if isinstance(bindings[name], ox.BlankNode | ox.Triple):
-                raise UpdateFailed(
-                    f"?{name} is bound to a blank node or a triple term: that works in plain patterns (triples, GRAPH, "
-                    "OPTIONAL) only"
-                )
-            pieces += (group[position : token.start], str(bindings[name]))
-            position = token.end
-    pieces.append(group[position:])
-    return "".join(pieces)

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
-from edge.engine.evaluation import frameless
+from edge.engine.frameless import frameless
 from edge.engine.journal import Entry
 from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.engine.timer_table import Given, Waiting

@@ -55,7 +55,8 @@ def run(engine: Engine, text: str, now: int = NOW, **more: object) -> ChangeSet:
 
 def ask(engine: Engine, query: Query | str) -> QueryResult:
     """The result of an ordinary query."""
-    return engine.queries.run(_request(Query(query) if isinstance(query, str) else query), collect, NOW)
+    question = engine.queries.question(_request(Query(query) if isinstance(query, str) else query))
+    return engine.queries.run(question, collect, NOW)
 
 
 def current(engine: Engine, query: Query) -> tuple[tuple[str, ...], Bag]:

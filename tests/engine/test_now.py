@@ -50,7 +50,7 @@ def test_it_is_the_instant_of_now_to_the_microsecond_whoever_evaluates(now):
     update(engine, "DELETE WHERE { ?s ex:micros ?m ; ex:moment ?t }")
     general = added(engine, written(GENERAL), now)
     text = F + PREFIX + "SELECT (f:now() AS ?m) (NOW() AS ?t) { ?s ex:p ?o }"
-    queried = engine.queries.run(QueryRequest(text), lambda answer: list(answer)[0], now)  # noqa: RUF015
+    queried = engine.queries.run(engine.queries.question(QueryRequest(text)), lambda answer: list(answer)[0], now)  # noqa: RUF015
     assert native == general == {"micros": queried["m"], "moment": queried["t"]}
     assert native["micros"] == ox.Literal(str(now), datatype=INTEGER)
     moment = native["moment"]
@@ -230,7 +230,7 @@ def test_a_call_of_what_is_no_function_is_refused_at_once_by_everybody(call, dat
     engine = engine_with(data)
     query = QueryRequest(f"{F}{PREFIX} SELECT * {{ ?s ex:p ?o OPTIONAL {{ ?s ex:q ?x FILTER({call}) }} }}")
     ways = [
-        lambda: engine.queries.run(query, list, NOW),
+        lambda: engine.queries.question(query),
         lambda: engine.subscribe(query, lambda _: None, None, NOW),
         lambda: engine.explain(query),
     ]

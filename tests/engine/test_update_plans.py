@@ -58,7 +58,7 @@ def new(data: list[str]) -> Engine:
 
 
 def forget_plans(engine: Engine) -> None:
-    engine._updates = UpdateProcessor(engine.graph, engine._writer_mirror, engine.rules, no_loader)
+    engine._updates = UpdateProcessor(engine.spus._world, no_loader)
 
 
 def variant(source: random.Random, text: str) -> str:
