@@ -37,9 +37,7 @@ class InTurn:
         return task
 
 
-def begin_all(
-    evaluators: Collection[Evaluator], pool: Pool, mirror: Mirror, rules: Rules, now: int
-) -> list[Callable[[], Outcome]]:
+def begin_all(evaluators: Collection[Evaluator], pool: Pool, world: World, now: int) -> list[Callable[[], Outcome]]:
     """Have queries evaluated, all on the state that the mirror is in. Returns what waits for the outcome of each."""
     kept = pool.width
     wanted = min(kept, len(evaluators))

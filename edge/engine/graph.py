@@ -22,50 +22,56 @@ Quad = tuple[int, int, int, int]
 DEFAULT_GRAPH: Final = 0
 """The id under which the default graph stands. The dictionary reserves it."""
 
+SOME: Final = -1
+"""Stands for the id of a term that is given and not known (`TripleIndex.most`)."""
+
 Leaf = int | set[int]
 Index = dict[int, dict[int, Leaf]]
 
+_EMPTY: Final[dict[int, Leaf]] = {}
 
-def _insert(index: Index, first: int, second: int, third: int) -> bool:
-    """False: it was there."""
+
+def _insert(index: Index, first: int, second: int, third: int) -> int:
+    """0: it was there; 2: there are others with the same first and second; 1: there are not."""
     branch = index.get(first)
     if branch is None:
         index[first] = {second: third}
-        return True
+        return 1
     leaf = branch.get(second)
     if leaf is None:
         branch[second] = third
-    elif isinstance(leaf, int):
+        return 1
+    if isinstance(leaf, int):
         if leaf == third:
-            return False
+            return 0
         branch[second] = {leaf, third}
     elif third in leaf:
-        return False
+        return 0
     else:
         leaf.add(third)
-    return True
+    return 2
 
 
-def _delete(index: Index, first: int, second: int, third: int) -> bool:
-    """False: it was not there."""
+def _delete(index: Index, first: int, second: int, third: int) -> int:
+    """0: it was not there; 2: others with the same first and second are left; 1: none is."""
     branch = index.get(first)
     if branch is None:
-        return False
+        return 0
     leaf = branch.get(second)
     if isinstance(leaf, int):
         if leaf != third:
-            return False
+            return 0
         if len(branch) == 1:
             del index[first]
         else:
             del branch[second]
-        return True
+        return 1
     if leaf is None or third not in leaf:
-        return False
+        return 0
     leaf.remove(third)
     if len(leaf) == 1:
         branch[second] = leaf.pop()
-    return True
+    return 2
 
 
 def _leaf(leaf: Leaf | None) -> Iterable[int]:
@@ -77,12 +83,14 @@ def _leaf(leaf: Leaf | None) -> Iterable[int]:
 class TripleIndex:
     """The triples of one graph."""
 
-    __slots__ = ("_pos", "_predicates", "_spo", "size")
+    __slots__ = ("_further", "_pos", "_predicates", "_spo", "size")
 
     def __init__(self) -> None:
         self._spo: Index = {}
         self._pos: Index = {}
         self._predicates: dict[int, int] = {}
+        self._further: dict[int, int] = {}
+        """Triples of a predicate beyond the first of each subject."""
         self.size = 0
 
     def contains(self, s: int, p: int, o: int) -> bool:
@@ -95,8 +103,11 @@ class TripleIndex:
 
     def add(self, s: int, p: int, o: int) -> bool:
         """Add a triple. False: it was there."""
-        if not _insert(self._spo, s, p, o):
+        inserted = _insert(self._spo, s, p, o)
+        if not inserted:
             return False
+        if inserted == 2:
+            self._further[p] = self._further.get(p, 0) + 1
         _insert(self._pos, p, o, s)
         self._predicates[p] = self._predicates.get(p, 0) + 1
         self.size += 1
@@ -104,14 +115,18 @@ class TripleIndex:
 
     def remove(self, s: int, p: int, o: int) -> bool:
         """Remove a triple. False: it was not there."""
-        if not _delete(self._spo, s, p, o):
+        deleted = _delete(self._spo, s, p, o)
+        if not deleted:
             return False
+        if deleted == 2:
+            self._further[p] -= 1
         _delete(self._pos, p, o, s)
         left = self._predicates[p] - 1
         if left:
             self._predicates[p] = left
         else:
             del self._predicates[p]
+            self._further.pop(p, None)
         self.size -= 1
         return True
 
@@ -186,6 +201,30 @@ class TripleIndex:
             return self.size
         leaves = [branch[o] for branch in self._pos.values() if o in branch]
         return sum([1 if isinstance(leaf, int) else len(leaf) for leaf in leaves])
+
+    def most(self, s: int | None, p: int | None, o: int | None) -> int:
+        """How many triples `match` can give at the most, where an id may be `SOME`: that of a term not known yet.
+
+        Any thread may ask; while another changes the graph the answer is about right.
+        """
+        predicates = self._predicates
+        if p is None or p == SOME:
+            return min(self.size, sum([self.most(s, each, o) for each in list(predicates)]))
+        count = predicates.get(p, 0)
+        if s is None and o is None:
+            return count
+        if s is not None and o is not None:
+            return min(1, count)
+        if o is None:
+            if s == SOME:
+                return min(count, self._further.get(p, 0) + 1)
+            leaf = self._spo.get(s, _EMPTY).get(p)  # type: ignore[arg-type]  # it is one
+        else:
+            branch = self._pos.get(p, _EMPTY)
+            if o == SOME:
+                return min(count, max(0, count - len(branch)) + 1)
+            leaf = branch.get(o)
+        return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
 
 
 class LiveGraph:

@@ -11,7 +11,8 @@ So the mirror counts what it has overwritten and is copied into a new store when
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pyoxigraph as ox
@@ -77,6 +78,14 @@ class Mirror:
             if self._store is None:
                 self._fill()
             return self._apply(self._store)  # type: ignore[arg-type]
+
+    @contextmanager
+    def held(self) -> Iterator[ox.Store]:
+        """The store, likewise; nobody moves it meanwhile."""
+        self.open()
+        with self._lock:
+            assert self._store is not None  # noqa: S101
+            yield self._store
 
     def open_many(self, wanted: int, kept: int) -> list[ox.Store]:
         """So many stores in that state; of those there are, `kept` stay. The writer's mirror only.

@@ -3,46 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 import pyoxigraph as ox
 
+from edge.engine.apart import Apart
+from edge.engine.bounds import Outline, is_small, outline
 from edge.engine.general import CACHED_LENGTH, EvaluationFailed, ListedQuery, Rules, evaluate, prepare_query
+from edge.engine.graph import LiveGraph
 from edge.engine.mirror import Mirror
-from edge.engine.requests import Answer, Graph, QueryRequest, QueryResult, Solutions
+from edge.engine.requests import Answer, Dataset, Graph, QueryRequest, QueryResult, Solutions
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query that is known to be legal."""
+
+    query: ListedQuery
+    dataset: Dataset
+    small: bool
+    """Whether it is sure to be answered soon."""
 
 
 class QueryProcessor:
     """Answers queries from the readers' mirror. Several threads may use it at once; it waits for no update."""
 
-    def __init__(self, mirror: Mirror, rules: Rules, texts: int = 256) -> None:
+    def __init__(self, graph: LiveGraph, mirror: Mirror, rules: Rules, texts: int = 256) -> None:
         """`texts` is how many checked queries are kept."""
+        self._graph = graph
         self._mirror = mirror
         self._rules = rules
         self._prepare = lru_cache(maxsize=texts)(self._prepare_anew)
 
-    def run(self, request: QueryRequest, read: Callable[[Answer], T], now: int) -> T:
-        """Evaluate a query and have `read` take in the answer. `now` in microseconds since 1970. Raises `EdgeError`."""
+    def question(self, request: QueryRequest) -> Question:
+        """Check a query, and judge what it can cost. Raises `ParsingFailed`, `Forbidden`."""
         text = request.sparql
-        query = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
-        answer = evaluate(
-            self._mirror.open(),
-            query.text,
-            query.tokens,
-            dataset=request.dataset.seen_by(request.access),
-            rules=self._rules,
-            now=now,
-        )
+        query, outlined = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
+        dataset = request.dataset.seen_by(request.access)
+        small = is_small(outlined, self._graph, dataset, whole=self._rules.union_default_graph)
+        return Question(query, dataset, small)
+
+    def run(self, question: Question, read: Callable[[Answer], T], now: int) -> T:
+        """Evaluate a query here and have `read` take in the answer. `now` in microseconds since 1970.
+
+        Raises `EdgeError`. Nothing can stop it.
+        """
+        return self._answer(self._mirror.open(), question, read, now)
+
+    def run_apart(
+        self, question: Question, read: Callable[[Answer], T], now: int, apart: Apart, seconds: float, setting: str
+    ) -> T:
+        """The same, in a process of its own, for so many seconds at the most (see `Apart`).
+
+        What `read` returns must be fit for pickling.
+        """
+        with self._mirror.held() as store:
+            child = apart.begin(lambda: self._answer(store, question, read, now), seconds, setting)
+        return child.result()
+
+    def _answer(self, store: ox.Store, question: Question, read: Callable[[Answer], T], now: int) -> T:
+        query = question.query
+        answer = evaluate(store, query.text, query.tokens, dataset=question.dataset, rules=self._rules, now=now)
         try:
             return read(answer)
         except (RuntimeError, OSError) as error:
             raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
 
-    def _prepare_anew(self, text: str) -> ListedQuery:
-        return prepare_query(text, self._rules)
+    def _prepare_anew(self, text: str) -> tuple[ListedQuery, Outline]:
+        query = prepare_query(text, self._rules)
+        return query, outline(query.text, query.tokens, self._rules.base_iri)
 
 
 def collect(answer: Answer) -> QueryResult:

@@ -1,0 +1,201 @@
+"""Evaluation apart: in a process of its own, which can be stopped at any time and takes its memory with it.
+
+Oxigraph evaluates to the end whatever anybody wants. So what is not sure to be done soon (`bounds`) is done by a child
+that is forked for it. It has the whole state as it is at that moment and shares all memory that neither of the two
+changes. That costs some milliseconds, and nothing while nobody asks.
+
+A child is one thread in a copy of a process of many. It does nothing but evaluate, write what comes of it to a pipe and
+end: it takes no lock of another thread, and keeps no file of the gateway open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import os
+import pickle
+import resource
+import select
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Final, Generic, NoReturn, TypeVar
+
+from edge.engine.frameless import frameless
+from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge
+
+T = TypeVar("T")
+
+_LENGTH: Final = 8
+"""Bytes before a result that say how long it is."""
+_CHUNK: Final = 1 << 20
+"""Bytes read at a time."""
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+"""Signals that end a child, whatever the gateway does when it gets them."""
+_NICER: Final = 5
+"""By how much a child is nicer than the gateway, whose updates go first."""
+
+
+class Apart:
+    """Does things apart. Any thread may ask."""
+
+    def __init__(self, max_memory: int) -> None:
+        """`max_memory`: bytes that a child may have beside what it was born with (engine.max_query_memory)."""
+        self.max_memory = max_memory
+        self._children: set[int] = set()
+        self._lock = threading.Lock()
+        self._open = True
+
+    def begin(self, action: Callable[[], T], seconds: float, setting: str) -> Child[T]:
+        """Begin to do something, on the state as it is now. Raises `NotReady`.
+
+        It may take so many seconds, which `setting` says.
+        """
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            if not self._open:
+                raise self.closed()
+            readable, writable = os.pipe()
+            try:
+                pid = _fork()
+            except OSError as error:
+                os.close(readable)
+                os.close(writable)
+                raise NotReady(f"No process can be had to evaluate this: {error.strerror}; try again later") from None
+            if pid == 0:
+                _serve(action, writable, self.max_memory, seconds)
+            os.close(writable)
+            self._children.add(pid)
+        return Child(self, pid, readable, deadline, setting)
+
+    def forget(self, pid: int) -> bool:
+        """A child is about to be ended by who waits for it. Returns whether it may live until then."""
+        with self._lock:
+            self._children.discard(pid)
+            return self._open
+
+    def closed(self) -> NotReady:
+        """The error for what is not begun, or not finished, because of `close`."""
+        return NotReady("The gateway is stopping; try again when it is back")
+
+    def close(self) -> None:
+        """Stop all children; begin no more."""
+        with self._lock:
+            self._open = False
+            for pid in self._children:
+                os.kill(pid, signal.SIGKILL)
+
+
+class Child(Generic[T]):
+    """A process that does one thing."""
+
+    def __init__(self, apart: Apart, pid: int, pipe: int, deadline: float, setting: str) -> None:
+        self._apart = apart
+        self._pid = pid
+        self._pipe = pipe
+        self._deadline = deadline
+        self._setting = setting
+
+    def result(self) -> T:
+        """Wait for it, and end it.
+
+        Raises what it raised, `RequestTimeout` if its time is over, `ResultTooLarge` if its memory is full, `NotReady`.
+        """
+        try:
+            said = self._read()
+        finally:
+            open_ = self._apart.forget(self._pid)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            os.close(self._pipe)
+        if said is None:
+            if not open_:
+                raise self._apart.closed()
+            raise _too_much_memory(self._apart.max_memory)
+        value, error = pickle.loads(said)  # noqa: S301  our own child wrote it
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def _read(self) -> bytes | None:
+        """What it wrote; None: it ended before that. Raises `RequestTimeout`."""
+        said = bytearray()
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        while True:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not poll.poll(math.ceil(left * 1000)):
+                raise RequestTimeout(f"The evaluation took longer than it may ({self._setting}); ask for less")
+            chunk = os.read(self._pipe, _CHUNK)
+            if not chunk:
+                return None
+            said += chunk
+            if len(said) >= _LENGTH and len(said) == _LENGTH + int.from_bytes(said[:_LENGTH], "big"):
+                return bytes(said[_LENGTH:])
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():  # Python from 3.12 on warns of what a child of several threads must not do
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _serve(action: Callable[[], object], pipe: int, max_memory: int, seconds: float) -> NoReturn:
+    """The life of a child."""
+    try:
+        gc.disable()  # no object of the gateway is to be ended here
+        _cut_off(pipe)
+        _limit(max_memory, seconds)
+        said = _outcome(action, max_memory)
+        with open(pipe, "wb", closefd=False) as out:
+            out.write(len(said).to_bytes(_LENGTH, "big") + said)
+    finally:
+        os._exit(0)
+
+
+def _outcome(action: Callable[[], object], max_memory: int) -> bytes:
+    try:
+        return pickle.dumps((action(), None))
+    except MemoryError:
+        error: Exception = _too_much_memory(max_memory)
+    except EdgeError as refused:
+        error = refused
+    except Exception as fault:  # noqa: BLE001  whoever asked is told, and it is logged there
+        error = RuntimeError(repr(fault))
+    return pickle.dumps((None, frameless(error)))
+
+
+def _cut_off(pipe: int) -> None:
+    """Have nothing to do with the gateway any more, its signals and open files above all."""
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nowhere, standard)
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) > 2 and int(name) != pipe:
+            with contextlib.suppress(OSError):  # that of the listing
+                os.close(int(name))
+
+
+def _limit(max_memory: int, seconds: float) -> None:
+    """Have the kernel end this process even if nobody does."""
+    signal.alarm(math.ceil(seconds) + 1)
+    os.nice(_NICER)
+    with open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123  pathlib would touch more memory
+        file.write(b"1000")
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
+        data = int(file.read().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (data + max_memory, data + max_memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _too_much_memory(max_memory: int) -> ResultTooLarge:
+    return ResultTooLarge(
+        f"The evaluation takes more than {max_memory} bytes of memory (engine.max_query_memory); ask for less"
+    )

@@ -1,0 +1,215 @@
+"""Queries that do not end by themselves are ended, with all that they took."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+from scheduler_house import WAIT, House, until
+
+from edge.engine.apart import Apart
+from edge.engine.general import EvaluationFailed
+from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
+from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge, TooManyRequests
+
+ENDLESS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(STR(?c) = CONCAT(STR(?f), STR(?i), STR(?l)))"
+MIB = 1 << 20
+
+OpenHouse = Callable[..., House]
+
+
+@pytest.fixture
+def house(open_house: OpenHouse) -> Callable[..., House]:
+    def furnished(**settings: object) -> House:
+        house = open_house(**settings)
+        data = " ".join(f'<urn:s{n}> <urn:p> {n} ; <urn:name> "Nämé\\t\\"{n}\\""@de , _:b{n} .' for n in range(1000))
+        house.update(f"INSERT DATA {{ {data} }}")
+        return house
+
+    return furnished
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    apart = Apart(64 * MIB)
+    yield apart
+    apart.close()
+
+
+def children() -> bool:
+    return any(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
+
+
+def query(house: House, text: str):
+    return house.scheduler.query(QueryRequest(text))
+
+
+def test_a_query_that_takes_too_long_is_stopped_and_keeps_nobody_waiting(house):
+    house = house(query_workers=1, query_timeout=3.0)
+    endless = [query(house, f"SELECT * {{ {ENDLESS} }} LIMIT {n}") for n in (1, 2)]
+    assert query(house, "ASK { <urn:s1> <urn:p> 1 }").result(WAIT) is True
+    assert not any(future.done() for future in endless)
+    for future in endless:
+        with pytest.raises(RequestTimeout, match=r"engine\.query_timeout"):
+            future.result(WAIT)
+    until(lambda: house.scheduler.pending_queries == 0)
+    assert not children()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c ?f",
+        "SELECT DISTINCT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c",
+        "SELECT ?a ?d (COUNT(*) AS ?n) (SAMPLE(?c) AS ?s) { ?a ?b ?c . ?d ?e ?f } GROUP BY ?a ?d ?c ?f",
+        'SELECT * { BIND("aaaaaaaa" AS ?v0) '
+        + " ".join(f"BIND(CONCAT(?v{n}, ?v{n}) AS ?v{n + 1})" for n in range(40))
+        + " }",
+        "SELECT (GROUP_CONCAT(?all) AS ?x) { ?a ?b ?c . ?d ?e ?f . BIND(CONCAT(STR(?a), STR(?c), STR(?f)) AS ?all) }",
+    ],
+)
+def test_a_query_that_takes_too_much_memory_is_stopped(house, text):
+    house = house(max_query_memory=48 * MIB)
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_query_memory"):
+        query(house, text).result(WAIT)
+    assert query(house, "ASK { <urn:s1> <urn:p> 1 }").result(WAIT) is True
+    assert not children()
+
+
+@pytest.mark.parametrize("form", ["SELECT *", "CONSTRUCT { ?s <urn:q> ?o }", "ASK"])
+def test_what_is_evaluated_apart_is_answered_as_everything_else(house, form):
+    house = house()
+    text = f"{form} {{ ?s <urn:name>|<urn:p> ?o }}"
+    near = query(house, text).result(WAIT)
+    far = query(house, f'{text[:-1]} FILTER(CONCAT("a", "b") = "ab") }}').result(WAIT)
+    if isinstance(near, Solutions):
+        assert isinstance(far, Solutions)
+        assert far.variables == near.variables
+        assert set(far.rows) == set(near.rows)
+        assert len(far.rows) == len(near.rows) == 3000
+    elif isinstance(near, Graph):
+        assert isinstance(far, Graph)
+        assert set(far.triples) == set(near.triples)
+    else:
+        assert far is near is True
+
+
+def test_a_query_apart_sees_what_was_acknowledged(house):
+    house = house()
+    for number in range(5):
+        house.update(f"DELETE WHERE {{ <urn:n> <urn:is> ?o }} ; INSERT DATA {{ <urn:n> <urn:is> {number} }}")
+        result = query(house, 'SELECT (CONCAT("n", STR(?o)) AS ?t) { <urn:n> <urn:is> ?o }').result(WAIT)
+        assert isinstance(result, Solutions)
+        assert result.rows == ((ox.Literal(f"n{number}"),),)
+
+
+def test_what_fails_apart_fails_as_everything_else(house):
+    house = house(allow_service=True)
+    with pytest.raises(EvaluationFailed):
+        query(house, "SELECT * { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }").result(WAIT)
+
+
+def test_an_update_that_takes_too_long_is_stopped_and_changes_nothing(house):
+    house = house(evaluation_timeout=0.5)
+    quads = house.scheduler.quads
+    slow = f"INSERT {{ ?a <urn:q> ?c }} WHERE {{ {{ SELECT ?a ?c {{ {ENDLESS} }} LIMIT 3 }} }}"
+    with pytest.raises(RequestTimeout, match=r"engine\.evaluation_timeout"):
+        house.update(slow)
+    assert house.scheduler.quads == quads
+    assert house.update("INSERT DATA { <urn:a> <urn:b> 1 }")[0].added == 1
+    assert not children()
+
+
+def test_an_update_whose_where_is_evaluated_apart_does_the_same(house):
+    house = house()
+    where = "SELECT ?s ?o { ?s <urn:name> ?o . ?s <urn:p> ?n FILTER(?n < 500 && CONCAT(STR(?n)) != '7') } LIMIT 2000"
+    (outcome,) = house.update(f"INSERT {{ ?s <urn:copy> ?o }} WHERE {{ {{ {where} }} }}")
+    assert outcome.added == 2 * 499
+    assert query(house, "ASK { ?s <urn:copy> ?o FILTER NOT EXISTS { ?s <urn:name> ?o } }").result(WAIT) is False
+
+
+def test_a_subscription_that_takes_too_long_is_refused(house):
+    house = house(evaluation_timeout=0.5)
+    with pytest.raises(RequestTimeout, match=r"engine\.evaluation_timeout"):
+        house.scheduler.subscribe(QueryRequest(f"SELECT * {{ {ENDLESS} }} LIMIT 1"), lambda _: None).result(WAIT)
+    assert house.scheduler.subscriptions == 0
+
+
+def test_a_subscription_that_begins_to_take_too_long_ends_and_says_so(house):
+    house = house(evaluation_timeout=1.0)
+    told: list[Notification | SubscribeFailed] = []
+    text = "SELECT * { ?s <urn:many> ?a , ?b , ?c , ?d FILTER(?a + ?b + ?c + ?d < 0) } LIMIT 1"
+    house.scheduler.subscribe(QueryRequest(text), told.append).result(WAIT)
+    many = " , ".join(map(str, range(1000)))
+    (outcome,) = house.update(f"INSERT DATA {{ <urn:hub> <urn:many> {many} }}")
+    assert outcome.added == 1000
+    assert isinstance(told[-1], SubscribeFailed)
+    assert "engine.evaluation_timeout" in told[-1].description
+
+
+def test_one_client_cannot_fill_the_line_of_those_that_take_long(house):
+    house = house(query_workers=1, query_timeout=2.0, max_pending_queries=4)
+
+    def ask(source: str):
+        return house.scheduler.query(QueryRequest(f"SELECT * {{ {ENDLESS} }}", source=source))
+
+    flood = [ask("one") for _ in range(10)]
+    until(lambda: sum(future.done() for future in flood) == 8)
+    other = ask("other")
+    with pytest.raises(RequestTimeout):
+        other.result(WAIT)
+    errors = [type(future.exception(WAIT)) for future in flood]
+    assert errors.count(TooManyRequests) == 8
+
+
+def test_closing_stops_what_is_apart(open_house):
+    house = open_house()
+    house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
+    future = query(house, f"SELECT * {{ {ENDLESS} }}")
+    until(lambda: children())
+    assert house.scheduler.close(WAIT)
+    with pytest.raises(NotReady):
+        future.result(WAIT)
+    until(lambda: not children())
+
+
+def test_a_child_keeps_no_connection_of_the_gateway_open(apart):
+    here, there = socket.socketpair()
+    readable, writable = os.pipe()
+    child = apart.begin(lambda: os.read(readable, 1), WAIT, "a setting")
+    here.close()
+    there.settimeout(WAIT)
+    assert there.recv(1) == b""
+    os.write(writable, b"x")
+    with pytest.raises((EdgeError, RuntimeError)):  # the pipe is none of its, either
+        child.result()
+    there.close()
+    os.close(readable)
+    os.close(writable)
+
+
+def test_a_fault_apart_is_told(apart):
+    def divide() -> float:
+        return 1 / 0
+
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        apart.begin(divide, WAIT, "a setting").result()
+
+
+def test_a_child_that_dies_is_told_as_too_much_memory(apart):
+    with pytest.raises(ResultTooLarge):
+        apart.begin(os.abort, WAIT, "a setting").result()
+
+
+def test_an_update_waits_for_no_query(house):
+    house = house(query_timeout=2.0)
+    endless = query(house, f"SELECT * {{ {ENDLESS} }}")
+    until(lambda: children())
+    house.scheduler.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(WAIT)
+    assert not endless.done()
+    with pytest.raises(RequestTimeout):
+        endless.result(WAIT)
