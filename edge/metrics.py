@@ -69,6 +69,9 @@ class Metrics:
             ["gate"],
             registry=self.registry,
         )
+        self.part_restarts = Counter(
+            "edge_part_restarts", "Parts that stood still and were restarted.", ["part"], registry=self.registry
+        )
         self.internal_errors = Counter(
             "edge_internal_errors", "Requests that failed through a fault of the gateway.", registry=self.registry
         )

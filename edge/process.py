@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -12,13 +13,16 @@ import time
 from collections.abc import Callable
 
 from edge.config import Settings
-from edge.gateway import Gateway
+from edge.gateway import Gateway, StopError
 
 _log = logging.getLogger(__name__)
 
 _SAME_SIGNAL = 1.0
 """Seconds within which another signal is no second thought: who signals a whole group of processes may hit twice."""
 
+
+_SLICES = 10
+"""Parts of the time that an event loop has to move: who was stopped himself misses one of them, not all."""
 
 _YOUNG = 5_000
 """Objects made, and not freed, until the garbage collector looks at the young ones; Python's own figure is 700."""
@@ -40,8 +44,9 @@ def collect_seldom() -> None:
 def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     """Run a gateway until SIGTERM or SIGINT; a second signal ends the process at once. `ready` is called when it is.
 
-    Raises `StartError`, or `StopError` where something that waited was not done. Where it does not stop within
-    `shutdown.timeout` the process ends with exit code 1.
+    Raises `StartError`, or `StopError` where something that waited was not done, or where the gateway cannot mend
+    itself. Where it does not stop within `shutdown.timeout`, or its event loop stands still for `watchdog.end_after`,
+    the process ends with exit code 1.
     """
     asyncio.run(_run(settings, ready))
 
@@ -49,6 +54,8 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
 async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     gateway = Gateway(settings)
     stopping = _signals()
+    if settings.watchdog.end_after:
+        end_if_stuck(asyncio.get_running_loop(), settings.watchdog.end_after)
     starting = asyncio.create_task(gateway.start())
     asked = asyncio.create_task(stopping.wait())
     await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
@@ -60,10 +67,12 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
             raise
         collect_seldom()
         ready(gateway)
-        await asked
+        lost = asyncio.create_task(gateway.lost())
+        await asyncio.wait([asked, lost], return_when=asyncio.FIRST_COMPLETED)
     else:
         # What is half up goes down again: `start` sees to that when it is cancelled.
         starting.cancel()
+        lost = None
     began = time.monotonic()
     _log.info("gateway.stopping")
     ending = _end_after(settings.shutdown.timeout)
@@ -71,6 +80,8 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     await gateway.stop()
     ending.cancel()
     _log.info("gateway.stopped", extra={"seconds": round(time.monotonic() - began, 2)})
+    if lost is not None and lost.done():
+        raise StopError(f"The gateway could not mend itself: {lost.result()}")
 
 
 def _end_after(seconds: float) -> threading.Timer:
@@ -85,6 +96,27 @@ def _end_after(seconds: float) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
+
+
+def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """End the process with exit code 1 when the event loop has not moved for that long; where it hangs is logged."""
+
+    def watch() -> None:
+        moves = threading.Event()
+        while True:
+            try:
+                loop.call_soon_threadsafe(moves.set)
+            except RuntimeError:
+                return  # it has ended
+            if not any(moves.wait(seconds / _SLICES) for _ in range(_SLICES)):
+                break
+            moves.clear()
+            time.sleep(seconds / _SLICES)
+        _log.critical("gateway.stuck", extra={"seconds": seconds})
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="edge-watch", daemon=True).start()
 
 
 def _signals() -> asyncio.Event:

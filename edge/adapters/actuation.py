@@ -77,6 +77,11 @@ class Actuation:
         return len(self._outbox)
 
     @property
+    def alive(self) -> bool:
+        """Whether its thread works."""
+        return self._thread.is_alive()
+
+    @property
     def connected(self) -> bool:
         """Whether the broker takes messages."""
         return self._sending is not None

@@ -81,6 +81,11 @@ class HostAdapter:
         self.readings = 0
         """Readings that were written."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread works."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Look at once, and then at every interval."""
         self._thread.start()

@@ -76,7 +76,13 @@ class MqttAdapter:
         """Messages of QoS 0 that found the queue full."""
         self.duplicates = 0
         """Messages delivered again that had been carried out before."""
-        self.acknowledged = 0
+        self.written = 0
+        """Messages that were carried out."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its threads work."""
+        return all(thread.is_alive() for thread in self._threads)
 
     @property
     def queued(self) -> int:
@@ -222,6 +228,7 @@ class MqttAdapter:
         while batch := self._inbox.take(self._settings.max_batch):
             if not writer.write(batch):
                 return
+            self.written += len(batch)
             self._acknowledge([message for message in batch if message.qos])
 
     def _acknowledge(self, messages: list[Message]) -> None:
@@ -232,7 +239,6 @@ class MqttAdapter:
                     del self._pending[message.receipt]
                 if message.connection == self._connection and self.connected:
                     self._client.acknowledge(message.mid, message.qos)
-                    self.acknowledged += 1
 
 
 def _has_wildcard(topic: str) -> bool:

@@ -505,6 +505,25 @@ class LogSettings(Section):
     format: Literal["auto", "text", "json"] = key("auto", 'Form of a line. "auto": text on a terminal, JSON elsewhere.')
 
 
+class WatchdogSettings(Section):
+    """What watches that all parts move: gates, adapters, the engine."""
+
+    interval: float = key(
+        10.0, "Time between two looks, and time a part has to prove that it moves.", unit="s", minimum=0.05, maximum=600
+    )
+    stall_after: float = key(
+        30.0, "Time without a proof after which a part is restarted.", unit="s", minimum=0.05, maximum=3600
+    )
+    end_after: float = key(
+        300.0,
+        "Time after which the gateway ends with exit code 1, to be started anew by systemd, where what stands still "
+        "cannot be restarted alone: the engine, the event loop. 0: never.",
+        unit="s",
+        minimum=0,
+        maximum=86_400,
+    )
+
+
 class ShutdownSettings(Section):
     """How the gateway stops."""
 
@@ -534,6 +553,7 @@ class Settings(Section):
     host: HostSettings = HostSettings()
     security: SecuritySettings = SecuritySettings()
     log: LogSettings = LogSettings()
+    watchdog: WatchdogSettings = WatchdogSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from edge.config import Settings
 from edge.config.keys import is_loopback
@@ -16,12 +17,24 @@ from edge.gates.http import HttpGate, Views
 from edge.gates.parking import Parking
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
+from edge.gateway.door import Door, Server
 from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
+from edge.gateway.probes import coap_answers, http_answers
+from edge.gateway.watchdog import Part
 from edge.metrics import Metrics
 
 if TYPE_CHECKING:
     from edge.gates.coap.contexts import Contexts
+
+_KEYS: Final = {
+    "ws": "ws.port",
+    "http": "http.port",
+    "wss": "security.wss_port",
+    "https": "security.https_port",
+    "coap": "coap.port",
+}
+"""Service to the key that sets its port."""
 
 TakeReading = Callable[[str, bytes], Coroutine[Any, Any, int]]
 """From a topic and a payload to the number of readings in it."""
@@ -54,70 +67,73 @@ class Gates:
         self._contexts = contexts
         self.endpoints: dict[str, str] = {}
         """Service to URL, of those that listen."""
+        self.parts: list[Part] = []
+        """What there is for the watchdog to look after."""
 
     async def start(self, stack: AsyncExitStack, tls: SSLContext | None) -> None:
         """Listen; `stack` stops them. Without `tls` there are no secure ports. Raises `StartError`."""
         http, ws, secure = self._settings.http, self._settings.ws, self._settings.security
-        await self._start_ws(stack, ws.host, ws.port)
-        await self._start_http(stack, http.host, http.port)
+        await self._open_ws(stack, "ws", ws.host, ws.port)
+        await self._open_http(stack, "http", http.host, http.port)
         if tls is not None:
-            await self._start_ws(stack, secure.host, secure.wss_port, tls)
-            await self._start_http(stack, secure.host, secure.https_port, tls)
+            await self._open_ws(stack, "wss", secure.host, secure.wss_port, tls)
+            await self._open_http(stack, "https", secure.host, secure.https_port, tls)
         if self._settings.coap.enabled:
-            await self._start_coap(stack)
+            await self._open_coap(stack)
 
-    async def _start_ws(self, stack: AsyncExitStack, host: str, port: int, tls: SSLContext | None = None) -> None:
+    async def _open_ws(
+        self, stack: AsyncExitStack, service: str, host: str, port: int, tls: SSLContext | None = None
+    ) -> None:
         settings = self._settings
-        gate = WsGate(
-            self._engine,
-            part(
-                WsGateSettings,
-                settings.ws,
-                host=host,
-                port=port,
-                query_timeout=settings.engine.query_timeout,
-                close_timeout=settings.shutdown.timeout * 0.2,
-            ),
-            self._metrics,
-            guard=self._guard,
-            parking=self._parking,
-            tls=tls,
-        )
-        if tls is None:
-            found = await listening(gate.start, "ws", host, port)
-            self.endpoints["ws"] = f"ws://{url_host(host)}:{found}/subscribe"
-        else:
-            found = await listening(gate.start, "security", host, port, "wss_port")
-            self.endpoints["wss"] = f"wss://{url_host(host)}:{found}/secure/subscribe"
-        stack.push_async_callback(gate.stop)
 
-    async def _start_http(self, stack: AsyncExitStack, host: str, port: int, tls: SSLContext | None = None) -> None:
+        def make(port: int) -> WsGate:
+            return WsGate(
+                self._engine,
+                part(
+                    WsGateSettings,
+                    settings.ws,
+                    host=host,
+                    port=port,
+                    query_timeout=settings.engine.query_timeout,
+                    close_timeout=settings.shutdown.timeout * 0.2,
+                ),
+                self._metrics,
+                guard=self._guard,
+                parking=self._parking,
+                tls=tls,
+            )
+
+        found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
+        path = "/subscribe" if tls is None else "/secure/subscribe"
+        self.endpoints[service] = f"{service}://{url_host(host)}:{found}{path}"
+
+    async def _open_http(
+        self, stack: AsyncExitStack, service: str, host: str, port: int, tls: SSLContext | None = None
+    ) -> None:
         settings = self._settings
-        gate = HttpGate(
-            self._engine,
-            part(
-                HttpGateSettings,
-                settings.http,
-                host=host,
-                port=port,
-                query_timeout=settings.engine.query_timeout,
-                shutdown_timeout=settings.shutdown.timeout * 0.2,
-            ),
-            self._metrics,
-            self._views,
-            guard=self._guard,
-            authority=self._authority,
-            tls=tls,
-        )
-        if tls is None:
-            found = await listening(gate.start, "http", host, port)
-            self.endpoints["http"] = f"http://{url_host(host)}:{found}"
-        else:
-            found = await listening(gate.start, "security", host, port, "https_port")
-            self.endpoints["https"] = f"https://{url_host(host)}:{found}"
-        stack.push_async_callback(gate.stop)
 
-    async def _start_coap(self, stack: AsyncExitStack) -> None:
+        def make(port: int) -> HttpGate:
+            return HttpGate(
+                self._engine,
+                part(
+                    HttpGateSettings,
+                    settings.http,
+                    host=host,
+                    port=port,
+                    query_timeout=settings.engine.query_timeout,
+                    shutdown_timeout=settings.shutdown.timeout * 0.2,
+                ),
+                self._metrics,
+                self._views,
+                guard=self._guard,
+                authority=self._authority,
+                tls=tls,
+            )
+
+        found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
+        self.endpoints[service] = f"{service}://{url_host(host)}:{found}"
+
+    async def _open_coap(self, stack: AsyncExitStack) -> None:
         # Memory and time that only who wants it pays for.
         from edge.gates.coap import CoapGate
 
@@ -125,10 +141,29 @@ class Gates:
         plain = is_loopback(coap.host)
         if not plain and self._contexts is None:
             raise StartError(f'coap.host: "{coap.host}" is not a loopback address, which needs security.enabled')
-        settings = part(CoapGateSettings, coap, query_timeout=self._settings.engine.query_timeout, plain=plain)
-        gate = CoapGate(
-            self._engine, settings, self._metrics, self._take_reading, guard=self._guard, contexts=self._contexts
-        )
-        found = await listening(gate.start, "coap", coap.host, coap.port)
+
+        def make(port: int) -> CoapGate:
+            settings = part(
+                CoapGateSettings, coap, port=port, query_timeout=self._settings.engine.query_timeout, plain=plain
+            )
+            return CoapGate(
+                self._engine, settings, self._metrics, self._take_reading, guard=self._guard, contexts=self._contexts
+            )
+
+        found = await self._open(stack, "coap", make, coap.host, coap.port, coap_answers)
         self.endpoints["coap"] = f"coap://{url_host(coap.host)}:{found}"
-        stack.push_async_callback(gate.stop)
+
+    async def _open(
+        self,
+        stack: AsyncExitStack,
+        service: str,
+        make: Callable[[int], Server],
+        host: str,
+        port: int,
+        answers: Callable[[str, int], Coroutine[Any, Any, None]],
+    ) -> int:
+        door = Door(make, port, self._settings.shutdown.timeout)
+        found = await listening(door.open, _KEYS[service], host, port)
+        stack.push_async_callback(door.close)
+        self.parts.append(Part(service, lambda: answers(host, found), door.reopen))
+        return found

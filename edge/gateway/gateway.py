@@ -27,6 +27,7 @@ from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
 from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
+from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
 from edge.protocol.access import Access
@@ -54,6 +55,7 @@ class Gateway:
         self._mappings: Mappings | None = None
         self._mqtt: Mqtt | None = None
         self._security: Security | None = None
+        self._watchdog: Watchdog | None = None
         self._began = time.monotonic()
         self._stack = AsyncExitStack()
         self._ready = False
@@ -95,8 +97,15 @@ class Gateway:
         self._ready = False
         await self._stack.aclose()
 
+    async def lost(self) -> str:
+        """Wait until the gateway cannot mend itself and has to be started anew. Returns the reason."""
+        assert self._watchdog is not None, "a gateway that has started"  # noqa: S101
+        return await asyncio.shield(self._watchdog.lost)
+
     async def _start(self) -> None:
         settings = self.settings
+        watched = settings.watchdog
+        watchdog = Watchdog(watched.interval, watched.stall_after, watched.end_after, self.metrics)
         tls = await self._start_security()  # the engine asks it for the rights of updates that were given to run later
         engine = await self._start_engine()
         security = self._security
@@ -115,6 +124,7 @@ class Gateway:
         )
         await gates.start(self._stack, None if tls is None else tls.context)
         self.endpoints.update(gates.endpoints)
+        watchdog.watch(Part("engine", self._prove_engine), *gates.parts)
         observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
@@ -131,6 +141,8 @@ class Gateway:
             self.metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: host.readings)
             host.start()
             self._stack.push_async_callback(asyncio.to_thread, host.stop, settings.shutdown.timeout * 0.2)
+        self._watchdog = watchdog
+        self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
         self._stack.callback(parking.close)  # before the gates: who is lost because they stop may come back
 
     async def _start_parking(self, engine: Scheduler, guard: Guard) -> Parking:
@@ -196,6 +208,10 @@ class Gateway:
         self._security = security
         return tls
 
+    async def _prove_engine(self) -> None:
+        if fault := self._engine_fault():
+            raise StandsStill(fault)
+
     async def _take_reading(self, topic: str, payload: bytes) -> int:
         if self._mappings is None:
             raise NotReady("No readings are taken yet: the gateway is starting; try again")
@@ -213,7 +229,13 @@ class Gateway:
 
     def _fault(self) -> str:
         """What is wrong though requests are taken; empty: nothing."""
+        still = self._watchdog.still(time.monotonic()) if self._watchdog is not None else []
+        return self._engine_fault() or "; ".join(still)
+
+    def _engine_fault(self) -> str:
         engine, limit = self._engine, self.settings.engine.stall_after
+        if engine is not None and not engine.ready:
+            return "The thread that runs updates has ended; restart the gateway"
         if engine is not None and engine.busy_seconds > limit:
             return (
                 f"Updates have not moved on for {engine.busy_seconds:.0f} s (engine.stall_after is {limit:g} s): one "
@@ -229,6 +251,8 @@ class Gateway:
             "pending_updates": engine.pending_updates if engine is not None else 0,
             "pending_timers": engine.pending_timers if engine is not None else 0,
         }
+        if self._watchdog is not None:
+            health["parts"] = self._watchdog.states()
         if engine is not None and engine.storage_failing:
             health["storage"] = engine.storage_failing
         if mqtt is not None:

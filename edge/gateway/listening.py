@@ -9,12 +9,15 @@ from typing import Any
 from edge.gateway.errors import StartError
 
 
-async def listening(start: Callable[[], Any], section: str, host: str, port: int, name: str = "port") -> int:
-    """Start what listens; the port it found. Raises `StartError` where the address cannot be had."""
+async def listening(start: Callable[[], Any], key: str, host: str, port: int) -> int:
+    """Start what listens; the port it found. `key` is the setting of the port.
+
+    Raises `StartError` where the address cannot be had.
+    """
     try:
         return int(await start() or 0)
     except OSError as error:
-        key, variable = f"{section}.{name}", f"EDGE__{section}__{name}".upper()
+        variable = f"EDGE__{key.replace('.', '__')}".upper()
         if error.errno == errno.EADDRINUSE:
             reason = f"{host}:{port} is in use by another program"
         elif error.errno == errno.EACCES:

@@ -133,6 +133,13 @@ class GatewayProcess:
         self._process.wait(10)
         self._process = None
 
+    def wait(self, seconds: float) -> int:
+        """Wait until it has ended by itself; returns the exit code."""
+        assert self._process is not None
+        code = self._process.wait(seconds)
+        self._process = None
+        return code
+
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         if self._process is None:

@@ -1,0 +1,73 @@
+"""A process that cannot mend itself ends, so that systemd starts another one, which has everything."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlencode
+
+from tests.support.processes import GatewayProcess
+
+STUCK = """
+import asyncio, time
+from edge.process import end_if_stuck
+
+async def main():
+    end_if_stuck(asyncio.get_running_loop(), 0.5)
+    await asyncio.sleep(1.5)
+    print("it moves", flush=True)
+    time.sleep(60)
+
+asyncio.run(main())
+"""
+ENDLESS = """
+INSERT { ?a <urn:b> ?c }
+WHERE { ?a <urn:p> ?x . ?b <urn:p> ?y . ?c <urn:p> ?z . ?d <urn:p> ?w FILTER(?x + ?y + ?z = ?w + 0.5) }
+"""
+
+
+def test_an_event_loop_that_stands_still_ends_the_process_and_says_where():
+    ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=50, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "it moves\n")
+    assert "in main" in ended.stderr
+
+
+def ask(url: str, **form: str) -> str:
+    with urllib.request.urlopen(url, urlencode(form).encode(), timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def test_an_engine_that_does_not_move_ends_the_process_and_nothing_is_lost(tmp_path: Path):
+    environment = {
+        "EDGE__MQTT__ENABLED": "false",
+        "EDGE__HOST__ENABLED": "false",
+        "EDGE__ENGINE__MAX_STEPS": "1000000000",
+        "EDGE__ENGINE__STALL_AFTER": "1",
+        "EDGE__SHUTDOWN__TIMEOUT": "1",
+        "EDGE__WATCHDOG__INTERVAL": "0.1",
+        "EDGE__WATCHDOG__END_AFTER": "0.5",
+    }
+    gateway = GatewayProcess(tmp_path / "data", environment)
+    try:
+        http = gateway.start()["http"]
+        many = " . ".join(f"<urn:{number}> <urn:p> {number}" for number in range(100))
+        ask(f"{http}/update", update=f"INSERT DATA {{ {many} }}")
+
+        def endless() -> None:
+            with contextlib.suppress(urllib.error.URLError, OSError):
+                ask(f"{http}/update", update=ENDLESS)
+
+        asking = threading.Thread(target=endless)
+        asking.start()
+        assert gateway.wait(50) == 1
+        asking.join(10)
+        assert "gateway.stopping" in gateway.log()
+        http = gateway.start()["http"]
+        assert '"100"' in ask(f"{http}/query", query="SELECT (COUNT(*) AS ?n) { ?s <urn:p> ?o }")
+    finally:
+        gateway.stop()

@@ -1,0 +1,141 @@
+"""The watchdog of progress, with times that are passed in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.gateway.watchdog import Part, StandsStill, Watchdog
+from edge.metrics import Metrics
+
+
+class Fake:
+    """A part that can be told what to do."""
+
+    def __init__(self, name: str = "gate", *, alone: bool = True, mended: bool = True) -> None:
+        self.moves = True
+        self.mended = mended
+        self.restarts: list[float] = []
+        self.now = 0.0
+        self.part = Part(name, self.prove, self.restart if alone else None)
+
+    async def prove(self) -> None:
+        if not self.moves:
+            raise StandsStill("it was told to")
+
+    async def restart(self) -> None:
+        self.restarts.append(self.now)
+        self.moves = self.mended
+        if not self.mended:
+            raise OSError("the port is in use")
+
+
+def watchdog(*fakes: Fake, interval: float = 10.0, stall_after: float = 30.0, end_after: float = 300.0) -> Watchdog:
+    made = Watchdog(interval, stall_after, end_after, Metrics())
+    made.watch(*(fake.part for fake in fakes))
+    return made
+
+
+async def look(made: Watchdog, now: float, *fakes: Fake) -> None:
+    for fake in fakes:
+        fake.now = now
+    await made.look(now)
+
+
+async def test_what_moves_is_left_alone():
+    fake = Fake()
+    made = watchdog(fake)
+    for now in range(0, 1000, 10):
+        await look(made, now, fake)
+    assert (fake.restarts, made.states(), made.still(1000)) == ([], {"gate": "moves"}, [])
+
+
+async def test_what_stands_still_is_restarted_alone():
+    still, other = Fake("still"), Fake("other")
+    made = watchdog(still, other)
+    still.moves = False
+    for now in range(100, 140, 10):
+        await look(made, now, still, other)
+        if now < 130:
+            assert made.still(now) == []
+    assert (still.restarts, other.restarts) == ([130], [])
+    assert made.states() == {"still": "it was told to", "other": "moves"}  # until it has proved the contrary
+    await look(made, 140, still, other)
+    assert made.states() == {"still": "moves", "other": "moves"}
+
+
+async def test_a_proof_that_fails_once_means_nothing():
+    fake = Fake()
+    made = watchdog(fake)
+    for now in range(0, 500, 10):
+        fake.moves = bool(now % 20)
+        await look(made, now, fake)
+    assert fake.restarts == []
+
+
+async def test_after_a_long_pause_of_the_machine_nothing_is_restarted():
+    fake = Fake()
+    made = watchdog(fake)
+    await look(made, 0, fake)
+    fake.moves = False
+    await look(made, 100_000, fake)
+    assert fake.restarts == []
+
+
+async def test_a_restart_that_does_not_help_is_tried_ever_more_seldom():
+    fake = Fake(mended=False)
+    made = watchdog(fake, interval=1)
+    fake.moves = False
+    for now in range(5000):
+        await look(made, now, fake)
+    gaps = [later - earlier for earlier, later in zip(fake.restarts, fake.restarts[1:], strict=False)]
+    assert gaps == [30, 60, 120, 240, 480, *[600] * (len(gaps) - 5)]
+    assert made.still(5000) == ["gate: it was told to"]
+
+
+async def test_a_proof_that_never_comes_is_none():
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    made = watchdog(interval=0.01)
+    made.watch(Part("stuck", forever))
+    await made.look(0)
+    assert made.states() == {"stuck": "no answer within 0.01 s"}
+
+
+@pytest.mark.parametrize("end_after", [0, 300])
+async def test_what_cannot_be_restarted_alone_ends_the_gateway(end_after):
+    fake = Fake("engine", alone=False)
+    made = watchdog(fake, end_after=end_after)
+    fake.moves = False
+    for now in range(0, 300, 10):
+        await look(made, now, fake)
+    assert not made.lost.done()
+    await look(made, 300, fake)
+    assert made.lost.done() == bool(end_after)
+    if end_after:
+        assert made.lost.result() == "engine has not moved for 300 s: it was told to"
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 100), st.booleans()), max_size=60))
+def test_nothing_is_restarted_that_moved_within_the_time(steps):
+    asyncio.run(_look(steps))
+
+
+async def _look(steps: list[tuple[float, bool]]) -> None:
+    fake = Fake()
+    made = watchdog(fake)
+    now, failing = 0.0, None
+    for pause, moves in steps:
+        now += pause
+        fake.moves = moves
+        before = len(fake.restarts)
+        await look(made, now, fake)
+        failing = None if moves else now if failing is None else failing
+        due = failing is not None and now - failing >= 30
+        assert (made.still(now) != []) == due
+        if not due:
+            assert len(fake.restarts) == before
