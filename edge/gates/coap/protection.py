@@ -63,30 +63,32 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
     async def render_to_pipe(self, pipe: Pipe) -> None:
         """Answer a request."""
         request, started = pipe.request, time.perf_counter()
-        site = self._site
         if request.opt.oscore is None and (self._plain or tuple(request.opt.uri_path) == _OPEN):
-            await site.render_to_pipe(pipe)
+            await self._site.render_to_pipe(pipe)
             return
         try:
-            said = await self._serve(pipe)
+            opened = await self._open(pipe)
         except RenderableError:
             raise
         except Exception as failure:  # noqa: BLE001 - as in the site
             error = as_told(failure, None, self._sessions.metrics)
-            self._sessions.answered("message", error.status_code, started)
-            said = refused(request, error)
-        if said is not None:
-            said.opt.block1 = request.opt.block1
-            pipe.add_response(said, is_last=True)
+            opened = diagnosed(refused(request, error).code, error.description)
+        if isinstance(opened, _Inside):
+            await opened.serve(self._site)
+            return
+        if not opened.code.is_successful():
+            self._sessions.answered("message", 100 * opened.code.class_ + opened.code % 32, started)
+        opened.opt.block1 = request.opt.block1
+        pipe.add_response(opened, is_last=True)
 
-    async def _serve(self, pipe: Pipe) -> Message | None:
-        """Have a protected request answered; or, where it cannot be opened, what to say."""
+    async def _open(self, pipe: Pipe) -> _Inside | Message:
+        """A protected request for the site; or what to say meanwhile, or where it cannot be opened."""
         request = pipe.request
         if request.opt.oscore is None:
-            raise MissingAuthorization("Requests must be protected with OSCORE here; no token is read")
+            raise MissingAuthorization("Protect requests with OSCORE here; no token is read")
         check_options(request, OptionNumber.OSCORE)
         if request.code not in (Code.POST, Code.FETCH):
-            raise MethodNotAllowed("A protected request is a POST or a FETCH (RFC 8613, section 4.2)")
+            raise MethodNotAllowed("A protected request is a POST or a FETCH")
         kid = _kid(request.opt.oscore)
         context = await self._context(kid)
         if context is None:
@@ -97,8 +99,7 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         if identifiers is None:
             return opened
         opened.remote = Peer(("oscore", kid), self._guard.authorization(kid), request.remote)
-        await self._site.render_to_pipe(_Inside(opened, pipe, context, identifiers, self._blocks))
-        return None
+        return _Inside(opened, pipe, context, identifiers, self._blocks)
 
     async def _context(self, kid: bytes) -> SecurityContext | None:
         keys = self._guard.contexts.find(kid)
@@ -128,6 +129,13 @@ class _Inside:
         self._context = context
         self._identifiers = identifiers
         self._blocks = blocks
+
+    async def serve(self, site: Resource) -> None:
+        """Have the site answer."""
+        try:
+            await site.render_to_pipe(self)
+        except RenderableError as error:
+            self.add_response(error.to_message(), is_last=True)
 
     def add_response(self, message: Message, is_last: bool = False) -> None:
         """Protect an answer or a notification."""

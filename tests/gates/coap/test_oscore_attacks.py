@@ -56,9 +56,10 @@ async def test_what_was_recorded_before_a_restart_is_not_carried_out_after_it(en
     async with protected_gate(engine, tmp_path / "data") as gate:
         keys = gate.keys()
         device = Device(gate.port, keys)
-        await device.ask(FETCH, "/query", ASK)
-        for _ in range(3):
-            sealed, request = device.seal(POST, "/reading/a", b"1")
+        sealed, request = device.seal(FETCH, "/query", ASK)
+        echo = device.open(await device.exchange(sealed), request).opt.echo
+        for shown in ({"echo": echo}, {}, {"echo": echo}):
+            sealed, request = device.seal(POST, "/reading/a", b"1", **shown)
             assert device.open(await device.exchange(sealed), request).code == Code.CHANGED
             recorded.append(sealed)
         held_back, _ = device.seal(POST, "/reading/held-back", b"1")
