@@ -1,8 +1,8 @@
 """Mosquitto is killed under load and comes back: no reading is lost, none is told twice, subscribers notice nothing.
 
-What Mosquitto has acknowledged and not handed over when it dies is lost where it does not save every change, and that is
-nothing the gateway could mend. So it hands everything over at once here, and is stopped for a moment before it is killed,
-at any point of its work: what it has not acknowledged by then it will never have.
+What Mosquitto has acknowledged and not handed over when it dies is lost where it does not save every change, and that
+is nothing the gateway could mend. So it hands everything over at once here, and is stopped for a moment before it is
+killed, at any point of its work: what it has not acknowledged by then it will never have.
 """
 
 from __future__ import annotations

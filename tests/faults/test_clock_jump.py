@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -49,7 +48,7 @@ class FakeClock:
     def set(self, ahead: int) -> None:
         new = self._file.with_suffix(".new")
         new.write_text(f"{ahead:+d}\n")
-        os.replace(new, self._file)
+        new.replace(self._file)
         self.ahead = ahead
 
     def after(self, seconds: float) -> str:

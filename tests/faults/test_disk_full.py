@@ -1,4 +1,4 @@
-"""The disk is full under a gateway that runs: a small file system, filled up by somebody else, or by the gateway itself."""
+"""The disk becomes full under a gateway that runs: somebody else fills it up, or the gateway itself."""
 
 from __future__ import annotations
 

@@ -67,21 +67,23 @@ async def update(engine: Any, number: int) -> None:
 async def test_an_observer_that_is_cut_off_is_noticed_and_others_go_on(cable, serving, monkeypatch):
     """As RFC 7252, 4.2 has it, forty times as fast."""
     monkeypatch.setattr(TransportTuning, "ACK_TIMEOUT", 0.05)
-    async with serving(ping_interval=0.5, follow_within=0.5) as (engine, port):
-        async with CoapClient(f"coap://{NEAR}:{port}") as client:
-            near = await client.observe(await client.subscribe())
-            await near.message()
-            far = FarDevice(cable, port)
-            await follow(far)
-            assert engine.subscriptions == 2
-            cable.cut()
-            await eventually(lambda: engine.subscriptions == 1, "the end of the other", 20)
-            await update(engine, 1)
-            assert values((await near.notification())["addedResults"]) == ["1"]
-            cable.mend()
-            first = await follow(far)
-            assert values(first["addedResults"]) == ["1"]
-            far.close()
+    async with (
+        serving(ping_interval=0.5, follow_within=0.5) as (engine, port),
+        CoapClient(f"coap://{NEAR}:{port}") as client,
+    ):
+        near = await client.observe(await client.subscribe())
+        await near.message()
+        far = FarDevice(cable, port)
+        await follow(far)
+        assert engine.subscriptions == 2
+        cable.cut()
+        await eventually(lambda: engine.subscriptions == 1, "the end of the other", 20)
+        await update(engine, 1)
+        assert values((await near.notification())["addedResults"]) == ["1"]
+        cable.mend()
+        first = await follow(far)
+        assert values(first["addedResults"]) == ["1"]
+        far.close()
 
 
 async def test_after_a_short_cut_an_observer_is_told_all_it_missed(cable, serving, monkeypatch):

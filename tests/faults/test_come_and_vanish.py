@@ -1,0 +1,94 @@
+"""A thousand clients at each gate that subscribe and vanish without a word: nothing of them stays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiocoap import GET, POST
+from websockets.asyncio.client import connect
+
+from tests.faults.bare_mqtt import BareDevice
+from tests.faults.watched import Watched
+from tests.gates.coap.coap_client import Datagrams
+from tests.gates.gate_client import Client, eventually
+
+CYCLES = 1000
+WARMING = 800
+"""Cycles before the first look: what a gateway loads and allocates once is there then."""
+
+Cycle = Callable[[Watched, int], Awaitable[None]]
+
+
+def query(number: int) -> str:
+    return f"SELECT ?n {{ <urn:set{number % 7}> <urn:has> ?n }}"
+
+
+async def websocket(watched: Watched, number: int) -> None:
+    client = Client(await connect(watched.endpoints["ws"], compression=None, ping_interval=None))
+    await client.subscribe(query(number), resume=bool(number % 2))
+    client.socket.transport.abort()
+    await client.socket.wait_closed()
+
+
+async def mqtt(watched: Watched, number: int) -> None:
+    device = await BareDevice.connect(f"device{number}", watched.port("mqtt"))
+    await device.subscribe(query(number), resume=bool(number % 2))
+    device.vanish()
+
+
+async def coap(watched: Watched, number: int) -> None:
+    device = Datagrams(watched.port("coap"))
+    created = await device.ask(POST, "/subscribe", query(number).encode())
+    assert created.opt.location_path, created.payload
+    await device.ask(GET, "/".join(created.opt.location_path), observe=0)
+    device.close()
+    # There may be only so many at a time; its end is found out at the next look.
+    await eventually(lambda: watched.metric("edge_subscriptions", "coap") < 900, "room for more")
+
+
+SETTINGS = {
+    "EDGE__WS__RESUME_FOR": "0.5",
+    "EDGE__MQTT_GATE__RESUME_FOR": "0.5",
+    "EDGE__MQTT__MAX_CONNECTIONS": "1000",
+    "EDGE__MQTT_GATE__MAX_CLIENTS": "1000",
+    "EDGE__COAP__ENABLED": "true",
+    "EDGE__COAP__PORT": "0",
+    "EDGE__COAP__MAX_SUBSCRIPTIONS": "1000",
+    "EDGE__COAP__PING_INTERVAL": "0.5",
+    "EDGE__COAP__FOLLOW_WITHIN": "0.5",
+}
+
+
+@pytest.mark.parametrize(
+    ("cycle", "growth"),
+    [
+        (websocket, 5_000_000),  # the garbage collector comes seldom; a thousand that stayed would take 8 MB and more
+        (mqtt, 5_000_000),
+        (coap, 15_000_000),  # what a client sent is remembered for 247 s, lest it be carried out twice (RFC 7252, 4.5)
+    ],
+)
+async def test_nothing_of_them_stays(gateway, cycle, growth):
+    """`growth`: bytes that the gateway's memory may differ by at the most."""
+    watched = await asyncio.to_thread(Watched, gateway(**SETTINGS))
+    spus = watched.metric("edge_spus")
+
+    async def run(cycles: int) -> None:
+        for number in range(cycles):
+            await cycle(watched, number)
+        # Those that might have come back are kept for a while.
+        await eventually(lambda: watched.metric("edge_spus") == spus, "the end of all that they subscribed to", 40)
+        for gate in ("ws", "mqtt", "coap"):
+            for metric in ("edge_connections", "edge_subscriptions", "edge_parked_subscriptions"):
+                assert watched.metric(metric, gate) == 0
+
+    await run(WARMING)
+    before = watched.usage()
+    await run(CYCLES)
+    after = watched.usage()
+    print(f"{cycle.__name__}: {before} before, {after} after")
+    assert after.memory - before.memory < growth
+    assert after.descriptors <= before.descriptors + 3
+    assert after.threads <= before.threads
+    assert watched.metric("edge_internal_errors_total") == 0

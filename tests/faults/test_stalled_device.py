@@ -1,0 +1,127 @@
+"""An MQTT client that stops reading, and a broker that stands still: nobody else waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.faults.bare_mqtt import BareDevice
+from tests.faults.watched import Watched
+from tests.gates.gate_client import Client, eventually, rows
+from tests.support.processes import wait_for
+
+VALUES = "SELECT ?n { <urn:a> <urn:is> ?n }"
+COUNT = 200
+LONG = "x" * 50_000
+"""So that all of them are more than every buffer on the way holds."""
+
+
+class Follower:
+    """What a client makes of what it is told."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self.sequence = first["sequence"]
+        self.values = Counter(rows(first["addedResults"]))
+
+    def take(self, body: dict[str, Any]) -> None:
+        assert body["sequence"] == self.sequence + body.get("merged", 1)
+        self.sequence = body["sequence"]
+        self.values.subtract(rows(body["removedResults"]))
+        self.values.update(rows(body["addedResults"]))
+
+    @property
+    def result(self) -> list[str]:
+        return [value for (value,) in (+self.values).elements()]
+
+
+def value(number: int) -> str:
+    return f"{number} {LONG}"
+
+
+async def write(watched: Watched, number: int) -> None:
+    text = f"DELETE WHERE {{ <urn:a> <urn:is> ?o }} ; INSERT DATA {{ <urn:a> <urn:is> '{value(number)}' }}"
+    await asyncio.to_thread(watched.update, text)
+
+
+@pytest.fixture
+async def at_mosquitto(gateway, mosquitto):
+    """A gateway and its broker."""
+    broker = mosquitto("set_tcp_nodelay true")
+    settings = {"EDGE__MQTT__BROKER": broker.url, "EDGE__MQTT_GATE__ENABLED": "always"}
+    watched = await asyncio.to_thread(Watched, gateway(**settings))
+    await asyncio.to_thread(wait_for, lambda: watched.metric("edge_mqtt_gate_connected"))
+    return watched, broker
+
+
+async def tell(watched: Watched, port: int, slow: BareDevice) -> int:
+    """Update again and again while one client reads nothing; a quick one and a WebSocket are told of each in time.
+
+    Returns by how many bytes the gateway's memory has grown.
+    """
+    quick, socket = await BareDevice.connect("quick", port), Client(await connect(watched.endpoints["ws"]))
+    quick_follows, socket_follows = Follower(await quick.subscribe(VALUES)), Follower(await socket.subscribe(VALUES))
+    before = watched.usage().memory
+    slow.pause()
+    for number in range(1, COUNT + 1):
+        await write(watched, number)
+        socket_follows.take(await socket.notification())
+        while quick_follows.sequence < number:
+            quick_follows.take(await quick.notification())
+        assert quick_follows.result == socket_follows.result == [value(number)]
+    grown = watched.usage().memory - before
+    quick.vanish()
+    await socket.socket.close()
+    return grown
+
+
+async def test_at_mosquitto_it_gets_everything_when_it_reads_again(at_mosquitto):
+    watched, broker = at_mosquitto
+    slow = await BareDevice.connect("slow", broker.port)
+    follower = Follower(await slow.subscribe(VALUES))
+    # Each notification has the value that came and the one that went. The graph and its mirror take a part as well.
+    assert await tell(watched, broker.port, slow) < 2 * COUNT * len(LONG), "what waits for it, waits at the broker"
+    slow.resume()
+    while follower.sequence < COUNT:
+        follower.take(await slow.notification())
+    assert follower.result == [value(COUNT)]
+    slow.vanish()
+
+
+async def test_the_embedded_broker_parts_with_it_and_its_subscription_ends(gateway):
+    watched = await asyncio.to_thread(Watched, gateway())
+    slow = await BareDevice.connect("slow", watched.port("mqtt"))
+    await slow.subscribe(VALUES)
+    await tell(watched, watched.port("mqtt"), slow)
+    await eventually(lambda: watched.metric("edge_subscriptions", "mqtt") == 0, "the end of the session", 30)
+    slow.vanish()
+    again = await BareDevice.connect("slow", watched.port("mqtt"))
+    assert Follower(await again.subscribe(VALUES)).result == [value(COUNT)]
+    again.vanish()
+
+
+async def test_while_the_broker_stands_still_others_are_served_and_then_its_clients_get_one_net_change(at_mosquitto):
+    watched, broker = at_mosquitto
+    device, socket = await BareDevice.connect("device", broker.port), Client(await connect(watched.endpoints["ws"]))
+    device_follows, socket_follows = Follower(await device.subscribe(VALUES)), Follower(await socket.subscribe(VALUES))
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    try:
+        for number in range(1, COUNT + 1):
+            await write(watched, number)
+            socket_follows.take(await socket.notification())
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)
+    assert socket_follows.result == [value(COUNT)]
+    told = 0
+    while device_follows.sequence < COUNT:
+        device_follows.take(await device.notification())
+        told += 1
+    assert device_follows.result == [value(COUNT)]
+    assert told < COUNT
+    device.vanish()
+    await socket.socket.close()
