@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Hashable
@@ -12,15 +13,20 @@ from typing import Any, ClassVar, Final
 from aiocoap import Code, Context, Message
 from aiocoap.interfaces import Resource
 from aiocoap.messagemanager import MessageManager
+from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.types import Type
 from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6
+
+from edge.gates.coap.recent import Recent
 
 Remote = Any
 """A client's address, as the library has it; or a `Peer`."""
 
 _ATTEMPTS: Final = 10
 """To send a datagram."""
+_MAX_RECENT: Final = 4 * 1024 * 1024
+"""Bytes of requests and answers that are remembered: of the last 5,000 to 7,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,11 @@ class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no
     def error_received(self, exc: Exception) -> None:
         self._failure = exc
 
+    def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:  # noqa: ANN401
+        # The library drops what it cannot read, but for text that is no UTF-8: that it leaves to the event loop.
+        with contextlib.suppress(UnicodeDecodeError):
+            super().datagram_msg_received(data, ancdata, flags, address)
+
 
 class _Manager(MessageManager):  # type: ignore[misc]  # the library has no types
     """The library's, which tells when a client has answered."""
@@ -105,6 +116,11 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def __init__(self, token_manager: TokenManager) -> None:
         super().__init__(token_manager)
         self._waiting: dict[Remote, list[asyncio.Event]] = {}
+        self._recent = Recent(TransportTuning().EXCHANGE_LIFETIME, _MAX_RECENT)
+
+    async def shutdown(self) -> None:
+        self._recent.close()
+        await super().shutdown()
 
     def busy(self, remote: Remote) -> bool:
         """There is a backlog, perhaps an empty one, as long as something is not acknowledged."""
@@ -129,6 +145,23 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def _remove_exchange(self, message: Message) -> None:
         super()._remove_exchange(message)
         self._wake(message.remote)
+
+    def _deduplicate_message(self, message: Message) -> bool:
+        """Whether a request has come before; it is answered as then. The library keeps whole messages, without end."""
+        key = message.remote, message.mid
+        answer = self._recent.find(key)
+        if answer is None:
+            self._recent.came(key)
+            return False
+        if answer and message.mtype is Type.CON:
+            again = Message.decode(answer)
+            again.remote = message.remote.as_response_address()
+            self._send_via_transport(again)
+        return True
+
+    def _store_response_for_duplicates(self, message: Message) -> None:
+        if message.mtype in (Type.ACK, Type.RST):  # others have numbers of our own, which are no request's
+            self._recent.answered((message.remote, message.mid), message.encode())
 
     def _wake(self, remote: Remote) -> None:
         for event in self._waiting.get(remote, ()):

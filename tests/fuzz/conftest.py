@@ -1,0 +1,23 @@
+"""One gateway for all that a module sends to it, and another client of the same gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fuzz.house import House, running
+from tests.fuzz.neighbours import Neighbour, neighbour
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with running(tmp_path_factory.mktemp("house")) as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def beside(request: pytest.FixtureRequest, house: House) -> Iterator[Neighbour]:
+    """A client of the gate that the module names in `GATE`."""
+    with neighbour(house, request.module.GATE) as found:
+        yield found

@@ -1,0 +1,87 @@
+"""A whole gateway with every gate open, as a process of its own, and a watch on its log and its metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.support.processes import GatewayProcess
+
+SETTINGS = {
+    "EDGE__HOST__ENABLED": "false",
+    "EDGE__MQTT_GATE__ENABLED": "always",
+    "EDGE__MQTT__RECONNECT_MIN": "0.1",
+    "EDGE__MQTT__RECONNECT_MAX": "0.2",
+    "EDGE__COAP__ENABLED": "true",
+    "EDGE__COAP__PORT": "0",
+    # What nobody follows is to be gone before a test ends.
+    "EDGE__COAP__FOLLOW_WITHIN": "1",
+    "EDGE__COAP__PING_INTERVAL": "1",
+    # A random update may multiply; it is to be refused before it takes long.
+    "EDGE__ENGINE__MAX_STEPS": "20000",
+    "EDGE__ENGINE__MAX_SOLUTIONS": "2000",
+    "EDGE__ENGINE__QUERY_TIMEOUT": "5",
+}
+
+
+class House:
+    """A gateway that runs."""
+
+    def __init__(self, process: GatewayProcess) -> None:
+        self._process = process
+        self.endpoints = process.start()
+        self._http = httpx.Client(base_url=self.endpoints["http"], timeout=20, trust_env=False)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def address(self, service: str) -> tuple[str, int]:
+        """Where a gate listens: "http", "ws", "mqtt" or "coap"."""
+        found = urlsplit(self.endpoints[service])
+        assert found.hostname is not None
+        assert found.port is not None
+        return found.hostname, found.port
+
+    def metric(self, name: str) -> float:
+        """A metric, with its labels as Prometheus writes them."""
+        for line in self._http.get("/metrics").text.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.removeprefix(f"{name} "))
+        return 0.0
+
+    def is_sound(self) -> None:
+        """Nothing in it has failed so far."""
+        assert self.metric("edge_internal_errors_total") == 0
+        errors = [line for line in self._process.log().splitlines() if is_failure(line)]
+        assert not errors, errors
+
+
+def is_failure(line: str) -> bool:
+    """Whether a line of the log tells of a fault of the gateway, such as an exception that nobody took.
+
+    amqtt, the library of the embedded broker, calls it an error, too, when a client broke the protocol or went away.
+    """
+    if not line.startswith("{"):
+        return "Traceback" in line or "Warning" in line
+    return json.loads(line)["level"] == "error" and "amqtt" not in line
+
+
+@contextmanager
+def running(data_dir: Path, **settings: str) -> Iterator[House]:
+    """A gateway. `settings` are environment variables. It must end well, too."""
+    process = GatewayProcess(data_dir, {**SETTINGS, **settings})
+    try:
+        house = House(process)
+        try:
+            yield house
+            house.is_sound()
+        finally:
+            house.close()
+    finally:
+        code = process.stop()
+    assert code == 0

@@ -1,0 +1,204 @@
+"""Well-behaved clients, one for each gate: they go on while others send what they like."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Protocol
+
+import httpx
+import paho.mqtt.client as paho
+from aiocoap import CON, GET, POST, Code, Message
+from aiocoap.numbers.types import ACK
+from websockets.sync.client import connect
+
+from tests.fuzz.house import House
+
+_PATIENCE = 20.0
+_QUERY = "SELECT ?n { <urn:neighbour> <urn:%s> ?n }"
+_UPDATE = "DELETE WHERE {{ <urn:neighbour> <urn:{0}> ?n }} ; INSERT DATA {{ <urn:neighbour> <urn:{0}> {1} }}"
+
+_numbers = count()
+
+
+class Neighbour(Protocol):
+    """A client of one gate."""
+
+    def goes_on(self) -> None:
+        """It changes something, and is told that, and nothing was left out meanwhile. Fails the test if not."""
+
+
+class _Follower:
+    """One that speaks the messages of the protocol. It may be told of changes by others, too."""
+
+    def __init__(self, gate: str) -> None:
+        self._gate = gate
+        self._sequence = 0
+
+    def _begin(self) -> None:
+        self._send({"subscribe": {"sparql": _QUERY % self._gate}})
+        assert self._receive()["notification"]["sequence"] == 0
+
+    def goes_on(self) -> None:
+        number = next(_numbers)
+        self._send({"update": {"sparql": _UPDATE.format(self._gate, number), "alias": "write"}})
+        waiting = {"updated", str(number)}
+        while waiting:
+            message = self._receive()
+            if "updated" in message:
+                waiting.discard("updated")
+                continue
+            told = message["notification"]
+            assert told["sequence"] == self._sequence + told.get("merged", 1)
+            self._sequence = told["sequence"]
+            waiting -= {row["n"]["value"] for row in told["addedResults"]["results"]["bindings"]}
+
+    def _send(self, message: Any) -> None:
+        raise NotImplementedError
+
+    def _receive(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class _OverWebSocket(_Follower):
+    def __init__(self, house: House) -> None:
+        super().__init__("ws")
+        self.socket = connect(house.endpoints["ws"], proxy=None)
+        self._begin()
+
+    def _send(self, message: Any) -> None:
+        self.socket.send(json.dumps(message))
+
+    def _receive(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.socket.recv(_PATIENCE))
+        return found
+
+
+class _OverMqtt(_Follower):
+    def __init__(self, house: House) -> None:
+        super().__init__("mqtt")
+        self._came: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._online = threading.Event()
+        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="neighbour")
+        topics = [("sepa/gateway/response/neighbour", 1), ("sepa/gateway/status", 1)]
+        self.client.on_connect = lambda client, *_: client.subscribe(topics)
+        self.client.on_message = lambda _, __, message: self._take(message)
+        self.client.connect(*house.address("mqtt"))
+        self.client.loop_start()
+        assert self._online.wait(_PATIENCE)
+        self.client.publish("sepa/gateway/status/neighbour", "online", 1)
+        self._begin()
+
+    def _take(self, message: paho.MQTTMessage) -> None:
+        told = json.loads(message.payload)
+        if message.topic != "sepa/gateway/status":
+            self._came.put(told)
+        elif told["status"] == "online":
+            self._online.set()
+
+    def _send(self, message: Any) -> None:
+        self.client.publish("sepa/gateway/request/neighbour", json.dumps(message), 1)
+
+    def _receive(self) -> dict[str, Any]:
+        return self._came.get(timeout=_PATIENCE)
+
+
+class _OverHttp:
+    def __init__(self, house: House) -> None:
+        self.http = httpx.Client(base_url=house.endpoints["http"], timeout=_PATIENCE, trust_env=False)
+
+    def goes_on(self) -> None:
+        number = next(_numbers)
+        assert self.http.post("/update", data={"update": _UPDATE.format("http", number)}).status_code == 200
+        rows = self.http.get("/query", params={"query": _QUERY % "http"}).json()["results"]["bindings"]
+        assert [row["n"]["value"] for row in rows] == [str(number)]
+
+
+class _OverCoap:
+    """It observes with bare datagrams, so that nothing but the gate is tried out."""
+
+    def __init__(self, house: House) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(_PATIENCE)
+        self.socket.connect(house.address("coap"))
+        self._id = 0
+        self._sequence = 0
+        created = self._ask(POST, "/subscribe", (_QUERY % "coap").encode())
+        assert created.code == Code.CREATED
+        self._path = "/" + "/".join(created.opt.location_path)
+        assert json.loads(self._ask(GET, self._path, observe=0, token=b"obs").payload)["sequence"] == 0
+
+    def goes_on(self) -> None:
+        number = next(_numbers)
+        waiting = {str(number)}
+        answer = self._ask(POST, "/update", _UPDATE.format("coap", number).encode(), waiting=waiting)
+        assert answer.code == Code.CHANGED
+        deadline = time.monotonic() + _PATIENCE
+        while waiting:
+            assert time.monotonic() < deadline
+            self._take(self._receive(), waiting)
+
+    def _ask(
+        self, code: Any, path: str, payload: bytes = b"", *, token: bytes = b"me", waiting: Any = (), **options: Any
+    ) -> Message:
+        self._id += 1
+        message = Message(code=code, payload=payload, _mtype=CON, _mid=self._id, _token=token)
+        message.opt.uri_path = path.strip("/").split("/")
+        for name, value in options.items():
+            setattr(message.opt, name, value)
+        self.socket.send(message.encode())
+        while True:
+            found = self._receive()
+            if found.token == token and found.code != Code.EMPTY:
+                return found
+            self._take(found, waiting)
+
+    def _receive(self) -> Message:
+        message = Message.decode(self.socket.recv(65536))
+        if message.mtype == CON:
+            self.socket.send(Message(code=Code.EMPTY, _mtype=ACK, _mid=message.mid).encode())
+        return message
+
+    def _take(self, message: Message, waiting: Any) -> None:
+        """A notification of what it observes."""
+        if message.token != b"obs" or not message.payload:
+            return
+        told = json.loads(message.payload)
+        if told["sequence"] == self._sequence:
+            return  # sent again, because the acknowledgement was late
+        assert told["sequence"] == self._sequence + told.get("merged", 1)
+        self._sequence = told["sequence"]
+        for row in told["addedResults"]["results"]["bindings"]:
+            waiting.discard(row["n"]["value"])
+
+
+@contextmanager
+def neighbour(house: House, gate: str) -> Iterator[Neighbour]:
+    """A client of that gate: "ws", "mqtt", "http" or "coap"."""
+    if gate == "ws":
+        over_ws = _OverWebSocket(house)
+        with over_ws.socket:
+            yield over_ws
+    elif gate == "mqtt":
+        over_mqtt = _OverMqtt(house)
+        try:
+            yield over_mqtt
+        finally:
+            over_mqtt.client.publish("sepa/gateway/status/neighbour", "offline", 1).wait_for_publish(_PATIENCE)
+            over_mqtt.client.disconnect()
+            over_mqtt.client.loop_stop()
+    elif gate == "http":
+        over_http = _OverHttp(house)
+        with over_http.http:
+            yield over_http
+    else:
+        over_coap = _OverCoap(house)
+        with over_coap.socket:
+            over_coap.goes_on()
+            yield over_coap

@@ -1,0 +1,133 @@
+"""Whatever comes in by UDP: who sends it right is answered, and observers beside are told everything."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+
+import cbor2
+from aiocoap import Code, Message
+from aiocoap.numbers.types import ACK, CON
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.messages import GRAPHS, JSON, MEMBERS, SPARQL
+from tests.support.processes import wait_for
+
+GATE = "coap"
+
+PATHS = st.sampled_from(
+    ["query", "update", "subscribe", "reading", "subscribe/1", "reading/a/b", ".well-known/core", "x", "", "/query/"]
+) | st.text(max_size=20)
+BLOCKS = st.tuples(st.integers(0, 2**20 - 1) | st.integers(0, 3), st.booleans(), st.integers(0, 6))
+TEXT_PARAMETERS = ["alias", "delay", "at", "id"]
+PARAMETERS = st.tuples(
+    st.sampled_from([*TEXT_PARAMETERS, "query", "update", "default-graph-uri", "x"]), st.text(max_size=20)
+)
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "observe": st.integers(0, 2**24 - 1),
+        "accept": st.sampled_from([0, 40, 50, 60, 65000]),
+        "content_format": st.sampled_from([0, 41, 50, 60, 110, 112, 65000]),
+        "block1": BLOCKS,
+        "block2": BLOCKS,
+        "uri_query": st.lists(PARAMETERS.map("=".join) | st.text(max_size=20), max_size=3),
+        "proxy_uri": st.just("coap://else.where/"),
+        "no_response": st.integers(0, 31),
+        "size1": st.integers(0, 2**32 - 1),
+        "etag": st.binary(min_size=1, max_size=8),
+        "oscore": st.binary(max_size=20),
+    },
+)
+OBJECTS = (
+    st.fixed_dictionaries({"sparql": SPARQL}, optional={"alias": MEMBERS["alias"], "default-graph-uri": GRAPHS}) | JSON
+)
+PAYLOADS = (
+    SPARQL.map(lambda text: text.encode("utf-8", "replace"))
+    | OBJECTS.map(json.dumps).map(str.encode)
+    | st.recursive(st.none() | st.integers() | st.binary(max_size=5) | st.text(max_size=5), st.lists).map(cbor2.dumps)
+    | st.binary(max_size=200)
+    | st.sampled_from([b"\x9b\xff\xff\xff\xff\xff\xff\xff\xff", b"\x81" * 5000, b"[" * 5000, b"21.5", b""])
+    | st.just(json.dumps([{"bn": "urn:x", "n": "t", "v": 21.5}, {"n": "h", "vb": True}]).encode())
+)
+
+
+@st.composite
+def messages(draw):
+    """A message that can be read as one (RFC 7252, 3)."""
+    message = Message(
+        code=Code(draw(st.integers(1, 7) | st.sampled_from([0, 69, 128, 160, 255]))),
+        payload=draw(PAYLOADS),
+        _mtype=draw(st.sampled_from([0, 0, 0, 1, 2, 3])),
+        _mid=draw(st.integers(1000, 65535)),
+        _token=draw(st.binary(max_size=8)),
+    )
+    message.opt.uri_path = draw(PATHS).split("/")
+    for name, value in draw(OPTIONS).items():
+        setattr(message.opt, name, value)
+    with suppress(ValueError):
+        return message.encode()
+    return b"\x40\x00\x00\x00"
+
+
+@st.composite
+def damaged(draw):
+    """A message with some bytes of it exchanged: version, token length, option deltas, the payload marker."""
+    whole = draw(messages())
+    place = draw(st.integers(0, min(len(whole), 30)))
+    return whole[:place] + draw(st.binary(max_size=4)) + whole[place + draw(st.integers(0, 4)) :]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(messages() | damaged() | st.binary(max_size=60), min_size=1, max_size=15))
+def test_any_datagram(house, beside, datagrams):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+        device.connect(house.address("coap"))
+        for datagram in datagrams:
+            with suppress(ConnectionRefusedError):
+                device.send(datagram[:65000])
+        beside.goes_on()
+    house.is_sound()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(["query", "update", "subscribe", "reading/a"]),
+    SPARQL.map(lambda text: text.encode("utf-8", "replace")) | st.binary(max_size=400),
+    st.lists(BLOCKS, min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_blocks_in_any_order(house, beside, path, body, blocks, same_token):
+    """Pieces of a request that do not fit together (RFC 7959): each is answered, with an error or what comes next."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+        device.connect(house.address("coap"))
+        device.settimeout(20)
+        for number, (block, more, exponent) in enumerate(blocks):
+            size = 2 ** (exponent + 4)
+            message = Message(
+                code=Code.POST,
+                payload=body[block * size :][:size],
+                _mtype=CON,
+                _mid=number,
+                _token=b"me" if same_token else bytes([number]),
+            )
+            message.opt.uri_path = path.split("/")
+            message.opt.block1 = (block, more, exponent)
+            device.send(message.encode())
+            answer = Message.decode(device.recv(65536))
+            while answer.code == Code.EMPTY:
+                answer = Message.decode(device.recv(65536))
+            if answer.mtype == CON:
+                device.send(Message(code=Code.EMPTY, _mtype=ACK, _mid=answer.mid).encode())
+            assert answer.token == message.token
+            assert answer.code.is_response()
+            assert answer.code != Code.INTERNAL_SERVER_ERROR or b"internal_error" not in answer.payload
+    beside.goes_on()
+    house.is_sound()
+
+
+def test_subscriptions_that_nobody_follows_end(house, beside):
+    beside.goes_on()
+    wait_for(lambda: house.metric('edge_subscriptions{gate="coap"}') == 1, what="only the neighbour's subscription")
