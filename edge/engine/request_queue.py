@@ -1,15 +1,17 @@
-"""The queue in front of the writer: first come, first served; updates that wait share a commit (URQ, SRQ; section 4.2).
+"""The queue in front of the writer; updates that wait share a commit (URQ, SRQ; SEPA paper, section 4.2).
 
-What is due by the clock joins the queue at its end when the writer comes for more.
+First come, first served, but for clients with another priority. What is due by the clock joins the queue at its end
+when the writer comes for more.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from edge.engine.lanes import Lanes
+from edge.engine.places import HOUSE, Places
 from edge.engine.work import Task, Work
 from edge.protocol.errors import NotReady, TooManyRequests
 
@@ -18,32 +20,26 @@ class RequestQueue:
     """What waits for the writer. Any thread may put, one takes."""
 
     def __init__(self, max_pending_updates: int, max_batch: int) -> None:
-        self._max_pending_updates = max_pending_updates
         self._max_batch = max_batch
-        self._waiting: deque[Work | Task[Any]] = deque()
+        self._places = Places(max_pending_updates)
+        self._waiting: Lanes[Work | Task[Any]] = Lanes()
         self._ready = threading.Condition()
-        self.pending_updates = 0
-        """Updates of clients that wait or are being carried out."""
         self.open = True
         """Whether anything may be put."""
 
+    @property
+    def pending_updates(self) -> int:
+        """Updates that wait or are being carried out."""
+        return self._places.taken
+
     def put(self, work: Work | Task[Any]) -> None:
-        """Add to the end. Raises `NotReady` when closed, `TooManyRequests` when full."""
+        """Add to the end. Raises `NotReady` when closed, `TooManyRequests` when full, or for this client."""
         with self._ready:
             if not self.open:
                 raise NotReady("The gateway is stopping; try again when it is back")
-            # A list that is longer than the limit by itself waits for an empty queue, or it could never be carried out.
-            if (
-                work.updates
-                and self.pending_updates
-                and self.pending_updates + work.updates > self._max_pending_updates
-            ):
-                raise TooManyRequests(
-                    f"{self.pending_updates} updates are waiting (engine.max_pending_updates is "
-                    f"{self._max_pending_updates}); try again later"
-                )
-            self.pending_updates += work.updates
-            self._waiting.append(work)
+            if work.updates and not self._places.take(work.source, work.updates):
+                raise self._full(work.source)
+            self._waiting.put(work)
             self._ready.notify()
 
     def take(self, wait: float | None, due: Callable[[], Iterable[Work]]) -> list[Work] | Task[Any] | None:
@@ -56,27 +52,18 @@ class RequestQueue:
             if not self._waiting and self.open:
                 self._ready.wait(wait)
             if self.open:
-                self._waiting.extend(due())
+                for work in due():
+                    self._waiting.put(work)
             if not self._waiting:
                 return [] if self.open else None
-            head = self._waiting.popleft()
-            if isinstance(head, Task):
-                return head
-            batch = [head]
-            size = max(1, head.updates)
-            while self._waiting:
-                work = self._waiting[0]
-                if isinstance(work, Task) or size + max(1, work.updates) > self._max_batch:
-                    break
-                batch.append(work)
-                size += max(1, work.updates)
-                self._waiting.popleft()
-            return batch
+            return self._next()
 
     def done(self, batch: Iterable[Work]) -> None:
         """Work that was taken has been carried out."""
         with self._ready:
-            self.pending_updates -= sum(work.updates for work in batch)
+            for work in batch:
+                if work.updates:
+                    self._places.give_back(work.source, work.updates)
 
     def close(self) -> None:
         """Take nothing more. What waits can still be taken; nothing becomes due."""
@@ -87,7 +74,30 @@ class RequestQueue:
     def refuse_rest(self) -> None:
         """Refuse what waits: nobody has been told that it was done."""
         with self._ready:
-            left = list(self._waiting)
-            self._waiting.clear()
+            left = self._waiting.clear()
         for work in left:
             work.failed(NotReady("The gateway stopped before the request's turn; send it again"))
+
+    def _next(self) -> list[Work] | Task[Any]:
+        size = 0
+
+        def fits(work: Work | Task[Any], batch: list[Work | Task[Any]]) -> bool:
+            nonlocal size
+            if isinstance(work, Task) or isinstance(batch[0], Task):
+                return False
+            size = size or max(1, batch[0].updates)
+            if size + max(1, work.updates) > self._max_batch:
+                return False
+            size += max(1, work.updates)
+            return True
+
+        first, *others = self._waiting.take(fits)
+        return first if isinstance(first, Task) else [first, *others]  # type: ignore[list-item]
+
+    def _full(self, source: str) -> TooManyRequests:
+        held = self._places.held.get(source, 0)
+        whose = f", {held} of them of this client" if source != HOUSE and held else ""
+        return TooManyRequests(
+            f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._places.limit}); "
+            "try again later"
+        )

@@ -1,6 +1,6 @@
 """The scheduler: the engine's outside, and the threads behind it.
 
-One writer thread takes requests from one FIFO queue: updates, subscribes, unsubscribes (SEPA paper, section 4.2).
+One writer thread takes requests from one queue: updates, subscribes, unsubscribes (SEPA paper, section 4.2).
 Queries run on threads of their own and wait for no update. Subscribed queries that are evaluated anew have threads,
 too, if processing is parallel; the writer waits for them. Delayed updates join the queue when their time has come.
 """
@@ -19,6 +19,7 @@ from edge.engine.explanation import Explanation
 from edge.engine.journal import Journal
 from edge.engine.kept import KeptSubscriptions, repeatable
 from edge.engine.performance import Figures
+from edge.engine.places import HOUSE
 from edge.engine.query import collect
 from edge.engine.readers import Readers
 from edge.engine.replay import Replay, Restored
@@ -92,7 +93,7 @@ class Scheduler:
         `Forbidden`, `UpdateFailed`, `StorageFailed`, `TooManyRequests` (the queue is full) or `NotReady` (closing).
         """
         prepared: Future[Sequence[PreparedUpdate]] = Future()
-        work = Updates(self._engine, prepared, len(requests), receipt)
+        work = Updates(self._engine, requests, prepared, receipt)
         long = sum(map(len, {request.sparql for request in requests})) > _LONG_TEXT
         try:
             if long:
@@ -133,11 +134,11 @@ class Scheduler:
 
     def timer(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[Timer]:
         """A delayed update, or what became of it. The future raises `NotFound`, and `Forbidden` as with `cancel`."""
-        return self._on_writer(lambda: self._timers.look_up(name, who, client))
+        return self._on_writer(lambda: self._timers.look_up(name, who, client), who.client, who)
 
     def timers(self, state: TimerState | None = None, limit: int = 100, who: Access = ANYBODY) -> Future[list[Timer]]:
         """Those of `who` that wait, the first one first, then what became of others, the last one first."""
-        return self._on_writer(lambda: self._timers.listed(state, limit, who))
+        return self._on_writer(lambda: self._timers.listed(state, limit, who), who.client, who)
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
         """Answer a query over a committed state that is no older than the call.
@@ -168,7 +169,7 @@ class Scheduler:
                 self._kept.add(subscription.spuid, query)
             return subscription
 
-        return self._on_writer(begin)
+        return self._on_writer(begin, query.source, query.access)
 
     def unsubscribe(self, spuid: str) -> Future[None]:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
@@ -296,8 +297,8 @@ class Scheduler:
     def _prepare(self, requests: Sequence[UpdateRequest]) -> Sequence[PreparedUpdate]:
         return [self._engine.prepare(request) for request in requests]
 
-    def _on_writer(self, action: Callable[[], T]) -> Future[T]:
-        task = Task(action)
+    def _on_writer(self, action: Callable[[], T], source: str = HOUSE, access: Access = ANYBODY) -> Future[T]:
+        task = Task(action, source, access.priority)
         try:
             self._queue.put(task)
         except EdgeError as error:

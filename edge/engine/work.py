@@ -17,10 +17,11 @@ from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.frameless import frameless
 from edge.engine.journal import Entry
+from edge.engine.places import HOUSE
 from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.engine.timer_table import Given, Waiting
 from edge.engine.timers import Timers
-from edge.protocol.access import Access
+from edge.protocol.access import Access, Priority
 from edge.protocol.errors import EdgeError, StorageFailed
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled
@@ -38,6 +39,9 @@ class Work(ABC):
 
     updates = 1
     """Updates that wait in the queue, as limits count them."""
+    source = HOUSE
+    """Who asked."""
+    priority: Priority = "normal"
     executed: Sequence[Executed] = ()
     """What it did to the graph."""
     receipt = b""
@@ -59,9 +63,17 @@ class Work(ABC):
 class Updates(Work):
     """Updates that were given at once."""
 
-    def __init__(self, engine: Engine, prepared: Future[Sequence[PreparedUpdate]], count: int, receipt: bytes) -> None:
-        """`prepared`: long texts are compiled while they wait for their turn."""
-        self.updates = count
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Sequence[UpdateRequest],
+        prepared: Future[Sequence[PreparedUpdate]],
+        receipt: bytes,
+    ) -> None:
+        """`requests` are one client's. `prepared`: long texts are compiled while they wait for their turn."""
+        self.updates = len(requests)
+        if requests:
+            self.source, self.priority = requests[0].source, requests[0].access.priority
         self.receipt = receipt
         self.future: Future[list[UpdateOutcome]] = _begun()
         self._engine = engine
@@ -85,6 +97,7 @@ class Schedule(Work):
 
     def __init__(self, timers: Timers, request: UpdateRequest, when: When, name: str) -> None:
         """A delay begins now."""
+        self.source, self.priority = request.source, request.access.priority
         self.future: Future[Scheduled] = _begun()
         self._timers = timers
         self._request = request
@@ -111,6 +124,7 @@ class Cancel(Work):
 
     def __init__(self, timers: Timers, name: str, who: Access, client: str | None) -> None:
         self.future: Future[None] = _begun()
+        self.source, self.priority = who.client, who.priority
         self._timers = timers
         self._asked = name, who, client
 
@@ -179,8 +193,10 @@ class Task(Generic[T]):
 
     updates = 0
 
-    def __init__(self, action: Callable[[], T]) -> None:
+    def __init__(self, action: Callable[[], T], source: str = HOUSE, priority: Priority = "normal") -> None:
         self.future: Future[T] = Future()
+        self.source = source
+        self.priority = priority
         self._action = action
 
     def run(self) -> None:

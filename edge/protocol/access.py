@@ -9,6 +9,11 @@ Action = Literal["query", "update", "subscribe", "administer"]
 
 ACTIONS: Final[frozenset[Action]] = frozenset({"query", "update", "subscribe", "administer"})
 
+Priority = Literal["high", "normal", "low"]
+
+PRIORITIES: Final[tuple[Priority, ...]] = ("high", "normal", "low")
+"""The one that goes first, first."""
+
 DEFAULT_GRAPH: Final = ""
 """Among graph IRIs: the default graph."""
 
@@ -32,6 +37,8 @@ class Access:
     """When these rights end, in microseconds since 1970. Another token of the same client gives the same rights."""
     registration: str = field(default="", compare=False)
     """What is its own until it is revoked: a client of the same name that comes after it has another one."""
+    priority: Priority = field(default="normal", compare=False)
+    """Whose requests go before others that wait."""
 
     @property
     def limited(self) -> bool:
