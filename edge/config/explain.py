@@ -48,7 +48,8 @@ def allowed(field: FieldInfo) -> str:
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(annotation))
     if get_origin(annotation) is tuple:
-        return "a list of texts"
+        inner = get_args(annotation)[0]
+        return "a list of " + (", ".join(get_args(inner)) if get_origin(inner) is Literal else "texts")
     if annotation is bool:
         return "true or false"
     if annotation in (int, float):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -113,3 +114,26 @@ OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty), AfterVali
 
 DirPath = Annotated[Path, AfterValidator(_absolute)]
 """A directory. Relative to the settings file's directory, or to the current one."""
+
+
+def _web_url(url: str) -> str:
+    """What is fetched without encryption can be exchanged on the way."""
+    if not url:
+        return url
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ValueError(f'"{url}" is no URL: {error}') from None
+    if any(character.isspace() for character in url) or not host or parts.username is not None:
+        raise ValueError(f'"{url}" is no URL such as https://auth.example.org/realms/home')
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
+        raise ValueError(f'"{url}" is not encrypted: use https, or http on this machine')
+    return url
+
+
+WebUrl = Annotated[str, AfterValidator(_web_url)]
+"""An https address, or http of this machine; "" is none."""
+
+IssuerAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures with a public key (RFC 7518, section 3.1; RFC 8037): no secret is shared with an issuer."""

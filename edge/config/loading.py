@@ -187,6 +187,11 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
                 'comes from other machines, or keep "127.0.0.1"',
             )
         )
+    issuer = settings.issuer
+    if issuer.url and bool(issuer.jwks_url) == bool(issuer.jwks_file):
+        faults.append(("issuer.url", "say where its keys are: set issuer.jwks_url or issuer.jwks_file, one of them"))
+    if not issuer.url and (issuer.jwks_url or issuer.jwks_file):
+        faults.append(("issuer.url", "keys of nobody; set issuer.url to the iss of the tokens"))
     for name in ("password_file", "ca_file", "cert_file", "key_file"):
         file: Path | None = getattr(mqtt, name)
         if file is None:

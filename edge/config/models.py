@@ -8,7 +8,21 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from edge.config.keys import KIB, MIB, BindHost, DirPath, Host, OptionalPath, Port, TopicFilter, default_data_dir, key
+from edge.config.keys import (
+    KIB,
+    MIB,
+    BindHost,
+    DirPath,
+    Host,
+    IssuerAlgorithm,
+    OptionalPath,
+    Port,
+    TopicFilter,
+    WebUrl,
+    default_data_dir,
+    key,
+)
+from edge.protocol.access import Action
 
 PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
 """Names of the mapping packs that come with the gateway."""
@@ -498,6 +512,32 @@ class SecuritySettings(Section):
     )
 
 
+class IssuerSettings(Section):
+    """Another authorisation server whose tokens count, where security.enabled is set (Keycloak, say)."""
+
+    url: WebUrl = key("", "Its name, as it stands in its tokens (iss). Empty: there is none.")
+    jwks_url: WebUrl = key("", "Where it publishes its keys: https, or http on this machine.")
+    jwks_file: OptionalPath = key(None, "File with its keys (JWK Set), in place of jwks_url.")
+    ca_file: OptionalPath = key(None, "PEM file of the authorities of its certificate. Empty: those of the machine.")
+    audience: str = key("sepa-edge", "Whom its tokens must be for (their aud).")
+    claim: str = key("sub", "The claim that names the client, e.g. azp or client_id.")
+    algorithms: tuple[IssuerAlgorithm, ...] = key(("RS256", "ES256"), "How its tokens may be signed.")
+    leeway: float = key(10.0, "By how much its clock may differ from ours.", unit="s", minimum=0, maximum=300)
+    refresh: float = key(300.0, "Time between two fetches of its keys.", unit="s", minimum=30, maximum=86_400)
+    keys_for: float = key(
+        604_800.0,
+        "How long its keys are used while it cannot be reached.",
+        unit="s",
+        minimum=60,
+        maximum=315_360_000,
+    )
+    actions: tuple[Action, ...] = key(
+        (), "What all its clients may do. Empty: those alone come in that `edge clients allow --issuer` named."
+    )
+    read: tuple[str, ...] = key(("all",), 'Graphs that all its clients may see: IRIs, "default", "all".')
+    write: tuple[str, ...] = key(("all",), "Graphs that all its clients may change.")
+
+
 class LogSettings(Section):
     """Log lines on standard error."""
 
@@ -552,6 +592,7 @@ class Settings(Section):
     actuation: ActuationSettings = ActuationSettings()
     host: HostSettings = HostSettings()
     security: SecuritySettings = SecuritySettings()
+    issuer: IssuerSettings = IssuerSettings()
     log: LogSettings = LogSettings()
     watchdog: WatchdogSettings = WatchdogSettings()
     shutdown: ShutdownSettings = ShutdownSettings()

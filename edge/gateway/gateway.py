@@ -194,16 +194,20 @@ class Gateway:
         if not settings.enabled:
             return None
         # Memory and time that only who wants it pays for.
+        from edge.security.issuer import IssuerSettings
         from edge.security.security import Security, SecuritySettings
         from edge.security.tls import Tls
 
         try:
-            security = await asyncio.to_thread(Security, self.settings.data_dir, part(SecuritySettings, settings))
+            other = self.settings.issuer
+            issuers = (part(IssuerSettings, other),) if other.url else ()
+            chosen = part(SecuritySettings, settings, issuers=issuers)
+            security = await asyncio.to_thread(Security, self.settings.data_dir, chosen)
             self._stack.callback(security.close)
             tls = await asyncio.to_thread(Tls, self.settings.tls_dir, settings.cert_file, settings.key_file)
         except EdgeError as error:
             raise StartError(f"security: {error.description}") from error
-        for watch in (security.guard.run(), tls.run()):
+        for watch in (security.guard.run(), tls.run(), *(issuer.keys.run() for issuer in security.issuers.values())):
             self._stack.push_async_callback(_cancelled, asyncio.create_task(watch))
         self._security = security
         return tls

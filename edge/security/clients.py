@@ -16,10 +16,11 @@ from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, Unaut
 from edge.security import secret
 from edge.security.store import Store
 
-State = Literal["allowed", "invited", "registered", "revoked"]
-"""allowed: whoever says this name may register, once. invited: who has the code."""
+State = Literal["allowed", "invited", "registered", "trusted", "revoked"]
+"""allowed: whoever says this name may register, once. invited: who has the code. trusted: it has another issuer."""
 
 _IDENTITY: Final = re.compile(r"[\w.:@/+-]{1,200}", re.ASCII)
+_LONGEST_NAME: Final = 200
 _RIGHTS: Final = "actions, read, write, publish, receive"
 _COLUMNS: Final = f"identity, state, client_id, since, {_RIGHTS}"
 
@@ -83,19 +84,42 @@ class Clients:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: tuple[tuple[int, int] | None, dict[str, Client]] = None, {}
+        self._known: tuple[tuple[int, int] | None, dict[str, Client], dict[str, Client]] = None, {}, {}
 
     def all(self) -> list[Client]:
         """Every client, by identity."""
         return [_client(row) for row in self._store.rows(f"SELECT {_COLUMNS} FROM client ORDER BY identity")]  # noqa: S608
 
     def registered(self) -> dict[str, Client]:
-        """Clients that can have tokens, by client id. Any thread: what is known and as of when is one value."""
+        """Clients that can have tokens, by client id. Any thread."""
+        return self._current()[0]
+
+    def foreign(self, identity: str) -> Client | None:
+        """What was said here of a client of another issuer; None: nothing."""
+        return self._current()[1].get(identity)
+
+    def _current(self) -> tuple[dict[str, Client], dict[str, Client]]:
+        # What is known and as of when is one value, since several threads ask.
         version, known = self._store.version, self._known
         if version != known[0]:
-            found = [client for client in self.all() if client.state == "registered"]
-            self._known = known = version, {client.client_id: client for client in found if client.client_id}
-        return known[1]
+            clients = self.all()
+            can = [one for one in clients if one.state in ("registered", "trusted")]
+            registered = {one.client_id: one for one in can if one.client_id}
+            self._known = known = version, registered, {one.identity: one for one in clients if " " in one.identity}
+        return known[1:]
+
+    def trust(self, issuer: str, name: str, rights: Rights) -> Client:
+        """Let a client of another issuer in, or change what it may do. Its tokens are those of that issuer."""
+        identity = foreign(issuer, name)
+        with self._store.change() as connection:
+            # The same as that of one about whom nothing is said, so that what this gave goes on; another one after the
+            # client was revoked, so that it does not.
+            client_id = identity if self._state(connection, identity) is None else uuid.uuid4().hex
+            _put(connection, identity, "trusted", rights)
+            connection.execute(
+                "UPDATE client SET client_id = coalesce(client_id, ?) WHERE identity = ?", [client_id, identity]
+            )
+            return _one(connection, identity)
 
     def allow(self, identity: str, rights: Rights) -> Client:
         """Let an identity register; one that is registered gets these rights from now on."""
@@ -138,6 +162,9 @@ class Clients:
         """End all rights of an identity, its tokens' and its secret's. Raises `NoSuchClient`."""
         with self._store.change() as connection:
             if self._state(connection, identity) is None:
+                if " " in identity:  # all clients of that issuer may come in, but this one
+                    _put(connection, identity, "revoked", Rights(frozenset()))
+                    return
                 raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
             connection.execute(
                 "UPDATE client SET state = 'revoked', client_id = NULL, secret = NULL, since = ? WHERE identity = ?",
@@ -193,6 +220,16 @@ class Clients:
     def _state(self, connection: sqlite3.Connection, identity: str) -> State | None:
         row = connection.execute("SELECT state FROM client WHERE identity = ?", [identity]).fetchone()
         return row[0] if row else None
+
+
+def foreign(issuer: str, name: str) -> str:
+    """The identity of a client of another issuer. Nobody registers as one: identities have no space, nor have issuers.
+
+    Raises `InvalidRequest`.
+    """
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise InvalidRequest("The name of a client of another issuer is 1 to 200 printable characters")
+    return f"{issuer} {name}"
 
 
 def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Rights) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden, InvalidClient, MissingAuthorization
 from edge.security.clients import Client, Clients
+from edge.security.issuer import Issuer
 from edge.security.oscore import Contexts
 from edge.security.tokens import Tokens
 
@@ -26,10 +27,11 @@ _log = logging.getLogger(__name__)
 class TokenGuard:
     """A guard by tokens. Called on the event loop."""
 
-    def __init__(self, clients: Clients, tokens: Tokens, contexts: Contexts) -> None:
+    def __init__(self, clients: Clients, tokens: Tokens, contexts: Contexts, issuers: Mapping[str, Issuer]) -> None:
         self._clients = clients
         self._tokens = tokens
         self._contexts = contexts
+        self._issuers = issuers
         self._watchers: dict[str, _Watched] = {}
 
     def access(self, authorization: str | None) -> Access:
@@ -43,7 +45,8 @@ class TokenGuard:
         if match is None:
             raise MissingAuthorization("The authorization must be: Bearer <token>")
         claims = self._tokens.verify(match[1])
-        client = self._clients.registered().get(claims.client_id)
+        known = self._foreign if claims.foreign else self._clients.registered().get
+        client = known(claims.client_id)
         if client is None:
             raise InvalidClient("The client of this token is not known, or its rights have ended; register again")
         return client.access(claims.expires * _MICRO)
@@ -53,8 +56,9 @@ class TokenGuard:
 
         Raises `InvalidClient`, `Forbidden`.
         """
-        client = self._clients.registered().get(given.registration)
-        if client is None:
+        identity = given.client
+        client = self._foreign(identity) if " " in identity else self._clients.registered().get(given.registration)
+        if client is None or client.client_id != given.registration:
             raise InvalidClient(f'The client "{given.client}", who gave this update, was revoked')
         now = client.access(None)
         if "update" not in now.actions:
@@ -65,7 +69,7 @@ class TokenGuard:
         """Have `revoked` called, once, when the rights of an identity change or end. Returns what takes that back."""
         watched = self._watchers.get(client)
         if watched is None:
-            watched = self._watchers[client] = _Watched(self._registered().get(client))
+            watched = self._watchers[client] = _Watched(self._standing([client])[client])
         watched.callbacks.append(revoked)
 
         def forget() -> None:
@@ -89,18 +93,25 @@ class TokenGuard:
         """Tell those who watch a client whose rights have changed since they began to."""
         if not self._watchers:
             return
-        now = self._registered()
+        now = self._standing(self._watchers)
         for identity, watched in list(self._watchers.items()):
-            client = now.get(identity)
-            if client is None or client != watched.client:
+            if now[identity] is None or now[identity] != watched.client:
                 del self._watchers[identity]
                 for revoked in watched.callbacks:
                     revoked()
 
-    def _registered(self) -> dict[str, tuple[Client, bytes | None]]:
-        """Each client, and the name of its security context, which may end alone."""
-        found = self._clients.registered().values()
-        return {client.identity: (client, self._contexts.kid(client.client_id)) for client in found}
+    def _standing(self, identities: Iterable[str]) -> dict[str, tuple[Client, bytes | None] | None]:
+        """Of each, the client and the name of its security context, which may end alone; None: it may not come in."""
+        known = {client.identity: client for client in self._clients.registered().values()}
+        found = {name: self._foreign(name) if " " in name else known.get(name) for name in identities}
+        return {name: None if one is None else (one, self._contexts.kid(one.client_id)) for name, one in found.items()}
+
+    def _foreign(self, identity: str) -> Client | None:
+        """A client of another issuer that may come in: as was said here, or as all of that issuer."""
+        issuer, said = self._issuers.get(identity.partition(" ")[0]), self._clients.foreign(identity)
+        if issuer is None or (said is not None and said.state != "trusted"):
+            return None
+        return said or issuer.usual(identity)
 
 
 @dataclass(slots=True)

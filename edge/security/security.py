@@ -8,6 +8,7 @@ from pathlib import Path
 from edge.security.authority import Authority
 from edge.security.clients import Clients
 from edge.security.guard import TokenGuard
+from edge.security.issuer import Issuer, IssuerSettings
 from edge.security.keys import Keys
 from edge.security.oscore import Contexts, NoSuchContext, SharedContext
 from edge.security.store import Store
@@ -24,6 +25,8 @@ class SecuritySettings:
     """Whom tokens are for."""
     key_rotation: float = 30 * 86_400.0
     """Seconds that a key signs tokens; then there is a new one."""
+    issuers: tuple[IssuerSettings, ...] = ()
+    """Other authorisation servers whose tokens count."""
 
 
 class Security:
@@ -34,11 +37,16 @@ class Security:
         self._store = store = Store(data_dir)
         self.clients = Clients(store)
         self.keys = Keys(store, rotate_after=settings.key_rotation, lifetime=settings.token_lifetime)
+        self.issuers = {one.url: Issuer(one, data_dir, lambda: self.tokens.forget_others()) for one in settings.issuers}
         self.tokens = Tokens(
-            self.keys, issuer=store.issuer, audience=settings.audience, lifetime=settings.token_lifetime
+            self.keys,
+            issuer=store.issuer,
+            audience=settings.audience,
+            lifetime=settings.token_lifetime,
+            others=self.issuers,
         )
         self.contexts = Contexts(store, self.clients)
-        self.guard = TokenGuard(self.clients, self.tokens, self.contexts)
+        self.guard = TokenGuard(self.clients, self.tokens, self.contexts, self.issuers)
         self.authority = Authority(self.clients, self.keys, self.tokens)
 
     def token(self, identity: str, lifetime: int | None) -> str:

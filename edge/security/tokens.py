@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
 from edge.protocol.errors import InvalidGrant
+from edge.security.issuer import Issuer
 from edge.security.keys import Keys
 
 _ALGORITHM: Final = "RS256"
@@ -34,19 +36,23 @@ class Claims:
     """What a valid token says."""
 
     client_id: str
+    """Of a client of another issuer: its identity."""
     expires: int
     """Seconds since 1970."""
+    foreign: bool = False
+    """Whether another issuer says so."""
 
 
 class Tokens:
-    """Issues and verifies the tokens of one gateway."""
+    """Issues and verifies the tokens of one gateway, and verifies those of others whom it trusts."""
 
-    def __init__(self, keys: Keys, *, issuer: str, audience: str, lifetime: int) -> None:
-        """`lifetime`: seconds that a token is valid."""
+    def __init__(self, keys: Keys, *, issuer: str, audience: str, lifetime: int, others: Mapping[str, Issuer]) -> None:
+        """`lifetime`: seconds that a token is valid. `others`: issuers beside the gateway, by name."""
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
         self._lifetime = lifetime
+        self._others = others
         self._last: dict[str, Issued] = {}
         self._verified: OrderedDict[str, Claims] = OrderedDict()
 
@@ -76,8 +82,13 @@ class Tokens:
             }
         return issued
 
+    def forget_others(self) -> None:
+        """Verify the tokens of other issuers again: they may have other keys now."""
+        for token in [token for token, claims in self._verified.items() if claims.foreign]:
+            del self._verified[token]
+
     def verify(self, token: str) -> Claims:
-        """What the token says. Raises `InvalidGrant`."""
+        """What the token says. Raises `InvalidGrant`, and `NotReady` where an issuer's keys are not known."""
         claims = self._verified.get(token)
         if claims is None:
             claims = self._read(token)
@@ -85,14 +96,19 @@ class Tokens:
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
         if claims.expires <= time.time():
-            raise InvalidGrant("The token has expired; ask for another one at /oauth/token")
+            where = "its issuer" if claims.foreign else "/oauth/token"
+            raise InvalidGrant(f"The token has expired; ask for another one at {where}")
         return claims
 
     def _read(self, token: str) -> Claims:
         if len(token) > _LONGEST:
             raise InvalidGrant("This is no token of this gateway")
         try:
-            kid = jwt.get_unverified_header(token).get("kid")
+            header = jwt.get_unverified_header(token)
+            issuer = self._others.get(_named_in(token)) if self._others else None
+            if issuer is not None:
+                return Claims(*issuer.verify(token, header), foreign=True)
+            kid = header.get("kid")
             key = self._keys.verifying(kid) if isinstance(kid, str) else None
             if key is None:
                 raise InvalidGrant("The token is signed with a key that this gateway does not know")
@@ -109,3 +125,9 @@ class Tokens:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise InvalidGrant(f"The token is not valid: {error}") from None
         return Claims(str(found["sub"]), int(found["exp"]))
+
+
+def _named_in(token: str) -> str:
+    """The issuer that a token says it has: it decides whose keys are asked, and nothing else."""
+    issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+    return issuer if isinstance(issuer, str) else ""

@@ -1,0 +1,121 @@
+"""An authorisation server of somebody else, whose tokens count here, too (RFC 9068; OpenID Connect providers)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+
+from edge.protocol.access import DEFAULT_GRAPH, Action
+from edge.protocol.errors import InvalidGrant, InvalidRequest, NotReady
+from edge.security.clients import Client, Rights, foreign
+from edge.security.issuer_keys import IssuerKeys
+
+DIRECTORY: Final = "issuers"
+"""In the data directory: the keys that were fetched last."""
+
+
+_ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerSettings:
+    """What the operator decides."""
+
+    url: str = ""
+    """Its name, as in `iss` of its tokens."""
+    jwks_url: str = ""
+    jwks_file: Path | None = None
+    """Where its keys are: one of the two."""
+    ca_file: Path | None = None
+    """Authorities that may have signed its certificate, PEM; None: those of the machine."""
+    audience: str = "sepa-edge"
+    """Whom its tokens must be for."""
+    claim: str = "sub"
+    """The claim that names the client."""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    leeway: float = 10.0
+    """Seconds by which its clock and ours may differ."""
+    refresh: float = 300.0
+    """Seconds between two fetches of its keys."""
+    keys_for: float = 604_800.0
+    """Seconds that keys are used after they were fetched last, or the gateway began with them."""
+    actions: tuple[Action, ...] = ()
+    """What all its clients may do; none: only those come in that were allowed one by one."""
+    read: tuple[str, ...] = (_ALL,)
+    write: tuple[str, ...] = (_ALL,)
+    """Graphs that they may see and change; "default" is the one without a name."""
+
+
+class Issuer:
+    """Verifies the tokens of one server. Used on the event loop."""
+
+    def __init__(self, settings: IssuerSettings, data_dir: Path, changed: Callable[[], None]) -> None:
+        """`changed` is called when tokens that were verified need no longer be valid."""
+        self._settings = settings
+        where = hashlib.sha256(f"{settings.url} {settings.jwks_url}".encode()).hexdigest()[:16]
+        self.keys = IssuerKeys(settings, data_dir / DIRECTORY / f"{where}.json", changed)
+
+    def verify(self, token: str, header: Mapping[str, Any]) -> tuple[str, int]:
+        """Identity and end (seconds since 1970) of a token that says it is of this issuer.
+
+        Raises `InvalidGrant`; `NotReady` where there are no keys.
+        """
+        settings = self._settings
+        kid, algorithm = header.get("kid"), header.get("alg")
+        if algorithm not in settings.algorithms or not isinstance(kid, str | None):
+            raise InvalidGrant(f"Tokens of {settings.url} must be signed with {' or '.join(settings.algorithms)}")
+        keys = self.keys.fitting(kid, str(algorithm))
+        if not self.keys.known:
+            raise NotReady(f"The keys of {settings.url} are not known: {self.keys.fault}")
+        for key in keys:
+            try:
+                return self._named(
+                    jwt.decode(
+                        token,
+                        key,
+                        algorithms=[str(algorithm)],
+                        issuer=settings.url,
+                        audience=settings.audience,
+                        leeway=settings.leeway,
+                        options={"require": ["iss", "aud", "exp", settings.claim]},
+                    )
+                )
+            except jwt.ExpiredSignatureError:
+                raise InvalidGrant(f"The token has expired; ask {settings.url} for another one") from None
+            except jwt.InvalidSignatureError:
+                continue
+            except (jwt.PyJWTError, ArithmeticError, ValueError, TypeError) as error:
+                raise InvalidGrant(f"The token is not valid: {error}") from None
+        self.keys.ask()
+        raise InvalidGrant(
+            f"The token is signed with no key of {settings.url} that is known. They are fetched again: try again in a "
+            "minute, or ask for another token"
+        )
+
+    def usual(self, identity: str) -> Client | None:
+        """A client of whom nothing was said here, where all clients of this issuer may come in."""
+        settings = self._settings
+        if not settings.actions:
+            return None
+        rights = Rights(frozenset(settings.actions), _graphs(settings.read), _graphs(settings.write))
+        return Client(identity, "trusted", rights, identity, 0)
+
+    def _named(self, claims: Mapping[str, Any]) -> tuple[str, int]:
+        settings = self._settings
+        name = claims[settings.claim]
+        if not isinstance(name, str):
+            raise InvalidGrant(f'The token names no client: its "{settings.claim}" is no text')
+        try:
+            identity = foreign(settings.url, name)
+        except InvalidRequest as error:
+            raise InvalidGrant(error.description) from None
+        return identity, int(claims["exp"] + settings.leeway)
+
+
+def _graphs(names: tuple[str, ...]) -> frozenset[str] | None:
+    return None if _ALL in names else frozenset(DEFAULT_GRAPH if name == "default" else name for name in names)

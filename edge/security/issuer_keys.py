@@ -1,0 +1,145 @@
+"""The keys of an authorisation server, kept up to date: fetched, remembered over restarts, and used for a while when
+the server cannot be reached.
+
+Nothing of a request decides what is fetched, or where from: the operator's settings do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from edge.security.jwks import KeySet, KeysRefused, PublicKey
+
+if TYPE_CHECKING:
+    from edge.security.issuer import IssuerSettings
+
+_LARGEST: Final = 256 * 1024
+"""Bytes of a JWK Set; those in the wild have up to 20 KB."""
+_LONGEST: Final = 10.0
+"""Seconds that a fetch may take in all."""
+_AGAIN: Final = 30.0
+"""Seconds between two fetches at the least, whatever key ids tokens come with."""
+_LOOK: Final = 10.0
+"""Seconds between two looks at a file of keys."""
+
+_log = logging.getLogger(__name__)
+
+
+class IssuerKeys:
+    """The keys of one server. Used on the event loop."""
+
+    def __init__(self, settings: IssuerSettings, cache: Path, changed: Callable[[], None]) -> None:
+        """`cache`: the file that remembers what was fetched. `changed` is called when the keys are others."""
+        self._settings = settings
+        self._cache = cache
+        self._changed = changed
+        self._set: KeySet | None = None
+        self._since = time.monotonic()
+        self._wanted = asyncio.Event()
+        self.fault = "they have not been fetched yet"
+        """Why there are no keys, or none that are new; empty: all is well."""
+        with suppress(KeysRefused, OSError):
+            self._set = KeySet((settings.jwks_file or cache).read_bytes())
+
+    @property
+    def known(self) -> bool:
+        """Whether there are keys that are not too old."""
+        if self._set is not None and time.monotonic() - self._since > self._settings.keys_for:
+            self._set = None
+            self._changed()
+        return self._set is not None
+
+    def fitting(self, kid: str | None, algorithm: str) -> Sequence[PublicKey]:
+        """The keys that can have made a signature."""
+        return self._set.fitting(kid, algorithm) if self.known and self._set is not None else ()
+
+    def ask(self) -> None:
+        """Have the keys fetched again, as soon as may be: there may be another one."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Keep them up to date, for ever."""
+        settings = self._settings
+        least, regular = (_LOOK, _LOOK) if settings.jwks_file is not None else (_AGAIN, settings.refresh)
+        while True:
+            self._wanted.clear()
+            failed = not await self._renew()
+            await asyncio.sleep(least)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0 if failed else max(regular - least, 0)):
+                    await self._wanted.wait()
+
+    async def _renew(self) -> bool:
+        file = self._settings.jwks_file
+        try:
+            document = await (self._fetched() if file is None else asyncio.to_thread(file.read_bytes))
+            found = await asyncio.to_thread(KeySet, document)
+        except (KeysRefused, OSError) as error:
+            reason = error.description if isinstance(error, KeysRefused) else str(error)
+            if reason != self.fault:
+                _log.error("issuer.keys_unavailable", extra={"issuer": self._settings.url, "reason": reason})
+            self.fault = reason
+            return False
+        if self.fault:
+            _log.info("issuer.keys_known", extra={"issuer": self._settings.url})
+        self._since, self.fault = time.monotonic(), ""
+        if self._set is None or found.text != self._set.text:
+            self._set = found
+            self._changed()
+        if file is None:
+            await asyncio.to_thread(self._remember, found.text)
+        return True
+
+    def _remember(self, text: str) -> None:
+        """Write the cache where it is not so already: cards wear out."""
+        try:
+            if self._cache.exists() and self._cache.read_text(encoding="utf-8") == text:
+                return
+            self._cache.parent.mkdir(mode=0o700, exist_ok=True)
+            part = self._cache.with_suffix(".part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(self._cache)
+        except OSError as error:
+            _log.error("issuer.keys_not_written", extra={"reason": str(error)})
+
+    async def _fetched(self) -> bytes:
+        """What the server answers. Certificates are read, and names looked up, in threads. Raises `KeysRefused`."""
+        httpx = await asyncio.to_thread(_httpx)
+        try:
+            context = await asyncio.to_thread(ssl.create_default_context, cafile=self._settings.ca_file)
+            headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+            async with (
+                asyncio.timeout(_LONGEST),
+                httpx.AsyncClient(verify=context, headers=headers, timeout=_LONGEST, follow_redirects=False) as client,
+                client.stream("GET", self._settings.jwks_url) as answer,
+            ):
+                if answer.is_redirect:
+                    where = answer.headers.get("location", "")[:200]
+                    raise KeysRefused(
+                        f"a redirection to {where}, which is not followed; set jwks_url to where it leads"
+                    )
+                if answer.status_code != 200:
+                    raise KeysRefused(f"the server answers {answer.status_code}")
+                content = bytearray()
+                async for part in answer.aiter_raw():
+                    content += part
+                    if len(content) > _LARGEST:
+                        raise KeysRefused(f"the document is larger than {_LARGEST} bytes")
+        except TimeoutError:
+            raise KeysRefused(f"the server did not answer within {_LONGEST:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
+            raise KeysRefused(f"{type(error).__name__}: {error}") from None
+        return bytes(content)
+
+
+def _httpx() -> Any:  # noqa: ANN401  a module
+    import httpx  # late: memory that only who wants it pays for
+
+    return httpx
