@@ -19,7 +19,7 @@ from edge.cli.config import config_option, data_dir_of_gateway
 from edge.cli.failures import EXIT_CODES
 from edge.cli.oscore import oscore
 from edge.cli.rights import as_json, rights_options, shown
-from edge.cli.security import opened
+from edge.cli.security import check_issuer, opened
 
 if TYPE_CHECKING:
     from edge.security.clients import Client, Rights
@@ -40,6 +40,11 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> i
 
 def _where(command: _Command) -> _Command:
     return config_option(data_dir_of_gateway(command))
+
+
+_issuer: Final = click.option(
+    "--issuer", metavar="URL", default="", help="The client is one of this authorisation server (issuer.url)."
+)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -75,22 +80,27 @@ def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
 
 @clients.command()
 @click.argument("identity")
+@_issuer
 @rights_options
 @_where
 def allow(
     identity: str,
+    issuer: str,
     rights: Rights,
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
     """Let whoever says this name first register, or change what a client may do.
 
-    Names can be guessed; `edge clients invite` is safer.
+    Names can be guessed; `edge clients invite` is safer. With --issuer nobody registers: the client has its tokens
+    from there.
     """
+    check_issuer(issuer, file, data_dir)
     with opened(file, data_dir) as security:
-        client = security.clients.allow(identity, rights)
-    done = "has these rights now" if client.state == "registered" else "may register"
-    click.echo(f"{identity} {done}")
+        clients = security.clients
+        client = clients.trust(issuer, identity, rights) if issuer else clients.allow(identity, rights)
+    done = "may register" if client.state == "allowed" else "has these rights now"
+    click.echo(f"{client.identity} {done}")
 
 
 @clients.command()
@@ -137,10 +147,15 @@ def open_(
 
 @clients.command()
 @click.argument("identity")
+@_issuer
 @_where
-def revoke(identity: str, file: Path | None, data_dir: Path | None) -> None:
-    """End all rights of a client: its tokens, its secret, its subscriptions, its code."""
+def revoke(identity: str, issuer: str, file: Path | None, data_dir: Path | None) -> None:
+    """End all rights of a client: its tokens, its secret, its subscriptions, its delayed updates, its code."""
+    check_issuer(issuer, file, data_dir)
     with opened(file, data_dir) as security:
+        from edge.security.clients import foreign
+
+        identity = foreign(issuer, identity) if issuer else identity
         security.clients.revoke(identity)
     click.echo(f"{identity} is revoked")
 

@@ -35,3 +35,11 @@ def opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
         raise refused(error.description) from None
     finally:
         security.close()
+
+
+def check_issuer(url: str, file: Path | None, data_dir: Path | None) -> None:
+    """Refuse an authorisation server that the gateway does not know: its clients could never come in."""
+    known = load_settings(file, data_dir).settings.issuer.url
+    if url and url != known:
+        says = f'it is "{known}"' if known else "it is not set"
+        raise misused(f'"{url}" is not the issuer.url of the settings, {says}; --config names the settings file')

@@ -135,3 +135,22 @@ def test_certificates_are_made_and_keep_their_names(run, tmp_path):
     assert "localhost" in run("cert", "show")
     assert (tmp_path / "data" / "tls" / "ca.pem").read_bytes() == authority
     assert "neither a host name" in run("cert", "init", "a b", code=1)
+
+
+def test_clients_of_another_issuer_are_let_in_and_revoked_by_their_name_there(run, monkeypatch):
+    url = "https://issuer.example/realms/home"
+    assert "is not set" in run("clients", "allow", "lamp", "--issuer", url, code=2)
+    monkeypatch.setenv("EDGE__ISSUER__URL", url)
+    monkeypatch.setenv("EDGE__ISSUER__JWKS_URL", url + "/certs")
+    run("clients", "allow", "lamp", "--issuer", url, "--action", "query")
+    run("clients", "allow", "lamp")
+    assert {name: client["state"] for name, client in listed(run).items()} == {
+        "lamp": "allowed",
+        f"{url} lamp": "trusted",
+    }
+    for name in ("lamp", "about whom nothing was said"):
+        run("clients", "revoke", name, "--issuer", url)
+        assert listed(run)[f"{url} {name}"]["state"] == "revoked"
+    assert listed(run)["lamp"]["state"] == "allowed"
+    assert f'it is "{url}"' in run("clients", "revoke", "lamp", "--issuer", url + "/", code=2)
+    assert "printable" in run("clients", "allow", "a\nb", "--issuer", url, code=1)
