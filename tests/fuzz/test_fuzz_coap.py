@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import suppress
+from itertools import count
 
 import cbor2
+import pytest
 from aiocoap import Code, Message
 from aiocoap.numbers.types import ACK, CON
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +18,8 @@ from tests.fuzz.messages import GRAPHS, JSON, MEMBERS, SPARQL
 from tests.support.processes import wait_for
 
 GATE = "coap"
+
+numbers = count()
 
 PATHS = st.sampled_from(
     ["query", "update", "subscribe", "reading", "subscribe/1", "reading/a/b", ".well-known/core", "x", "", "/query/"]
@@ -92,6 +96,15 @@ def test_any_datagram(house, beside, datagrams):
     house.is_sound()
 
 
+@pytest.fixture(scope="module")
+def device(house):
+    """One for all examples: a number that comes twice from one address is one message (RFC 7252, 4.5)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+        device.connect(house.address("coap"))
+        device.settimeout(20)
+        yield device
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["query", "update", "subscribe", "reading/a"]),
@@ -99,31 +112,29 @@ def test_any_datagram(house, beside, datagrams):
     st.lists(BLOCKS, min_size=1, max_size=8),
     st.booleans(),
 )
-def test_blocks_in_any_order(house, beside, path, body, blocks, same_token):
+def test_blocks_in_any_order(house, beside, device, path, body, blocks, same_token):
     """Pieces of a request that do not fit together (RFC 7959): each is answered, with an error or what comes next."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
-        device.connect(house.address("coap"))
-        device.settimeout(20)
-        for number, (block, more, exponent) in enumerate(blocks):
-            size = 2 ** (exponent + 4)
-            message = Message(
-                code=Code.POST,
-                payload=body[block * size :][:size],
-                _mtype=CON,
-                _mid=number,
-                _token=b"me" if same_token else bytes([number]),
-            )
-            message.opt.uri_path = path.split("/")
-            message.opt.block1 = (block, more, exponent)
-            device.send(message.encode())
+    for block, more, exponent in blocks:
+        size = 2 ** (exponent + 4)
+        number = next(numbers)
+        message = Message(
+            code=Code.POST,
+            payload=body[block * size :][:size],
+            _mtype=CON,
+            _mid=number,
+            _token=b"me" if same_token else number.to_bytes(2),
+        )
+        message.opt.uri_path = path.split("/")
+        message.opt.block1 = (block, more, exponent)
+        device.send(message.encode())
+        answer = Message.decode(device.recv(65536))
+        while answer.code == Code.EMPTY:
             answer = Message.decode(device.recv(65536))
-            while answer.code == Code.EMPTY:
-                answer = Message.decode(device.recv(65536))
-            if answer.mtype == CON:
-                device.send(Message(code=Code.EMPTY, _mtype=ACK, _mid=answer.mid).encode())
-            assert answer.token == message.token
-            assert answer.code.is_response()
-            assert answer.code != Code.INTERNAL_SERVER_ERROR or b"internal_error" not in answer.payload
+        if answer.mtype == CON:
+            device.send(Message(code=Code.EMPTY, _mtype=ACK, _mid=answer.mid).encode())
+        assert answer.token == message.token
+        assert answer.code.is_response()
+        assert answer.code != Code.INTERNAL_SERVER_ERROR or b"internal_error" not in answer.payload
     beside.goes_on()
     house.is_sound()
 
