@@ -39,14 +39,18 @@ class EmbeddedBroker:
         self._broker: GuardedBroker | None = None
         self._door = door
         self._own_door = OwnDoor()
+        self._port = settings.port
+        self._own_port = 0
         self._own: asyncio.Server | None = None
         self._server: asyncio.Server | None = None
         self._secure: asyncio.Server | None = None
+        self._secure_at: tuple[str, int, SSLContext] | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[BoundedWriter] = set()
         """Of the devices' connections."""
         self._at_the_door = 0
         """Connections of which nobody knows yet whose they are."""
+        self._closing = False
 
     @property
     def refused(self) -> int:
@@ -56,7 +60,7 @@ class EmbeddedBroker:
     @property
     def port(self) -> int:
         """The port that devices connect to, also where the setting is 0."""
-        return self._settings.port if self._server is None else _port(self._server)
+        return self._port
 
     @property
     def url(self) -> str:
@@ -71,8 +75,7 @@ class EmbeddedBroker:
     @property
     def own_url(self) -> str:
         """Where the gateway's own clients connect: before devices do, and until all that these said is taken."""
-        assert self._own is not None  # noqa: S101 - it has been started
-        return f"mqtt://127.0.0.1:{_port(self._own)}"
+        return f"mqtt://127.0.0.1:{self._own_port}"
 
     async def start(self) -> None:
         """Serve the gateway's own clients."""
@@ -91,13 +94,16 @@ class EmbeddedBroker:
                 "edge.adapters.broker_plugins.RetainedPlugin": {"limit": self._settings.max_retained},
             },
         )
+        self._closing = False
         self._broker = GuardedBroker(config)
         await self._broker.start()
-        self._own = await asyncio.start_server(self._own_connected, "127.0.0.1", 0)
+        self._own = await asyncio.start_server(self._own_connected, "127.0.0.1", self._own_port)
+        self._own_port = _port(self._own)
 
     async def open(self) -> None:
         """Let devices in: what they are told was taken has somebody to take it by now. Raises OSError."""
-        self._server = await asyncio.start_server(self._device_connected, self._settings.host, self._settings.port)
+        self._server = await asyncio.start_server(self._device_connected, self._settings.host, self._port)
+        self._port = _port(self._server)
         _log.info("broker.started", extra={"url": self.url})
 
     async def open_secure(self, host: str, port: int, tls: SSLContext) -> int:
@@ -105,13 +111,23 @@ class EmbeddedBroker:
         self._secure = await asyncio.start_server(
             self._device_connected, host, port, ssl=tls, ssl_handshake_timeout=_HANDSHAKE
         )
+        self._secure_at = host, _port(self._secure), tls
         return _port(self._secure)
+
+    async def restart(self) -> None:
+        """Stop, and serve anew where it was, without what it remembered. Raises OSError."""
+        await self.stop()
+        await self.start()
+        await self.open()
+        if self._secure_at is not None:
+            await self.open_secure(*self._secure_at)
 
     async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error
         """Cut the devices' connections, and wait until the gateway's own clients have what was acknowledged to them.
 
         What a device is not told was taken, it sends again. `timeout` in seconds.
         """
+        self._closing = True  # also to who has been at the door for a while
         broker = self._broker
         if broker is None:
             return
@@ -183,7 +199,7 @@ class EmbeddedBroker:
             self._at_the_door -= not own
 
     async def _serve(self, reader: BoundedReader, writer: BoundedWriter, *, own: bool) -> None:
-        if self._broker is None:
+        if self._broker is None or (self._closing and not own):
             return
         if not own:
             for other in self._writers:

@@ -52,6 +52,11 @@ class MappingFiles:
         self._read()
         self.mapper = self._mapper()
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread works."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Watch the directory."""
         if self._directory is not None and self._interval > 0:

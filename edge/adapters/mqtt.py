@@ -78,6 +78,7 @@ class MqttAdapter:
         """Messages delivered again that had been carried out before."""
         self.written = 0
         """Messages that were carried out."""
+        self.acknowledged = 0
 
     @property
     def alive(self) -> bool:
@@ -239,6 +240,7 @@ class MqttAdapter:
                     del self._pending[message.receipt]
                 if message.connection == self._connection and self.connected:
                     self._client.acknowledge(message.mid, message.qos)
+                    self.acknowledged += 1
 
 
 def _has_wildcard(topic: str) -> bool:

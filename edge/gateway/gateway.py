@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from edge import __version__, endpoints
 from edge.adapters import settings as adapters
-from edge.adapters.host import HostAdapter
 from edge.adapters.observations import Observations
 from edge.config import Settings
 from edge.config.keys import default_data_dir
@@ -25,6 +24,7 @@ from edge.gates.http import Views
 from edge.gates.parking import Parking
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
+from edge.gateway.host import Host
 from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
@@ -54,6 +54,7 @@ class Gateway:
         self._engine: Scheduler | None = None
         self._mappings: Mappings | None = None
         self._mqtt: Mqtt | None = None
+        self._host: Host | None = None
         self._security: Security | None = None
         self._watchdog: Watchdog | None = None
         self._began = time.monotonic()
@@ -131,16 +132,24 @@ class Gateway:
         if settings.mqtt.enabled or settings.coap.enabled:
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
             self._mappings.start(self._stack)
+            watchdog.watch(Part("mappings", self._mappings.prove))
             if settings.mqtt.enabled:
-                self._mqtt = Mqtt(settings, engine, self._mappings, self.metrics)
-                secure = None if tls is None else tls.context
-                await self._mqtt.start(self._stack, guard, parking, self._health, secure)
+                self._mqtt = Mqtt(
+                    settings,
+                    engine,
+                    self._mappings,
+                    self.metrics,
+                    guard=guard,
+                    parking=parking,
+                    health=self._health,
+                )
+                await self._mqtt.start(self._stack, None if tls is None else tls.context)
                 self.endpoints.update(self._mqtt.endpoints)
+                watchdog.watch(*self._mqtt.parts)
         if settings.host.enabled:
-            host = HostAdapter(part(adapters.HostSettings, settings.host), observations)
-            self.metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: host.readings)
-            host.start()
-            self._stack.push_async_callback(asyncio.to_thread, host.stop, settings.shutdown.timeout * 0.2)
+            self._host = Host(settings, observations, self.metrics)
+            self._host.start(self._stack)
+            watchdog.watch(self._host.part)
         self._watchdog = watchdog
         self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
         self._stack.callback(parking.close)  # before the gates: who is lost because they stop may come back

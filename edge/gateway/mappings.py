@@ -15,6 +15,7 @@ from edge.config import Settings
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gateway.errors import StartError
+from edge.gateway.watchdog import StandsStill
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
@@ -40,6 +41,11 @@ class Mappings:
         """Follow the files as they change; `stack` ends it."""
         self.files.start()
         stack.push_async_callback(asyncio.to_thread, self.files.stop)
+
+    async def prove(self) -> None:
+        """Raises `StandsStill` where changed files are not seen any more."""
+        if not self.files.alive:
+            raise StandsStill("its thread has ended")
 
     async def take(self, topic: str, payload: bytes) -> int:
         """Take in one message that came otherwise than over MQTT. Returns how many readings it held."""

@@ -19,12 +19,13 @@ from edge.config import Settings, read_password
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Guard
-from edge.gates.mqtt import MqttGate, Visitors
+from edge.gates.mqtt import MqttGate, Visitors, Wire
 from edge.gates.parking import Parking
 from edge.gates.settings import MqttGateSettings
 from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
 from edge.gateway.mappings import Mappings
+from edge.gateway.watchdog import Part, StandsStill
 from edge.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -41,13 +42,31 @@ _PACKET_OVERHEAD: Final = 512
 class Mqtt:
     """The broker, embedded or not, and the gateway's connections to it."""
 
-    def __init__(self, settings: Settings, engine: Scheduler, mappings: Mappings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Scheduler,
+        mappings: Mappings,
+        metrics: Metrics,
+        *,
+        guard: Guard,
+        parking: Parking,
+        health: Callable[[], Mapping[str, object]],
+    ) -> None:
+        """`health` is what the gate publishes."""
         self._settings = settings
         self._engine = engine
         self._mappings = mappings
         self._metrics = metrics
+        self._guard = guard
+        self._parking = parking
+        self._health = health
+        self._connection: adapters.MqttSettings
+        self._written = -1
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
+        self.parts: list[Part] = []
+        """What there is for the watchdog to look after."""
         self.adapter: MqttAdapter | None = None
         self.broker: EmbeddedBroker | None = None
         self.gate: MqttGate | None = None
@@ -57,49 +76,64 @@ class Mqtt:
         """Whether readings come in."""
         return self.adapter is not None and self.adapter.connected
 
-    async def start(
-        self,
-        stack: AsyncExitStack,
-        guard: Guard,
-        parking: Parking,
-        health: Callable[[], Mapping[str, object]],
-        tls: SSLContext | None,
-    ) -> None:
-        """Connect; `stack` ends it. `health` is what the gate publishes. `tls`: of the embedded broker's secure port.
-
-        Raises `StartError`.
-        """
-        broker = await self._start_broker(stack, guard)
-        try:
-            connection = await asyncio.to_thread(self._connection, broker)
-            self.adapter = adapter = MqttAdapter(connection, self._mappings.intake, self._engine.receipts())
-        except OSError as error:
-            raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
-        await self._start_adapter(stack, adapter)
-        if broker is None:
+    async def start(self, stack: AsyncExitStack, tls: SSLContext | None) -> None:
+        """Connect; `stack` ends it. `tls`: of the embedded broker's secure port. Raises `StartError`."""
+        if not self._settings.mqtt.broker:
+            await self._start_broker(stack)
+        adapter = await self._start_adapter(stack)
+        if self.broker is None:
             self.endpoints["mqtt"] = self._settings.mqtt.broker
         else:
-            await self._open_broker(stack, broker, adapter, tls)
-        await self._start_actuation(stack, connection)
+            await _subscribed(adapter)
+            await self._open_broker(stack, self.broker, tls)
+        self._start_actuation(stack)
         if self._settings.serves_mqtt_clients:
-            await self._start_gate(stack, connection, guard, parking, health)
+            await self._start_gate(stack)
 
-    async def _start_broker(self, stack: AsyncExitStack, guard: Guard) -> EmbeddedBroker | None:
+    # The embedded broker
+
+    async def _start_broker(self, stack: AsyncExitStack) -> None:
         settings = self._settings
-        if settings.mqtt.broker:
-            return None
         root = settings.mqtt_gate.root if settings.serves_mqtt_clients else ""
-        door = Visitors(guard, root) if settings.security.enabled else None
+        door = Visitors(self._guard, root) if settings.security.enabled else None
         self.broker = broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt), door)
         await broker.start()
         stack.push_async_callback(broker.stop)
+        self.parts.append(Part("mqtt_broker", self._prove_broker, broker.restart))
         self._metrics.watch(
             "mqtt_refused", "Messages and subscriptions of clients that may not have them.", lambda: broker.refused
         )
-        return broker
 
-    def _connection(self, broker: EmbeddedBroker | None) -> adapters.MqttSettings:
+    async def _open_broker(self, stack: AsyncExitStack, broker: EmbeddedBroker, tls: SSLContext | None) -> None:
         settings = self._settings
+        stack.push_async_callback(broker.drain, settings.shutdown.timeout * 0.3)
+        await listening(broker.open, "mqtt.port", settings.mqtt.host, settings.mqtt.port)
+        self.endpoints["mqtt"] = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
+        if tls is not None:
+            host, port = settings.security.host, settings.security.mqtts_port
+            found = await listening(lambda: broker.open_secure(host, port, tls), "security.mqtts_port", host, port)
+            self.endpoints["mqtts"] = f"mqtts://{url_host(host)}:{found}"
+
+    async def _prove_broker(self) -> None:
+        adapter = self.adapter
+        if adapter is not None and adapter.alive and not adapter.connected:
+            raise StandsStill("it does not serve the gateway's own connection")
+
+    # Readings in
+
+    async def _start_adapter(self, stack: AsyncExitStack) -> MqttAdapter:
+        try:
+            self._connection = await asyncio.to_thread(self._make_connection)
+            adapter = self._new_adapter()
+        except OSError as error:
+            raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
+        stack.push_async_callback(self._stop_adapter)
+        self.parts.append(Part("mqtt", self._prove_adapter, self._restart_adapter))
+        self._watch_adapter()
+        return adapter
+
+    def _make_connection(self) -> adapters.MqttSettings:
+        settings, broker = self._settings, self.broker
         if broker is None:
             address = {"broker": settings.mqtt.broker, "password": read_password(settings.mqtt)}
         else:
@@ -112,42 +146,60 @@ class Mqtt:
             own_topics=f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else "",
         )
 
-    async def _start_adapter(self, stack: AsyncExitStack, adapter: MqttAdapter) -> None:
-        self._watch_adapter(adapter)
+    def _new_adapter(self) -> MqttAdapter:
+        self.adapter = adapter = MqttAdapter(self._connection, self._mappings.intake, self._engine.receipts())
         adapter.start()
-        stack.push_async_callback(asyncio.to_thread, adapter.stop, self._settings.shutdown.timeout * 0.4)
+        return adapter
 
-    async def _open_broker(
-        self, stack: AsyncExitStack, broker: EmbeddedBroker, adapter: MqttAdapter, tls: SSLContext | None
-    ) -> None:
-        settings = self._settings
-        await _subscribed(adapter)
-        stack.push_async_callback(broker.drain, settings.shutdown.timeout * 0.3)
-        await listening(broker.open, "mqtt.port", settings.mqtt.host, settings.mqtt.port)
-        self.endpoints["mqtt"] = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
-        if tls is not None:
-            host, port = settings.security.host, settings.security.mqtts_port
-            found = await listening(lambda: broker.open_secure(host, port, tls), "security.mqtts_port", host, port)
-            self.endpoints["mqtts"] = f"mqtts://{url_host(host)}:{found}"
+    async def _stop_adapter(self) -> None:
+        if self.adapter is not None:
+            await asyncio.to_thread(self.adapter.stop, self._settings.shutdown.timeout * 0.4)
 
-    async def _start_actuation(self, stack: AsyncExitStack, connection: adapters.MqttSettings) -> None:
+    async def _restart_adapter(self) -> None:
+        await self._stop_adapter()
+        self._new_adapter()
+
+    async def _prove_adapter(self) -> None:
+        """While the disk or the engine takes nothing, it waits as it should."""
+        adapter = self.adapter
+        if adapter is None:
+            return
+        if not adapter.alive:
+            raise StandsStill("a thread of it has ended")
+        before, self._written = self._written, adapter.written
+        if adapter.queued and before == adapter.written and not self._engine.storage_failing:
+            raise StandsStill(f"{adapter.queued} messages wait and none is carried out")
+
+    # Commands out
+
+    def _start_actuation(self, stack: AsyncExitStack) -> None:
         actuation, watch = self._mappings.actuation, self._metrics.watch
         watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
         watch("actuation_sent", "Messages of actuators that the broker took.", lambda: actuation.sent)
         watch("actuation_queued", "Messages of actuators that wait.", lambda: actuation.queued)
         watch("actuation_conflated", "Messages that a newer one replaced.", lambda: actuation.conflated)
         watch("actuation_failed", "Messages that could not be made or sent.", lambda: actuation.failed)
-        actuation.start(connection)
+        actuation.start(self._connection)
         stack.push_async_callback(asyncio.to_thread, actuation.stop, self._settings.shutdown.timeout * 0.2)
+        self.parts.append(Part("actuation", self._prove_actuation))
 
-    async def _start_gate(
-        self,
-        stack: AsyncExitStack,
-        connection: adapters.MqttSettings,
-        guard: Guard,
-        parking: Parking,
-        health: Callable[[], Mapping[str, object]],
-    ) -> None:
+    async def _prove_actuation(self) -> None:
+        if not self._mappings.actuation.alive:
+            raise StandsStill("its thread has ended")
+
+    # The gate
+
+    async def _start_gate(self, stack: AsyncExitStack) -> None:
+        await self._new_gate()
+        stack.push_async_callback(self._stop_gate)
+        self.parts.append(Part("mqtt_gate", self._prove_gate, self._restart_gate))
+        self._metrics.watch(
+            "mqtt_gate_connected",
+            "Whether clients are served over MQTT.",
+            lambda: self.gate is not None and self.gate.connected,
+        )
+
+    async def _new_gate(self) -> None:
         settings = self._settings
         largest = settings.mqtt_gate.max_result
         if not settings.mqtt.broker:
@@ -163,31 +215,48 @@ class Mqtt:
                 stop_timeout=settings.shutdown.timeout * 0.2,
             ),
             self._metrics,
-            lambda wire: Link(
-                connection,
-                "mqtt_gate",
-                "-gate",
-                on_up=wire.opened,
-                on_down=wire.closed,
-                on_answer=wire.answered,
-                prepare=wire.prepare,
-            ),
-            health,
-            guard=guard,
-            parking=parking,
+            self._link,
+            self._health,
+            guard=self._guard,
+            parking=self._parking,
         )
         await gate.start()
         self.gate = gate
-        stack.push_async_callback(gate.stop)
-        self._metrics.watch("mqtt_gate_connected", "Whether clients are served over MQTT.", lambda: gate.connected)
 
-    def _watch_adapter(self, adapter: MqttAdapter) -> None:
+    def _link(self, wire: Wire) -> Link:
+        return Link(
+            self._connection,
+            "mqtt_gate",
+            "-gate",
+            on_up=wire.opened,
+            on_down=wire.closed,
+            on_answer=wire.answered,
+            prepare=wire.prepare,
+        )
+
+    async def _stop_gate(self) -> None:
+        if self.gate is not None:
+            await self.gate.stop()
+
+    async def _restart_gate(self) -> None:
+        await self._stop_gate()
+        await self._new_gate()
+
+    async def _prove_gate(self) -> None:
+        if self.connected and self.gate is not None and not self.gate.connected:
+            raise StandsStill("it is not connected to the broker, and readings are")
+
+    def _watch_adapter(self) -> None:
         intake, watch = self._mappings.intake, self._metrics.watch
-        watch("mqtt_connected", "Whether the broker is connected: 1 or 0.", lambda: adapter.connected)
-        watch("mqtt_received", "Messages that came in since the start.", lambda: adapter.received)
-        watch("mqtt_queued", "Messages that wait in the adapter.", lambda: adapter.queued)
-        watch("mqtt_dropped", "Messages of QoS 0 that found the queue full.", lambda: adapter.dropped)
-        watch("mqtt_duplicates", "Messages that came again after they had been stored.", lambda: adapter.duplicates)
+
+        def of(name: str) -> Callable[[], float]:
+            return lambda: float(getattr(self.adapter, name, 0))
+
+        watch("mqtt_connected", "Whether the broker is connected: 1 or 0.", of("connected"))
+        watch("mqtt_received", "Messages that came in since the start.", of("received"))
+        watch("mqtt_queued", "Messages that wait in the adapter.", of("queued"))
+        watch("mqtt_dropped", "Messages of QoS 0 that found the queue full.", of("dropped"))
+        watch("mqtt_duplicates", "Messages that came again after they had been stored.", of("duplicates"))
         watch("mqtt_readings", "Readings that messages held.", lambda: intake.readings)
         watch("mqtt_unmapped", "Messages that no mapping was for.", lambda: intake.unmapped.total)
         watch("mqtt_bad_values", "Values that could not be read.", lambda: intake.bad_values.total)

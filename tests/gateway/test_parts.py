@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 from websockets.asyncio.client import connect
 
 from edge.config import Settings
@@ -90,3 +92,73 @@ async def test_a_gate_that_hears_nobody_is_opened_again_where_it_was(tmp_path, s
                 await socket_.send('{"query": {"sparql": "ASK {}"}}')
                 assert "boolean" in str(await socket_.recv())
         assert [part for part in ("ws", "http", "wss", "https") if restarts(gateway, part)] == [service]
+
+
+SENML = '[{"n":"temperature","u":"Cel","v":%s}]'
+VALUES = "SELECT ?v { ?r <http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
+
+
+async def publish(gateway: Gateway, value: float) -> None:
+    """As a device does that sends again until it was heard."""
+    address = urlsplit(gateway.endpoints["mqtt"])
+    async with asyncio.timeout(20):
+        while True:
+            client = Client(CallbackAPIVersion.VERSION2)
+            try:
+                await asyncio.to_thread(client.connect, str(address.hostname), address.port or 0)
+            except OSError:
+                await asyncio.sleep(0.05)
+                continue
+            client.loop_start()
+            try:
+                told = client.publish("senml/kitchen", SENML % value, qos=1)
+                await asyncio.to_thread(told.wait_for_publish, 2)
+                if told.is_published():
+                    return
+            finally:
+                client.disconnect()
+                client.loop_stop()
+
+
+async def is_stored(gateway: Gateway, value: float) -> bool:
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"{gateway.endpoints['http']}/query", params={"query": VALUES})
+    return any(float(row["v"]["value"]) == value for row in answer.json()["results"]["bindings"])
+
+
+async def end_adapter(gateway: Gateway) -> None:
+    gateway._mqtt.adapter._inbox.close()
+
+
+async def end_broker(gateway: Gateway) -> None:
+    await gateway._mqtt.broker.stop()
+
+
+async def end_gate(gateway: Gateway) -> None:
+    await asyncio.to_thread(gateway._mqtt.gate._wire._link.stop, 5)
+
+
+async def end_host(gateway: Gateway) -> None:
+    gateway._host._adapter._stopping.set()
+
+
+@pytest.mark.parametrize(
+    ("part", "end"),
+    [("mqtt", end_adapter), ("mqtt_broker", end_broker), ("mqtt_gate", end_gate), ("host", end_host)],
+)
+async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, part, end):
+    sections = {"mqtt": {"port": 0}, "host": {"enabled": True, "interval": 1}}
+    async with Gateway(settings(tmp_path, **sections)) as gateway:
+        await publish(gateway, 1.5)
+        await eventually(lambda: is_stored(gateway, 1.5))
+        await end(gateway)
+
+        async def mended() -> bool:
+            return restarts(gateway, part) > 0 and await is_well(gateway)
+
+        await eventually(mended)
+        await publish(gateway, 2.5)
+        await eventually(lambda: is_stored(gateway, 2.5))
+        found = [name for name in ("mqtt", "mqtt_broker", "mqtt_gate", "host") if restarts(gateway, name)]
+        assert part in found
+        assert set(found) <= {part, "mqtt_gate"}  # which has to reconnect, too, and these times are short

@@ -2,5 +2,6 @@
 
 from edge.gates.mqtt.gate import MqttGate
 from edge.gates.mqtt.visitors import Visitors
+from edge.gates.mqtt.wire import Wire
 
-__all__ = ["MqttGate", "Visitors"]
+__all__ = ["MqttGate", "Visitors", "Wire"]

@@ -1,0 +1,47 @@
+"""The gateway's own sensors."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from edge.adapters import settings as adapters
+from edge.adapters.host import HostAdapter
+from edge.adapters.observations import Observations
+from edge.config import Settings
+from edge.config.parts import part
+from edge.gateway.watchdog import Part, StandsStill
+from edge.metrics import Metrics
+
+
+class Host:
+    """The adapter that looks at the machine, and a new one where it has ended."""
+
+    def __init__(self, settings: Settings, observations: Observations, metrics: Metrics) -> None:
+        self._settings = part(adapters.HostSettings, settings.host)
+        self._patience = settings.shutdown.timeout * 0.2
+        self._observations = observations
+        self._adapter = self._new()
+        self.part = Part("host", self._prove, self._restart)
+        """What there is for the watchdog to look after."""
+        metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: self._adapter.readings)
+
+    def start(self, stack: AsyncExitStack) -> None:
+        """Begin to look; `stack` ends it."""
+        self._adapter.start()
+        stack.push_async_callback(self._stop)
+
+    def _new(self) -> HostAdapter:
+        return HostAdapter(self._settings, self._observations)
+
+    async def _stop(self) -> None:
+        await asyncio.to_thread(self._adapter.stop, self._patience)
+
+    async def _restart(self) -> None:
+        await self._stop()
+        self._adapter = self._new()
+        self._adapter.start()
+
+    async def _prove(self) -> None:
+        if not self._adapter.alive:
+            raise StandsStill("its thread has ended")
