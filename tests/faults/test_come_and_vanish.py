@@ -49,8 +49,7 @@ async def coap(watched: Watched, number: int) -> None:
 
 
 SETTINGS = {
-    "EDGE__WS__RESUME_FOR": "0.5",
-    "EDGE__MQTT_GATE__RESUME_FOR": "0.5",
+    "EDGE__SUBSCRIPTIONS__RESUME_FOR": "0.5",
     "EDGE__MQTT__MAX_CONNECTIONS": "1000",
     "EDGE__MQTT_GATE__MAX_CLIENTS": "1000",
     "EDGE__COAP__ENABLED": "true",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from websockets.asyncio.client import connect
 
 from tests.faults.watched import Watched
 from tests.gates.gate_client import Client, eventually, rows
-from tests.support.processes import wait_for
+from tests.support.processes import GatewayProcess, free_port, wait_for
 
 SIZE = 8 * 1024 * 1024
 """Bytes of the file system."""
@@ -148,8 +149,8 @@ def publishing(port: int, count: int) -> paho.Client:
     return client
 
 
-def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged(disk, gateway):
-    process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
+def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged_and_starts_without_room(disk, gateway):
+    process = gateway(disk.data, EDGE__MQTT__ENABLED="false", EDGE__HTTP__PORT=str(free_port()))
     watched = Watched(process)
     acknowledged = []
     while True:
@@ -160,7 +161,27 @@ def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged(disk, gateway
         acknowledged.append(value)
     assert refused(answer)
     assert watched.values(SET) == acknowledged
-    for _ in range(3):
-        process.kill()
-        watched = Watched(process)  # it starts on a full disk
-        assert watched.values(SET) == acknowledged
+    process.kill()
+    for _ in range(2):
+        disk.fill()
+        running = started(process)
+        try:
+            wait_for(lambda: answers(watched), what="the gateway")
+            assert watched.values(SET) == acknowledged
+        finally:
+            running.kill()
+            running.wait(10)
+
+
+def started(process: GatewayProcess) -> subprocess.Popen[bytes]:
+    """It again, with no room for the file that tells where it listens, which is where it was."""
+    command = [sys.executable, "-m", "edge", "run", "--data-dir", str(process.data_dir)]
+    output = subprocess.DEVNULL
+    return subprocess.Popen(command, env=process.environment, stdin=output, stdout=output, stderr=output)
+
+
+def answers(watched: Watched) -> bool:
+    try:
+        return watched.ask("/health")[0] == 200
+    except OSError:
+        return False

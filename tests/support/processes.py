@@ -92,7 +92,7 @@ class GatewayProcess:
 
     def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
         self.data_dir = data_dir
-        self._environment = {
+        self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("EDGE__")},
             "EDGE__HTTP__PORT": "0",
             "EDGE__WS__PORT": "0",
@@ -118,7 +118,7 @@ class GatewayProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment,
+                env=self.environment,
             )
         wait_for(lambda: endpoints.exists() or self._process.poll() is not None, what="the gateway")
         if not endpoints.exists():
