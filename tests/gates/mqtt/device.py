@@ -29,6 +29,7 @@ class Device:
         port: int,
         password: str | None,
         *,
+        user: str = "anything",
         name: str = "",
         will: str = "",
         clean: bool = True,
@@ -43,7 +44,7 @@ class Device:
             paho.CallbackAPIVersion.VERSION2, client_id=name, clean_session=clean, reconnect_on_failure=False
         )
         if password is not None:
-            client.username_pw_set("anything", password)
+            client.username_pw_set(user, password)
         if will:
             client.will_set(will, "the last", 1)
         if ca is not None:
@@ -65,6 +66,7 @@ class Device:
     ) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+        self.client._reset_sockets()  # it leaves that to the garbage collector, which has no order
 
     @property
     def inside(self) -> bool:

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from device import Device
 from mqtt_house import ROOT, MqttClient, house, port_of, subscriptions, wait_for_sessions
 
 from edge.config import Settings
-from tests.support.processes import wait_for
+from tests.support.processes import Mosquitto, wait_for
 
 TEXT = (Path(__file__).parents[3] / "docs" / "mqtt-gate.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL))
@@ -126,3 +127,43 @@ def test_mqtt_5_in_python(tmp_path, mosquitto):
 def test_every_setting_that_is_named_exists():
     known = {f"mqtt_gate.{name}" for name in type(Settings().mqtt_gate).model_fields}
     assert set(re.findall(r"mqtt_gate\.\w+", TEXT)) <= known
+
+
+def test_mosquittos_files(tmp_path):
+    """Each client has its own topics of the gate, and the gateway has all."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    passwords = folder / "passwords"
+    for name in ("gateway", "kitchen-sensor", "dashboard"):
+        new = [] if passwords.exists() else ["-c"]
+        subprocess.run(["mosquitto_passwd", *new, "-b", passwords, name, name], check=True, capture_output=True)
+    (folder / "acl").write_text(EXAMPLES["acl"])
+    for file in folder.iterdir():
+        file.chmod(0o600)
+    (tmp_path / "password").write_text("gateway")
+    extra = EXAMPLES["mosquitto.conf"].replace("/etc/mosquitto", str(folder)).replace("allow_anonymous false\n", "")
+    broker = Mosquitto(tmp_path / "mosquitto", extra, anonymous=False)
+    broker.start()
+    account = {"username": "gateway", "password_file": str(tmp_path / "password")}
+    try:
+        with (
+            house(tmp_path, broker.url, mqtt=account),
+            Device(broker.port, "kitchen-sensor", user="kitchen-sensor") as sensor,
+            Device(broker.port, "dashboard", user="dashboard") as dashboard,
+        ):
+            for topic_filter in (f"{ROOT}/response/+", f"{ROOT}/status/+", "kitchen/#"):
+                dashboard.subscribe(topic_filter)  # which Mosquitto grants to everybody, and gives nobody more by
+            sensor.subscribe(f"{ROOT}/response/kitchen-sensor")
+            with Device(broker.port, "dashboard", user="dashboard") as intruder:
+                refused = intruder.client.publish(f"{ROOT}/request/kitchen-sensor", "[1]", 1)
+                # Mosquitto 2.0.11 ends the connection of who does this, others acknowledge it.
+                wait_for(lambda: intruder.gone.is_set() or refused.is_published())
+            sensor.publish("kitchen/a", "1")
+            sensor.publish(f"{ROOT}/status/kitchen-sensor", "online")
+            sensor.publish(f"{ROOT}/request/kitchen-sensor", "[2]")
+            assert "error" in sensor.hear()[1]
+            dashboard.publish(f"{ROOT}/request/dashboard", "[3]")
+            assert dashboard.hear()[0] == f"{ROOT}/response/dashboard"
+            assert sensor.came.empty()
+    finally:
+        broker.stop()
