@@ -92,6 +92,16 @@ async def test_pipelined_requests_are_answered_in_order(gateway):
     assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 5 + [b"404"]
 
 
+async def test_what_came_whole_is_answered_before_what_follows_is_refused(gateway):
+    request = b"GET /query?query=ASK%7B%7D HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = b"POST /update HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-update\r\n"
+    for rest in (b"HELLO THERE\r\n\r\n", head + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n"):
+        for before in (0, 1, 3):
+            answer = await raw(gateway, request * before + rest)
+            assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200"] * before + [b"400"]
+    assert gateway.metric("edge_internal_errors_total") == 0
+
+
 async def test_unknown_paths_are_flat_errors(gateway):
     async with gateway.http() as http:
         for path in ("/nowhere", "/query/", "/../etc/passwd", "/%2e%2e/app.js", "/index.html", "/api"):

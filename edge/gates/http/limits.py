@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
@@ -23,6 +24,7 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
         _header_bytes = 0
         _in_header = True
         _deadline: asyncio.TimerHandle | None = None
+        _answering: RequestResponseCycle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
             super().connection_made(transport)
@@ -60,6 +62,14 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
                 raise ValueError  # makes the parser stop
             super().on_headers_complete()
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._tell_refusal()
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+            self._answering = cycle
+            super()._start_asgi_task(cycle, app)
+
         def send_400_response(self, msg: str) -> None:
             self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
 
@@ -84,6 +94,21 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
             if self._refusal is not None or self.transport.is_closing():
                 return
             self._refusal = error
+            # What came whole before is answered first; what did not is what is refused.
+            if self.pipeline and self.pipeline[0][0].more_body:
+                self.pipeline.popleft()
+            elif self._answering is not None and self._answering.more_body:
+                self._answering.disconnected = True
+                self._answering.message_event.set()
+                self._answering = None
+            self._tell_refusal()
+
+        def _tell_refusal(self) -> None:
+            error, answering = self._refusal, self._answering
+            if error is None or self.transport.is_closing():
+                return
+            if answering is not None and not answering.response_complete:
+                return
             body = error.to_json().encode()
             phrase = _PHRASES.get(error.status_code, _DEFAULT_PHRASE)
             self.transport.write(
