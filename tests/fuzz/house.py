@@ -40,6 +40,10 @@ class House:
     def close(self) -> None:
         self._http.close()
 
+    def authorize(self, token: str) -> None:
+        """Look at the metrics as this client; for a gateway with security."""
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
     def address(self, service: str) -> tuple[str, int]:
         """Where a gate listens: "http", "ws", "mqtt" or "coap"."""
         found = urlsplit(self.endpoints[service])
@@ -49,7 +53,9 @@ class House:
 
     def metric(self, name: str) -> float:
         """A metric, with its labels as Prometheus writes them."""
-        for line in self._http.get("/metrics").text.splitlines():
+        answer = self._http.get("/metrics")
+        assert answer.status_code == 200
+        for line in answer.text.splitlines():
             if line.startswith(f"{name} "):
                 return float(line.removeprefix(f"{name} "))
         return 0.0

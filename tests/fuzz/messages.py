@@ -30,7 +30,7 @@ def _repeated(part: tuple[str, int]) -> str:
     return part[0] * part[1]
 
 
-def _sendable(text: str) -> str:
+def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
@@ -120,11 +120,11 @@ def _text(draw: st.DrawFn) -> str:
     if draw(st.integers(0, 9)) == 9:
         place = draw(st.integers(0, len(text)))
         text = text[:place] + draw(st.text(max_size=3)) + text[place + draw(st.integers(0, 5)) :]
-    return _sendable(text)
+    return sendable(text)
 
 
 NOISE: st.SearchStrategy[str | bytes] = (
-    st.text(max_size=50).map(_sendable)
+    st.text(max_size=50).map(sendable)
     | st.binary(max_size=100)
     | st.sampled_from([("[", 100_000), ('{"query":', 5000), ("\ufeff{}", 1), ("NaN", 1), ("", 1)]).map(_repeated)
 )

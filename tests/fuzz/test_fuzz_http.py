@@ -1,0 +1,171 @@
+"""Whatever comes in over HTTP: answers are as /api/openapi.json describes them, and broken requests harm nobody."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from edge.gates.http.description import openapi
+from edge.security.clients import ACTIONS, Clients, Rights
+from edge.security.store import Store
+from tests.fuzz.house import running
+from tests.fuzz.messages import SPARQL, is_error, sendable
+
+GATE = "http"
+
+TEXTS = SPARQL.map(sendable)
+for kind in ("query", "update"):
+    schemathesis.openapi.format(f"sparql-{kind}", TEXTS)
+    schemathesis.openapi.media_type(f"application/sparql-{kind}", TEXTS.map(str.encode))
+
+DESCRIBED = schemathesis.openapi.from_dict(json.loads(openapi()))
+OPEN = DESCRIBED.exclude(path_regex="^/(secure|oauth)/")
+CHECKS = [
+    not_a_server_error,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+BUDGET = settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+
+
+@OPEN.parametrize()
+@BUDGET
+def test_the_open_gateway_is_as_described(case, house, beside):
+    case.call_and_validate(base_url=house.endpoints["http"], checks=CHECKS)
+    beside.goes_on()
+    house.is_sound()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    """A gateway with security, and the token of a client that may do everything."""
+    data_dir = tmp_path_factory.mktemp("secured")
+    Clients(Store(data_dir)).allow("fuzz", Rights(actions=ACTIONS))
+    settings = {
+        "EDGE__SECURITY__ENABLED": "true",
+        "EDGE__SECURITY__HTTPS_PORT": "0",
+        "EDGE__SECURITY__WSS_PORT": "0",
+        "EDGE__MQTT__ENABLED": "false",
+    }
+    with running(data_dir, **settings) as house:
+        with httpx.Client(base_url=house.endpoints["http"], trust_env=False) as http:
+            identity = {"client_identity": "fuzz", "grant_types": ["client_credentials"]}
+            given = http.post("/oauth/register", json={"register": identity}).json()["credentials"]
+            token = http.post("/oauth/token", auth=(given["client_id"], given["client_secret"])).json()["access_token"]
+        house.authorize(token)
+        yield house, token
+
+
+@DESCRIBED.parametrize()
+@BUDGET
+def test_the_secured_gateway_is_as_described(case, secured):
+    house, token = secured
+    case.call_and_validate(
+        base_url=house.endpoints["http"], checks=CHECKS, headers={"Authorization": f"Bearer {token}"}
+    )
+    house.is_sound()
+
+
+REQUEST = (
+    b"POST /update?using-graph-uri=urn:g HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\n"
+    b"Content-Length: 9\r\nAccept: */*\r\n\r\nCLEAR ALL"
+)
+LINES = st.sampled_from(
+    [
+        b"Transfer-Encoding: chunked\r\n",
+        b"Content-Length: 99999999999999999999\r\n",
+        b"Content-Length: -1\r\n",
+        b"Content-Type: application/x-www-form-urlencoded; charset=klingon\r\n",
+        b"Accept: ;,;q=x\r\n",
+        b"Expect: 100-continue\r\n",
+        b"Connection: Upgrade\r\nUpgrade: h2c\r\n",
+        b"Authorization: \xff\xfe\r\n",
+        b"Origin: null\r\n",
+        b"Host: \r\n",
+        b"X: " + b"x" * 70_000 + b"\r\n",
+        b" folded\r\n",
+        b"\r\n",
+    ]
+)
+
+
+@st.composite
+def requests(draw):
+    """A request with lines in it that do not belong there, and some bytes exchanged."""
+    lines = REQUEST.split(b"\r\n", 1)
+    text = lines[0] + b"\r\n" + b"".join(draw(st.lists(LINES, max_size=2))) + lines[1]
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(text)))
+        text = text[:place] + draw(st.binary(max_size=6)) + text[place + draw(st.integers(0, 6)) :]
+    return text
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(requests() | st.binary(max_size=40), min_size=1, max_size=3))
+def test_broken_requests(house, beside, sent):
+    with socket.create_connection(house.address("http"), 20) as client, suppress(ConnectionError):
+        client.sendall(b"".join(sent))
+        client.shutdown(socket.SHUT_WR)
+        came = b""
+        while part := client.recv(65536):
+            came += part
+        assert not came or came.startswith(b"HTTP/1.1 ")
+        assert b"HTTP/1.1 500" not in came
+        assert b"internal_error" not in came
+    beside.goes_on()
+    house.is_sound()
+
+
+FORMS = st.lists(
+    st.tuples(
+        st.sampled_from(["query", "update", "delay", "at", "id", "default-graph-uri", "using-named-graph-uri", "x"]),
+        TEXTS | st.sampled_from(["PT1S", "urn:g", "", "2030-01-31T12:00:00Z"]),
+    ),
+    max_size=5,
+)
+ACCEPTS = st.sampled_from(["*/*", "", "text/csv", ";", "a/b;q=z", "text/turtle,*/*;q=0.1", "application/xml;q=0.5"])
+TYPES = st.sampled_from(
+    ["application/x-www-form-urlencoded", "application/sparql-query", "application/sparql-update", "a;b", ""]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(["GET", "POST", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"]),
+    st.sampled_from(["/query", "/update", "/sparql", "/explain", "/timers/a", "/api/engine"]),
+    FORMS,
+    FORMS.map(lambda fields: str(httpx.QueryParams(fields)).encode()) | TEXTS.map(str.encode) | st.binary(max_size=40),
+    TYPES,
+    ACCEPTS,
+)
+def test_parameters_bodies_and_headers_in_any_combination(
+    house, beside, method, path, parameters, body, media_type, accept
+):
+    headers = {"Content-Type": media_type, "Accept": accept}
+    with httpx.Client(base_url=house.endpoints["http"], timeout=20, trust_env=False) as http:
+        answer = http.request(method, path, params=parameters, content=body, headers=headers)
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400 and method != "HEAD":
+        assert is_error(answer.json())
+    beside.goes_on()
+    house.is_sound()
