@@ -15,7 +15,7 @@ class Visitor(Protocol):
 
     @property
     def name(self) -> str:
-        """Who it is. Sessions of one name are apart from those of others."""
+        """Who it is, in printable characters. Sessions of one name are apart from those of others."""
 
     def may_publish(self, topic: str) -> bool:
         """Whether it may say something on a topic."""

@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 _LEVEL: Final = 4
 """MQTT 3.1.1, which amqtt speaks."""
-_BETWEEN: Final = "~"
-"""Between the name of a client and its identifier at the broker. No name has it."""
+_BETWEEN: Final = "\x1f"
+"""Between the name of a client and its identifier at the broker. Names are printable, so none has it."""
 
 
 class _RefusedError(Exception):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from types import SimpleNamespace
 
 import paho.mqtt.client as paho
 import pytest
@@ -125,3 +126,41 @@ async def test_it_stops_with_clients_connected_and_starts_again(broker):
     await broker.open()
     with socket.create_connection(("127.0.0.1", broker.port)):
         pass
+
+
+class Names:
+    """A door where everybody comes in, by the name that is the password, and may do everything."""
+
+    def admit(self, password, over):
+        return SimpleNamespace(name=password, **dict.fromkeys(RIGHTS, lambda topic: True), leave=lambda: None)
+
+
+RIGHTS = ("may_publish", "may_receive", "may_subscribe", "may_leave")
+
+
+async def test_names_and_identifiers_that_make_the_same_together_are_not_the_same():
+    broker = EmbeddedBroker(BrokerSettings(port=0), Names())
+    await broker.start()
+    await broker.open()
+
+    def use() -> None:
+        clients = []
+        for name, identifier in (("a", "b~c"), ("a~b", "c"), ("a b", "c"), ("a", "b c")):
+            client = paho.Client(paho.CallbackAPIVersion.VERSION2, identifier, reconnect_on_failure=False)
+            client.username_pw_set("", name)
+            client.connect("127.0.0.1", broker.port)
+            client.loop_start()
+            wait_for(client.is_connected)
+            clients.append(client)
+        for client in clients:
+            client.publish("a", "b", 1).wait_for_publish(10)
+        assert all(client.is_connected() for client in clients)
+        for client in clients:
+            client.disconnect()
+            client.loop_stop()
+            client._reset_sockets()
+
+    try:
+        await asyncio.to_thread(use)
+    finally:
+        await broker.stop()

@@ -182,6 +182,18 @@ def test_a_name_that_is_a_pattern_has_no_topics_of_the_gate(gateway, port):
         assert not client.subscribe(f"{ROOT}/response/+/#")
 
 
+def test_topics_of_the_gate_are_given_by_filters_that_name_its_root(gateway, port):
+    given = Rights(publish=frozenset({f"{ROOT}/request/ann"}), receive=frozenset({f"{ROOT}/response/ann/#", "sepa/#"}))
+    with Device(port, token(gateway, "issuer/ann", given)) as ann:
+        assert ann.subscribe(f"{ROOT}/response/ann")
+        for refused in (f"{ROOT}/response/bob", f"{ROOT}/query/#", f"{ROOT}/#"):
+            assert not ann.subscribe(refused), refused
+        ann.publish(f"{ROOT}/request/bob", "[]")
+        ann.publish(f"{ROOT}/request/ann", "[]")
+        assert "error" in ann.hear()[1]
+        assert gateway._mqtt.broker.refused == 4
+
+
 def test_wills_only_where_a_client_may_publish(gateway, port, operator):
     device = token(gateway, "kitchen", KITCHEN)
     for will in ("hall/gone", "kitchen/#", f"{ROOT}/status", f"{ROOT}/status/other", "$SYS/x"):
