@@ -1,5 +1,6 @@
 // The live page: subscribes, reconnects, shows. Values from the graph go into the page as text, never as markup.
 import { ELSEWHERE, Observations, QUERY } from "./observations.js";
+import { askForToken, concernsToken, fetchAs, token, tokenCounts, watchToken } from "./token.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
 const LONGEST_WAIT = 15000;
@@ -10,6 +11,8 @@ const shown = new Map();  // observation IRI -> its element and what it says
 const places = document.getElementById("places");
 let wait = FIRST_WAIT;
 let drawing = false;
+let current;  // the connection that counts
+let waiting;  // for the next attempt
 
 function say(state, text) {
   document.getElementById("state").dataset.state = state;
@@ -18,11 +21,12 @@ function say(state, text) {
 }
 
 async function endpoint() {
-  const answer = await fetch("/api/endpoints", { headers: { Accept: "application/json" } });
+  const answer = await fetchAs("/api/endpoints");
   if (!answer.ok) throw new Error(`/api/endpoints: ${answer.status}`);
-  const { ws } = await answer.json();
-  if (!ws) throw new Error("the gateway names no WebSocket endpoint");
-  const url = new URL(ws);
+  const { ws, wss } = await answer.json();
+  const socket = location.protocol === "https:" ? wss : ws;
+  if (!socket) throw new Error("the gateway names no WebSocket endpoint");
+  const url = new URL(socket);
   // An address that means "this machine" means the gateway's there, not the visitor's.
   if (/^(localhost|127\.|0\.0\.0\.0$|\[::1?\]$)/.test(url.hostname)) url.hostname = location.hostname;
   return url.href;
@@ -30,30 +34,53 @@ async function endpoint() {
 
 async function connect() {
   say(shown.size ? "lost" : "connecting", "Connecting");
+  clearTimeout(waiting);
+  const attempt = current = {};
   let socket;
   try {
-    socket = new WebSocket(await endpoint());
+    const url = await endpoint();
+    if (current !== attempt) return;
+    socket = new WebSocket(url);
   } catch (error) {
     console.warn(error);
-    later();
+    if (current === attempt) later();
     return;
   }
-  socket.onopen = () => socket.send(JSON.stringify({ subscribe: { sparql: QUERY, alias: ALIAS } }));
-  socket.onmessage = (event) => receive(JSON.parse(event.data), socket);
-  socket.onclose = later;
+  attempt.close = () => socket.close();
+  const subscribe = { sparql: QUERY, alias: ALIAS, ...(token() && { authorization: `Bearer ${token()}` }) };
+  socket.onopen = () => socket.send(JSON.stringify({ subscribe }));
+  socket.onmessage = (event) => current === attempt && receive(JSON.parse(event.data));
+  socket.onclose = () => current === attempt && later();
+}
+
+// Nothing goes on until there is another token, and what was seen with the last one is not shown any more.
+function locked(error) {
+  clearTimeout(waiting);
+  current?.close?.();
+  current = undefined;
+  observations.clear();
+  draw();
+  document.getElementById("empty").hidden = true;
+  document.getElementById("view").hidden = true;
+  say("locked", "Token needed");
+  askForToken(error);
 }
 
 function later() {
   const seconds = Math.round(wait / 100) / 10;
   say("lost", `Connection lost, trying again in ${seconds} s`);
-  setTimeout(connect, wait * (0.75 + Math.random() / 2));
+  waiting = setTimeout(connect, wait * (0.75 + Math.random() / 2));
   wait = Math.min(wait * 2, LONGEST_WAIT);
 }
 
-function receive(message, socket) {
+function receive(message) {
   if (message.error) {
-    console.warn(message.error, message.error_description);
-    socket.close();
+    if (concernsToken(message)) {
+      locked(message);
+    } else {
+      console.warn(message.error, message.error_description);
+      current.close();
+    }
     return;
   }
   const notification = message.notification;
@@ -62,6 +89,7 @@ function receive(message, socket) {
     observations.clear();
     wait = FIRST_WAIT;
     say("live", "Live");
+    tokenCounts();
   }
   observations.apply(notification.removedResults.results.bindings, notification.addedResults.results.bindings);
   if (!drawing) {
@@ -73,6 +101,7 @@ function receive(message, socket) {
 
 function draw() {
   drawing = false;
+  if (!current && shown.size === 0) return;
   const entries = observations.current();
   const gone = new Set(shown.keys());
   for (const entry of entries) {
@@ -205,5 +234,19 @@ function compare(one, other) {
   return one.localeCompare(other, undefined, { numeric: true });
 }
 
+// A link carries no token, so what needs one is fetched and shown below.
+async function view(event) {
+  if (!token()) return;
+  event.preventDefault();
+  const answer = await fetchAs(event.target.href);
+  const pre = document.getElementById("view");
+  const text = await answer.text();
+  write(pre, answer.ok ? text : JSON.parse(text).error_description);
+  pre.hidden = false;
+  pre.focus();
+}
+
+watchToken(connect, () => locked({ error: "invalid_request" }));
+for (const link of document.querySelectorAll("[data-guarded]")) link.addEventListener("click", view);
 setInterval(() => shown.forEach(writeTime), 5000);
 connect();

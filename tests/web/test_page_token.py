@@ -1,0 +1,134 @@
+"""The live page where the gateway wants a token."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from browser import Browser, launch, quit_browser
+from test_page import LIVE, text_of
+
+from edge.config import Settings
+from edge.engine.requests import UpdateRequest
+from edge.gateway import Gateway
+from edge.security.clients import Rights
+
+OBSERVE = """
+PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+INSERT DATA { <urn:lamp> a sosa:Observation ; sosa:hasResult <urn:r> .
+  <urn:r> a qudt:QuantityValue ; qudt:numericValue 21 }
+"""
+LOCKED = "document.getElementById('state')?.dataset.state === 'locked'"
+SHOWN = "document.querySelectorAll('.observation').length === 1"
+KEPT = "sessionStorage.getItem('sepa-edge.token')"
+
+
+@pytest.fixture
+async def gateway(tmp_path) -> AsyncIterator[Gateway]:
+    port, off = {"port": 0}, {"enabled": False}
+    security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, "token_lifetime": 600}
+    chosen = {"data_dir": tmp_path / "data", "http": port, "ws": port, "mqtt": off, "host": off, "security": security}
+    async with Gateway(Settings.model_validate(chosen)) as gateway:
+        gateway._engine.update([UpdateRequest(OBSERVE)]).result(20)
+        yield gateway
+
+
+@pytest.fixture
+async def page(gateway, tmp_path) -> AsyncIterator[Browser]:
+    browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
+    await browser.open(gateway.endpoints["http"])
+    yield browser
+    await quit_browser(browser)
+
+
+def member(gateway: Gateway, name: str, *actions: Any, seconds: int | None = None) -> str:
+    gateway._security.clients.allow(name, Rights(frozenset(actions)))
+    return gateway._security.token(name, seconds)
+
+
+async def enter(page: Browser, token: str) -> None:
+    await page.evaluate(f"document.getElementById('token').value = {token!r}")
+    await page.evaluate("document.querySelector('#entry-form button').click()")
+
+
+async def test_it_asks_for_a_token_and_shows_what_the_client_may_see(gateway, page):
+    await page.wait_for(LOCKED)
+    assert "who you are" in await page.evaluate(text_of("#entry-title"))
+    assert "edge clients token" in await page.evaluate(text_of("#entry"))
+    assert await page.evaluate("document.getElementById('empty').hidden")
+    token = member(gateway, "visitor", "subscribe")
+    await enter(page, f" Bearer {token}\n")
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    assert await page.evaluate("document.getElementById('entry').hidden")
+    assert await page.evaluate(KEPT) == token
+    assert await page.evaluate("localStorage.length + document.cookie.length") == 0
+    assert token not in await page.evaluate("location.href + document.documentElement.outerHTML")
+    await page.command("Page.reload")
+    await page.wait_for(f"{LIVE} && {SHOWN}")  # it is asked for once
+    assert page.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("actions", "wrong", "told"),
+    [
+        (("query",), lambda token: token, "may not subscribe"),
+        (("subscribe",), lambda token: token[:-9] + "AAAAAAAAA", "does not count"),
+        (("subscribe",), lambda token: "kitchen", "does not count"),
+    ],
+    ids=["not allowed", "forged", "nonsense"],
+)
+async def test_a_token_that_does_not_do_is_told_and_another_one_does(gateway, page, actions, wrong, told):
+    await page.wait_for(LOCKED)
+    await enter(page, wrong(member(gateway, "visitor", *actions)))
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes({told!r})")
+    assert await page.evaluate(text_of("#entry-error")) != ""
+    assert await page.evaluate("document.getElementById('token').value") == ""
+    await enter(page, member(gateway, "another", "subscribe"))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+
+
+async def test_when_it_expires_nothing_is_shown_until_there_is_another(gateway, page):
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "visitor", "subscribe", seconds=5))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('does not count')")
+    assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
+    await enter(page, gateway._security.token("visitor", 600))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+
+
+async def test_a_client_that_is_revoked_sees_nothing_any_more(gateway, page):
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "visitor", "subscribe"))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    gateway._security.clients.revoke("visitor")
+    await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('may not come in')")
+    assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
+
+
+async def test_it_is_forgotten_when_the_visitor_says_so(gateway, page):
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "visitor", "subscribe"))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    await page.evaluate("document.getElementById('leave').click()")
+    await page.wait_for(LOCKED)
+    assert await page.evaluate(KEPT) is None
+    assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
+    assert await page.evaluate("document.getElementById('leave').hidden")
+
+
+@pytest.mark.parametrize(("action", "seen"), [("administer", "# HELP"), ("query", "may not administer")])
+async def test_what_operators_may_see_is_fetched_with_it(gateway, page, action, seen):
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "visitor", "subscribe", action))
+    await page.wait_for(LIVE)
+    await page.evaluate("document.querySelector('a[href=\"/metrics\"]').click()")
+    await page.wait_for(f"{text_of('#view')}.includes({seen!r})")
+
+
+async def test_over_tls_it_subscribes_over_tls(gateway, page):
+    await page.open(gateway.endpoints["https"])
+    await page.wait_for(LOCKED)
+    await enter(page, member(gateway, "visitor", "subscribe"))
+    await page.wait_for(f"{LIVE} && {SHOWN} && location.protocol === 'https:'")
