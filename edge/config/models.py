@@ -53,6 +53,12 @@ class HttpSettings(Section):
         minimum=KIB,
     )
     max_connections: int = key(1000, "Connections at a time; more are refused.", minimum=1, maximum=100_000)
+    max_connections_of_one: int = key(
+        250,
+        "Connections of one address at a time, other than this machine's own; more are refused.",
+        minimum=1,
+        maximum=100_000,
+    )
     read_timeout: float = key(
         30.0,
         "Time a client has to send a whole header, and between two parts of a body.",
@@ -77,6 +83,12 @@ class WsSettings(Section):
         20.0, "Time a client has to answer a ping before its connection is closed.", unit="s", minimum=0.1, maximum=3600
     )
     max_connections: int = key(1000, "Connections at a time; more are refused.", minimum=1, maximum=100_000)
+    max_connections_of_one: int = key(
+        250,
+        "Connections of one address at a time, other than this machine's own; more are refused.",
+        minimum=1,
+        maximum=100_000,
+    )
     max_subscriptions: int = key(1000, "Subscriptions of one connection; more are refused.", minimum=1)
     max_pending_answers: int = key(
         1000,
@@ -284,6 +296,21 @@ class CoapSettings(Section):
     )
 
 
+class LimitsSettings(Section):
+    """What one client may take, over all gates: an identity where there is security, else a connection."""
+
+    rate: float = key(
+        10_000.0,
+        "Requests a second of one client in the long run; more are answered 429. 0: any number.",
+        minimum=0,
+        maximum=1_000_000,
+    )
+    burst: int = key(20_000, "Requests of one client beyond that at once.", minimum=1, maximum=10_000_000)
+    max_subscriptions: int = key(
+        10_000, "Subscriptions of one client on all its connections; more are refused.", minimum=1
+    )
+
+
 class EngineSettings(Section):
     """The SPARQL engine: durability, limits of updates and queries, the dataset."""
 
@@ -349,20 +376,6 @@ class EngineSettings(Section):
     query_timeout: float = key(
         30.0, "Time after which a query is given up and answered 408.", unit="s", minimum=0.01, maximum=86_400
     )
-    base_iri: str = key(
-        "http://localhost/", "IRI that relative IRIs of queries and updates without BASE are resolved against."
-    )
-    default_graph_as_union: bool = key(
-        False, "Whether the default graph of queries without a dataset is the union of all graphs."
-    )
-    allow_load: bool = key(False, "Whether updates may LOAD documents: from the network, by this machine's address.")
-    allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
-    max_solutions: int = key(
-        500_000,
-        "Solutions of an update's WHERE, and of a subscribed query, at the most; what has more is refused. All others "
-        "wait for them.",
-        minimum=1,
-    )
     evaluation_timeout: float = key(
         10.0,
         "Time that the WHERE of an update, or a subscribed query, may take where there are no steps to be counted "
@@ -377,6 +390,20 @@ class EngineSettings(Section):
         "given up and answered 413.",
         unit="bytes",
         minimum=MIB,
+    )
+    base_iri: str = key(
+        "http://localhost/", "IRI that relative IRIs of queries and updates without BASE are resolved against."
+    )
+    default_graph_as_union: bool = key(
+        False, "Whether the default graph of queries without a dataset is the union of all graphs."
+    )
+    allow_load: bool = key(False, "Whether updates may LOAD documents: from the network, by this machine's address.")
+    allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
+    max_solutions: int = key(
+        500_000,
+        "Solutions of an update's WHERE, and of a subscribed query, at the most; what has more is refused. All others "
+        "wait for them.",
+        minimum=1,
     )
     max_steps: int = key(
         5_000_000,
@@ -586,6 +613,7 @@ class Settings(Section):
     mqtt: MqttSettings = MqttSettings()
     mqtt_gate: MqttGateSettings = MqttGateSettings()
     coap: CoapSettings = CoapSettings()
+    limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
     mappings: MappingsSettings = MappingsSettings()
     observations: ObservationsSettings = ObservationsSettings()

@@ -96,7 +96,7 @@ class _Line:
                 self._pool.submit(self._run)
             else:
                 reason = f"{self._turns.pending} queries are waiting (engine.max_pending_queries is {self._limit})"
-                fail(future, TooManyRequests(f"{reason}; try again later"))
+                fail(future, TooManyRequests(f"{reason}; try again later", retry_after=1))
 
     def _run(self) -> None:
         with self._lock:

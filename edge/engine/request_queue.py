@@ -99,5 +99,6 @@ class RequestQueue:
         whose = f", {held} of them of this client" if source != HOUSE and held else ""
         return TooManyRequests(
             f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._places.limit}); "
-            "try again later"
+            "try again later",
+            retry_after=1,
         )

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from edge.engine.requests import Answer, Dataset, QueryRequest, UpdateOutcome, UpdateRequest
+from edge.gates.allowance import client_of
 from edge.gates.calls import as_told, as_tuple
 from edge.gates.output import Output, as_results
 from edge.protocol.access import Access
@@ -44,13 +45,14 @@ def ask(session: Session, request: AskMessage, access: Access, started: float) -
     def answer(future: Future[T], told: Callable[[T], str], status: int = 200) -> None:
         _Ask(session, request, started, future, told, status).start()
 
-    engine, alias = session.shared.engine, request.alias
+    engine, alias, who = session.shared.engine, request.alias, client_of(access, session.peer)
     try:
         if isinstance(request, UpdateMessage):
             update = UpdateRequest(
                 request.sparql,
                 Dataset(as_tuple(request.using_graph_uri), as_tuple(request.using_named_graph_uri)),
                 access=access,
+                source=who,
             )
             when = request.when
             if when is None:
@@ -62,7 +64,7 @@ def ask(session: Session, request: AskMessage, access: Access, started: float) -
                     202,
                 )
         elif isinstance(request, QueryMessage):
-            answer(_read(session.shared, request, access), lambda result: result_message(alias, result))
+            answer(_read(session.shared, request, access, who), lambda result: result_message(alias, result))
         elif isinstance(request, TimersMessage):
             answer(
                 engine.timers(request.state, request.limit, access),
@@ -82,13 +84,14 @@ def _counts(outcomes: list[UpdateOutcome]) -> tuple[int, int]:
     return outcome.added, outcome.removed
 
 
-def _read(shared: Sessions, request: QueryMessage, access: Access) -> Future[str]:
+def _read(shared: Sessions, request: QueryMessage, access: Access, who: str) -> Future[str]:
     dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+    limits = shared.limits
 
     def read(answer: Answer) -> str:
-        return as_results(answer, Output(shared.max_result, shared.query_timeout, f"{shared.section}.max_result"))
+        return as_results(answer, Output(limits.max_result, limits.query_timeout, f"{shared.section}.max_result"))
 
-    return shared.engine.read(QueryRequest(request.sparql, dataset, access), read)
+    return shared.engine.read(QueryRequest(request.sparql, dataset, access, who), read)
 
 
 class _Ask(Generic[T]):
@@ -118,12 +121,12 @@ class _Ask(Generic[T]):
         session, shared = self._session, self._session.shared
         session.begun()
         if isinstance(self._request, QueryMessage):
-            self._timer = asyncio.get_running_loop().call_later(shared.query_timeout, self._expire)
+            self._timer = asyncio.get_running_loop().call_later(shared.limits.query_timeout, self._expire)
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def _expire(self) -> None:
         self._expired = True
-        seconds = self._session.shared.query_timeout
+        seconds = self._session.shared.limits.query_timeout
         error = RequestTimeout(
             f"The query took longer than {seconds:g} s, the limit engine.query_timeout; ask for less",
             alias=self._request.alias,

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
+from edge.gates.allowance import client_of
 from edge.gates.parking import Feed, Parked
 from edge.gates.tenure import Tenure
 from edge.metrics import Metrics
@@ -36,9 +37,9 @@ class Subscribe:
         self.access = access
         self.alias = request.alias
         self.started = started
-        self.query = QueryRequest(
-            request.sparql, Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri)), access
-        )
+        self.who = client_of(access, session.peer)
+        dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+        self.query = QueryRequest(request.sparql, dataset, access, self.who)
         self.resumable = session.shared.parking.open and (request.resume or request.spuid is not None)
         """Whether the client may come back to it on another connection."""
         self.spuid = ""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 
+from edge.gates.allowance import Allowance, client_of
 from edge.gates.asks import ask
 from edge.gates.bridge import Bridge
 from edge.gates.calls import Subscribe, Unsubscribe
@@ -13,6 +14,7 @@ from edge.gates.engine import SessionEngine
 from edge.gates.guard import Guard, permitted
 from edge.gates.outgoing import Connection, Outgoing
 from edge.gates.parking import Parking
+from edge.gates.settings import LimitSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, SubscriptionFailed, TooLarge, TooManyRequests
@@ -30,19 +32,15 @@ class Sessions:
         *,
         guard: Guard,
         gate: str,
-        max_message: int,
-        max_result: int,
-        query_timeout: float,
-        max_subscriptions: int,
-        max_pending_requests: int,
-        max_pending_answers: int,
-        max_unmerged: int,
+        limits: SessionLimits,
+        allowance: Allowance | None = None,
         parking: Parking | None = None,
         section: str = "",
     ) -> None:
-        """`parking`: where subscriptions of lost connections are kept; None: they are not.
+        """`allowance`: of each client, over all gates; None: the usual.
 
-        `section` of the settings is where limits come from; else it has the gate's name.
+        `parking`: where subscriptions of lost connections are kept; None: they are not. `section` of the settings is
+        where limits come from; else it has the gate's name.
         """
         self.engine = engine
         self.bridge = bridge
@@ -50,13 +48,8 @@ class Sessions:
         self.guard = guard
         self.gate = gate
         self.section = section or gate
-        self.max_message = max_message
-        self.max_result = max_result
-        self.query_timeout = query_timeout
-        self.max_subscriptions = max_subscriptions
-        self.max_pending_requests = max_pending_requests
-        self.max_pending_answers = max_pending_answers
-        self.max_unmerged = max_unmerged
+        self.limits = limits
+        self.allowance = allowance or Allowance(LimitSettings())
         self.parking = parking or Parking(engine, guard, metrics.parked_subscriptions)
         self.notifications = metrics.notifications.labels(gate)
         self.merged = metrics.merged_notifications.labels(gate)
@@ -74,10 +67,13 @@ class Session:
     at a time. The engine's answers and notifications come over one bridge, so the client sees them in engine order.
     """
 
-    def __init__(self, shared: Sessions, connection: Connection) -> None:
+    def __init__(self, shared: Sessions, connection: Connection, peer: str) -> None:
+        """`peer`: from where it comes, who is the client until that is known (`allowance`)."""
         self.shared = shared
+        self.peer = peer
+        limits = shared.limits
         self.outgoing = Outgoing(
-            connection, shared.max_pending_answers, shared.max_unmerged, self._overflow, shared.merged.inc
+            connection, limits.max_pending_answers, limits.max_unmerged, self._overflow, shared.merged.inc
         )
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
@@ -89,15 +85,17 @@ class Session:
     def receive(self, message: str | bytes) -> None:
         """Take one message from the client. Everything that can be wrong with it is answered with an error."""
         started = time.perf_counter()
-        primitive = "message"
+        primitive, counted = "message", False
         try:
             if isinstance(message, bytes):
                 raise InvalidRequest("Binary messages are not understood: send JSON as text")
-            if _size(message) > self.shared.max_message:
-                raise TooLarge(f"The message is longer than {self.shared.max_message} bytes; send a shorter one")
+            if _size(message) > self.shared.limits.max_message:
+                raise TooLarge(f"The message is longer than {self.shared.limits.max_message} bytes; send a shorter one")
             request = parse_message(message)
             primitive = request.kind
             access = permitted(self.shared.guard, request)
+            counted = True
+            self._count(client_of(access, self.peer), request.alias)
             if isinstance(request, SubscribeMessage):
                 self._subscribe(request, access, started)
             elif isinstance(request, UnsubscribeMessage):
@@ -105,7 +103,7 @@ class Session:
             else:
                 ask(self, request, access, started)
         except EdgeError as error:
-            self.refuse(error, primitive, started)
+            self.refuse(error if counted else self._counted(error), primitive, started)
 
     async def room(self) -> None:
         """Wait until the session may take another message.
@@ -113,7 +111,7 @@ class Session:
         Not while too many requests of it are in work, nor while as many answers wait for a client that does not read.
         """
         await self._room.wait()
-        await self.outgoing.room(self.shared.max_pending_requests)
+        await self.outgoing.room(self.shared.limits.max_pending_requests)
 
     def close(self, *, lost: bool = False) -> None:
         """The client is gone: end all its subscriptions, also those that are about to begin.
@@ -142,17 +140,17 @@ class Session:
     def begun(self) -> None:
         """Count a request that the engine has taken."""
         self._pending += 1
-        if self._pending >= self.shared.max_pending_requests:
+        if self._pending >= self.shared.limits.max_pending_requests:
             self._room.clear()
 
     def done(self) -> None:
         """Count a request that the engine has answered."""
         self._pending -= 1
-        if self._pending < self.shared.max_pending_requests:
+        if self._pending < self.shared.limits.max_pending_requests:
             self._room.set()
 
     def keep(self, spuid: str, call: Subscribe) -> None:
-        """A subscription has begun."""
+        """A subscription has begun, or goes on."""
         self._opening.discard(call)
         self.subscriptions[spuid] = call
         call.watch()
@@ -167,6 +165,7 @@ class Session:
         if call is not None:
             call.unwatch()
             self.shared.active.dec()
+            self.shared.allowance.unsubscribe(call.who)
             if call.resumable:
                 self.outgoing.forget(spuid)
                 self.shared.parking.forget(call)
@@ -179,10 +178,12 @@ class Session:
 
     def opened(self, call: Subscribe) -> None:
         """A subscribe request has been answered, one way or the other."""
-        self._opening.discard(call)
+        if call in self._opening:
+            self._opening.discard(call)
+            self.shared.allowance.unsubscribe(call.who)
 
     def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
-        limit = self.shared.max_subscriptions
+        limit = self.shared.limits.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
                 f"This connection has {limit} subscriptions, which is the most it may have; unsubscribe some or open "
@@ -190,13 +191,17 @@ class Session:
                 alias=request.alias,
             )
         call = Subscribe(self, request, access, started)
+        try:
+            self.shared.allowance.subscribe(call.who)
+        except TooManyRequests as error:
+            raise error.with_alias(request.alias) from None
+        self._opening.add(call)
         if request.spuid is not None and self._resume(call):
             return
-        self._opening.add(call)
         try:
             call.start()
         except EdgeError:
-            self._opening.discard(call)
+            self.opened(call)
             raise
 
     def _resume(self, again: Subscribe) -> bool:
@@ -236,6 +241,21 @@ class Session:
                 spuid=request.spuid,
             )
         Unsubscribe(self, call, request, started).start()
+
+    def _count(self, who: str, alias: str | None) -> None:
+        """A client sends a request. Raises `TooManyRequests`."""
+        try:
+            self.shared.allowance.request(who, time.monotonic())
+        except TooManyRequests as error:
+            raise error.with_alias(alias) from None
+
+    def _counted(self, wrong: EdgeError) -> EdgeError:
+        """What to say to a request that is wrong: it counts all the same."""
+        try:
+            self._count(self.peer, wrong.alias)
+        except TooManyRequests as error:
+            return error
+        return wrong
 
     def _overflow(self) -> None:
         self.shared.metrics.slow_clients.labels(self.shared.gate).inc()

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 KIB = 1024
 MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What one client may take, over all gates."""
+
+    rate: float = 10_000.0
+    """Requests a second in the long run; more are answered 429. 0: any number."""
+    burst: int = 20_000
+    """Requests beyond that at once."""
+    max_subscriptions: int = 10_000
+    """Subscriptions on all its connections; more are refused with 429."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The limits of one session, of whatever gate; fields have the names of those of the gates' settings."""
+
+    max_message: int
+    max_result: int
+    query_timeout: float
+    max_subscriptions: int
+    max_pending_requests: int
+    max_pending_answers: int
+    max_unmerged: int
+
+    @classmethod
+    def of(cls, settings: WsGateSettings | MqttGateSettings) -> SessionLimits:
+        """Those of a gate that has them all."""
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +55,9 @@ class HttpGateSettings:
     max_header: int = 64 * KIB
     """Largest request line and header together in bytes; larger ones are answered 431 (414 if the URL is to blame)."""
     max_connections: int = 1000
-    """Connections at a time; more are answered 503 and closed."""
+    """Connections at a time; more are answered 429 and closed."""
+    max_connections_of_one: int = 250
+    """Connections of one address, other than this machine's own; more are answered 429 and closed."""
     read_timeout: float = 30.0
     """Seconds that a client has to send a whole header, and between two parts of a body."""
     keep_alive: float = 15.0
@@ -56,6 +88,8 @@ class WsGateSettings:
     """Seconds that a client has to answer a ping or to take waiting data, before it counts as dead."""
     max_connections: int = 1000
     """Connections at a time; more are refused with 429."""
+    max_connections_of_one: int = 250
+    """Connections of one address, other than this machine's own; more are refused with 429."""
     max_subscriptions: int = 1000
     """Subscriptions of one connection; more are refused with 429."""
     max_pending_answers: int = 1000

@@ -12,6 +12,7 @@ from edge.config import Settings
 from edge.config.keys import is_loopback
 from edge.config.parts import part
 from edge.engine import Scheduler
+from edge.gates.allowance import Allowance
 from edge.gates.guard import Authority, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.parking import Parking
@@ -52,6 +53,7 @@ class Gates:
         take_reading: TakeReading,
         *,
         guard: Guard,
+        allowance: Allowance,
         parking: Parking,
         authority: Authority | None,
         contexts: Contexts | None,
@@ -62,6 +64,7 @@ class Gates:
         self._views = views
         self._take_reading = take_reading
         self._guard = guard
+        self._allowance = allowance
         self._parking = parking
         self._authority = authority
         self._contexts = contexts
@@ -99,6 +102,7 @@ class Gates:
                 ),
                 self._metrics,
                 guard=self._guard,
+                allowance=self._allowance,
                 parking=self._parking,
                 tls=tls,
             )
@@ -126,6 +130,7 @@ class Gates:
                 self._metrics,
                 self._views,
                 guard=self._guard,
+                allowance=self._allowance,
                 authority=self._authority,
                 tls=tls,
             )
@@ -147,7 +152,13 @@ class Gates:
                 CoapGateSettings, coap, port=port, query_timeout=self._settings.engine.query_timeout, plain=plain
             )
             return CoapGate(
-                self._engine, settings, self._metrics, self._take_reading, guard=self._guard, contexts=self._contexts
+                self._engine,
+                settings,
+                self._metrics,
+                self._take_reading,
+                guard=self._guard,
+                allowance=self._allowance,
+                contexts=self._contexts,
             )
 
         found = await self._open(stack, "coap", make, coap.host, coap.port, coap_answers)

@@ -19,9 +19,11 @@ from edge.config.parts import part
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.performance import Figures
+from edge.gates.allowance import Allowance
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
 from edge.gates.parking import Parking
+from edge.gates.settings import LimitSettings
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
 from edge.gateway.host import Host
@@ -111,6 +113,7 @@ class Gateway:
         engine = await self._start_engine()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
+        allowance = Allowance(part(LimitSettings, settings.limits))
         parking = await self._start_parking(engine, guard)
         gates = Gates(
             settings,
@@ -119,6 +122,7 @@ class Gateway:
             self._views(),
             self._take_reading,
             guard=guard,
+            allowance=allowance,
             parking=parking,
             authority=None if security is None else security.authority,
             contexts=None if security is None else security.contexts,
@@ -140,6 +144,7 @@ class Gateway:
                     self._mappings,
                     self.metrics,
                     guard=guard,
+                    allowance=allowance,
                     parking=parking,
                     health=self._health,
                 )

@@ -18,6 +18,7 @@ from edge.adapters.mqtt_link import Link
 from edge.config import Settings, read_password
 from edge.config.parts import part
 from edge.engine import Scheduler
+from edge.gates.allowance import Allowance
 from edge.gates.guard import Guard
 from edge.gates.mqtt import MqttGate, Visitors, Wire
 from edge.gates.parking import Parking
@@ -50,6 +51,7 @@ class Mqtt:
         metrics: Metrics,
         *,
         guard: Guard,
+        allowance: Allowance,
         parking: Parking,
         health: Callable[[], Mapping[str, object]],
     ) -> None:
@@ -59,6 +61,7 @@ class Mqtt:
         self._mappings = mappings
         self._metrics = metrics
         self._guard = guard
+        self._allowance = allowance
         self._parking = parking
         self._health = health
         self._connection: adapters.MqttSettings
@@ -218,6 +221,7 @@ class Mqtt:
             self._link,
             self._health,
             guard=self._guard,
+            allowance=self._allowance,
             parking=self._parking,
         )
         await gate.start()

@@ -167,6 +167,20 @@ class TooManyRequests(EdgeError):
     error = "too_many_requests"
     status_code = 429
 
+    def __init__(
+        self, description: str, *, alias: str | None = None, spuid: str | None = None, retry_after: int | None = None
+    ) -> None:
+        """`retry_after`: seconds until it is worth while, where that is known."""
+        super().__init__(description, alias=alias, spuid=spuid)
+        self.retry_after = retry_after
+
+    def to_message(self) -> dict[str, str | int]:
+        """See `EdgeError`; with `retry_after` where it is known."""
+        message = super().to_message()
+        if self.retry_after is not None:
+            message["retry_after"] = self.retry_after
+        return message
+
 
 class NotReady(EdgeError):
     """The gateway is starting or stopping."""

@@ -11,10 +11,11 @@ import httpx
 from gate_client import Client
 from websockets.asyncio.client import connect
 
-from edge.gates.guard import OPEN_GUARD
+from edge.gates.allowance import Allowance
+from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
 from edge.gates.parking import Parking
-from edge.gates.settings import HttpGateSettings, WsGateSettings
+from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics
 
@@ -69,13 +70,16 @@ async def running(
     views: Views | None = None,
     resume_for: float = 60.0,
     max_parked: int = 1000,
+    guard: Guard = OPEN_GUARD,
+    limits: LimitSettings | None = None,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
-    parking = Parking(engine, OPEN_GUARD, metrics.parked_subscriptions, seconds=resume_for, limit=max_parked)
-    ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics, parking=parking)
+    allowance = Allowance(limits or LimitSettings())
+    parking = Parking(engine, guard, metrics.parked_subscriptions, seconds=resume_for, limit=max_parked)
+    ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics, guard=guard, allowance=allowance, parking=parking)
     ports: dict[str, int] = {}
     views = views or Views(endpoints=lambda: {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()})
-    http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views)
+    http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views, guard=guard, allowance=allowance)
     clients: list[Client] = []
     try:
         ports["ws"], ports["http"] = await ws_gate.start(), await http_gate.start()

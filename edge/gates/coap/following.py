@@ -28,11 +28,12 @@ _DAY = 86_400
 class Followed:
     """One subscription. It begins anew for each observer, so that nobody misses what was on its way to another."""
 
-    def __init__(self, following: Following, message: dict[str, Any], client: str) -> None:
-        """`message` is the subscribe message; `client` whose it is."""
+    def __init__(self, following: Following, message: dict[str, Any], client: str, peer: str) -> None:
+        """`message` is the subscribe message; `client` whose it is; `peer` from where it came."""
         self.name = secrets.token_urlsafe(12)
         self.client = client
         self.message = message
+        self._peer = peer
         self._following = following
         self._line: _Line | None = None
         self._session: Session | None = None
@@ -46,7 +47,7 @@ class Followed:
         self._taken = False
         self._release()
         line = self._line = _Line(self._following)
-        self._session = Session(self._following.sessions, line)
+        self._session = Session(self._following.sessions, line, self._peer)
         self._session.receive(json.dumps(self.message))
         self._wait_for_observer()
         await asyncio.wait([line.first])
@@ -122,14 +123,14 @@ class Following:
         self._followed: dict[str, Followed] = {}
         self._number = 0
 
-    async def create(self, message: dict[str, Any], client: str) -> tuple[Followed, dict[str, Any]]:
+    async def create(self, message: dict[str, Any], client: str, peer: str) -> tuple[Followed, dict[str, Any]]:
         """Subscribe. Returns it with sequence 0, or the error. Raises `TooManyRequests`."""
         if len(self._followed) >= self._limit:
             raise TooManyRequests(
                 f"There are {self._limit} subscriptions, which is the most that there may be (coap.max_subscriptions); "
                 "delete some or try again later"
             )
-        followed = Followed(self, message, client)
+        followed = Followed(self, message, client, peer)
         self._followed[followed.name] = followed
         try:
             first = (await followed.begin()).first.result()

@@ -57,7 +57,9 @@ def answer(request: Message, content: Json, code: Code) -> Message:
 
 def failed(request: Message, error: dict[str, Any]) -> Message:
     """The flat object of an error, with the code that belongs to its status."""
-    return answer(request, error, _CODES.get(error["status_code"], Code.INTERNAL_SERVER_ERROR))
+    message = answer(request, error, _CODES.get(error["status_code"], Code.INTERNAL_SERVER_ERROR))
+    message.opt.max_age = error.get("retry_after")  # RFC 8516, section 4
+    return message
 
 
 def refused(request: Message, error: EdgeError) -> Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from edge.gates.allowance import Allowance
 from edge.gates.bridge import Bridge
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.contexts import ContextGuard, Contexts
@@ -14,7 +15,7 @@ from edge.gates.coap.transport import Endpoint
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.session import Sessions
-from edge.gates.settings import CoapGateSettings
+from edge.gates.settings import CoapGateSettings, SessionLimits
 from edge.metrics import Metrics
 
 _GATE = "coap"
@@ -33,6 +34,7 @@ class CoapGate:
         readings: Readings,
         *,
         guard: Guard = OPEN_GUARD,
+        allowance: Allowance | None = None,
         contexts: Contexts | None = None,
     ) -> None:
         """`contexts`: of clients that protect their requests with OSCORE. Tokens do on loopback addresses alone."""
@@ -41,6 +43,7 @@ class CoapGate:
         self._metrics = metrics
         self._readings = readings
         self._guard = guard
+        self._allowance = allowance
         self._contexts = contexts
         self._endpoint: Endpoint | None = None
         self._following: Following
@@ -55,13 +58,16 @@ class CoapGate:
             self._metrics,
             guard=shared or self._guard,
             gate=_GATE,
-            max_message=2 * settings.max_body,  # as JSON it is longer than in the body
-            max_result=settings.max_result,
-            query_timeout=settings.query_timeout,
-            max_subscriptions=1,
-            max_pending_requests=1,
-            max_pending_answers=1,
-            max_unmerged=0,
+            limits=SessionLimits(
+                max_message=2 * settings.max_body,  # as JSON it is longer than in the body
+                max_result=settings.max_result,
+                query_timeout=settings.query_timeout,
+                max_subscriptions=1,
+                max_pending_requests=1,
+                max_pending_answers=1,
+                max_unmerged=0,
+            ),
+            allowance=self._allowance,
         )
         blocks = Blocks(settings.max_body, settings.max_blocks)
         site = Site(

@@ -56,6 +56,11 @@ def token(request: Message) -> str | None:
     return bytes(options[0].value).decode(errors="replace")
 
 
+def peer(request: Message) -> str:
+    """From where it comes, as limits count."""
+    return f"coap:{request.remote.blockwise_key}"
+
+
 def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
     """The message of a request: `{"query": {...}}`.
 

@@ -17,6 +17,7 @@ from aiocoap.pipe import Pipe
 from aiocoap.resource import WKCResource
 from aiocoap.util.linkformat import Link, LinkFormat
 
+from edge.gates.allowance import client_of
 from edge.gates.calls import as_told
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.following import Followed, Following
@@ -35,7 +36,7 @@ from edge.gates.coap.formats import (
     refused,
     unsupported,
 )
-from edge.gates.coap.requests import Primitive, check_options, read_message, token
+from edge.gates.coap.requests import Primitive, check_options, peer, read_message, token
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.session import Session, Sessions
@@ -133,7 +134,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     async def _ask(self, primitive: Primitive, request: Message) -> Message:
         check_acceptable(request)
         with self._work():
-            said = await _Once.ask(self._sessions, read_message(primitive, request))
+            said = await _Once.ask(self._sessions, read_message(primitive, request), peer(request))
         if "error" in said:
             return failed(request, said)
         ((_, content),) = said.items()
@@ -144,7 +145,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         check_acceptable(request)
         client = self._sessions.guard.access(token(request)).client
         with self._work():
-            followed, first = await self.following.create(read_message("subscribe", request), client)
+            followed, first = await self.following.create(read_message("subscribe", request), client, peer(request))
         if "error" in first:
             return failed(request, first)
         message = Message(code=Code.CREATED)
@@ -160,7 +161,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         if request.opt.observe == 1:
             followed.end()
         with self._work():
-            said = await _Once.ask(self._sessions, followed.as_query(token(request)))
+            said = await _Once.ask(self._sessions, followed.as_query(token(request)), peer(request))
         return failed(request, said) if "error" in said else answer(request, said["result"], Code.CONTENT)
 
     async def _unsubscribe(self, pipe: Pipe) -> Message:
@@ -178,6 +179,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         request, started = pipe.request, time.perf_counter()
         check_acceptable(request)
         access = self._sessions.guard.access(token(request))
+        self._sessions.allowance.request(client_of(access, peer(request)), time.monotonic())
         topic = "/".join(request.opt.uri_path[1:])
         if set(topic) & set("+#\0"):
             raise InvalidRequest("A topic has no wildcards")
@@ -196,7 +198,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     def _work(self) -> Iterator[None]:
         if self._pending >= self._max_pending:
             limit = f"{self._max_pending} requests are in work (coap.max_pending_requests)"
-            raise TooManyRequests(f"{limit}; try again later")
+            raise TooManyRequests(f"{limit}; try again later", retry_after=1)
         self._pending += 1
         try:
             yield
@@ -213,10 +215,10 @@ class _Once:
         self.said: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def ask(cls, sessions: Sessions, message: dict[str, Any]) -> dict[str, Any]:
+    async def ask(cls, sessions: Sessions, message: dict[str, Any], peer: str) -> dict[str, Any]:
         """The answer to a message, or the error. What was begun is finished whatever becomes of who asks."""
         connection = cls()
-        session = Session(sessions, connection)
+        session = Session(sessions, connection, peer)
         try:
             session.receive(json.dumps(message))
             return await connection.said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
+from edge.gates.allowance import Allowance, client_of, peer_of
 from edge.gates.engine import OperatedEngine
 from edge.gates.guard import Authority, Guard, check, check_timers
 from edge.gates.http import oauth
@@ -67,6 +69,7 @@ class Routes:
         metrics: Metrics,
         views: Views,
         guard: Guard,
+        allowance: Allowance,
         authority: Authority | None,
     ) -> None:
         self._engine = engine
@@ -74,6 +77,7 @@ class Routes:
         self._metrics = metrics
         self._views = views
         self._guard = guard
+        self._allowance = allowance
         self._authority = authority
 
     def app(self) -> ASGIApp:
@@ -104,9 +108,11 @@ class Routes:
         """What there is where there is security."""
 
         async def register(request: Request) -> Response:
+            self._allowance.request(_peer(request), time.monotonic())
             return await oauth.register(request, authority, self._settings)
 
         async def token(request: Request) -> Response:
+            self._allowance.request(_peer(request), time.monotonic())
             return await oauth.token(request, authority)
 
         return [
@@ -117,7 +123,14 @@ class Routes:
         ]
 
     def _access(self, request: Request) -> Access:
-        return self._guard.access(request.headers.get("authorization"))
+        """What the client may do. Every request counts, those of strangers as well. Raises `TooManyRequests`, too."""
+        try:
+            access = self._guard.access(request.headers.get("authorization"))
+        except EdgeError:
+            self._allowance.request(_peer(request), time.monotonic())
+            raise
+        self._allowance.request(client_of(access, _peer(request)), time.monotonic())
+        return access
 
     def _operators(self, endpoint: _Endpoint) -> _Endpoint:
         """For those who run the gateway."""
@@ -139,13 +152,14 @@ class Routes:
             operation = await read_operation(request, accepted, self._settings)
             request.scope[PRIMITIVE] = operation.primitive
             check(access, operation.primitive)
+            who = client_of(access, _peer(request))
             if operation.primitive == "update":
-                return await self._update(operation, access)
-            return await self._query(operation, access, request.headers.get("accept"))
+                return await self._update(operation, access, who)
+            return await self._query(operation, access, who, request.headers.get("accept"))
 
         return endpoint
 
-    async def _query(self, operation: Operation, access: Access, accept: str | None) -> Response:
+    async def _query(self, operation: Operation, access: Access, who: str, accept: str | None) -> Response:
         check_acceptable(accept)
         timeout = self._settings.query_timeout
 
@@ -154,7 +168,7 @@ class Routes:
 
         try:
             async with asyncio.timeout(timeout):
-                request = QueryRequest(operation.text, operation.dataset, access)
+                request = QueryRequest(operation.text, operation.dataset, access, who)
                 media_type, content = await _result(self._engine.read(request, read))
         except TimeoutError:
             raise RequestTimeout(
@@ -162,10 +176,10 @@ class Routes:
             ) from None
         return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
-    async def _update(self, operation: Operation, access: Access) -> Response:
+    async def _update(self, operation: Operation, access: Access, who: str) -> Response:
+        request = UpdateRequest(operation.text, operation.dataset, access=access, source=who)
         if operation.when is not None:
-            return await self._schedule(operation, access, operation.when, operation.name)
-        request = UpdateRequest(operation.text, operation.dataset, access=access)
+            return await self._schedule(request, operation.when, operation.name)
         (outcome,) = await _kept(self._engine.update([request]))
         text = f"Update done: {outcome.added} added, {outcome.removed} removed"
         answer = {
@@ -175,8 +189,7 @@ class Routes:
         }
         return _json(answer)
 
-    async def _schedule(self, operation: Operation, access: Access, when: When, name: str | None) -> Response:
-        request = UpdateRequest(operation.text, operation.dataset, access=access)
+    async def _schedule(self, request: UpdateRequest, when: When, name: str | None) -> Response:
         scheduled = await _kept(self._engine.schedule(request, when, name))
         location = f"/timers/{quote(scheduled.id, safe='')}"
         return _json({"scheduled": scheduled.to_message()}, 202, {"Location": location})
@@ -200,7 +213,9 @@ class Routes:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
             if operation.name not in (None, name):
                 raise InvalidRequest('The id is in the path; leave out the parameter "id"')
-            return await self._schedule(operation, access, operation.when, name)
+            who = client_of(access, _peer(request))
+            update = UpdateRequest(operation.text, operation.dataset, access=access, source=who)
+            return await self._schedule(update, operation.when, name)
         check_timers(access)
         client = read_client(request)
         if request.method == "DELETE":
@@ -247,6 +262,11 @@ class Routes:
 
     async def _page(self, request: Request) -> Response:
         return page_response(request, self._views.endpoints().get("wss" if request.url.scheme == "https" else "ws"))
+
+
+def _peer(request: Request) -> str:
+    """From where a request comes, as limits count."""
+    return peer_of(*request.client) if request.client is not None else ""
 
 
 def _route(path: str, primitive: str, endpoint: _Endpoint, methods: list[str]) -> Route:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.gates.origins import origin_allowed
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, Forbidden, NotReady, Unauthorized
+from edge.protocol.errors import EdgeError, Forbidden, NotReady, TooManyRequests, Unauthorized
 
 PRIMITIVE = "edge.primitive"
 """Key of the ASGI scope under which a route says what a request was for, in the words of the metrics."""
@@ -29,6 +29,8 @@ def error_response(error: EdgeError, headers: dict[str, str] | None = None) -> R
     """The error as the flat JSON object of the protocol."""
     if isinstance(error, Unauthorized):
         headers = {**(headers or {}), "WWW-Authenticate": 'Bearer realm="sepa-edge"'}
+    if isinstance(error, TooManyRequests) and error.retry_after is not None:
+        headers = {**(headers or {}), "Retry-After": str(error.retry_after)}
     return Response(error.to_json(), error.status_code, headers, "application/json")
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from edge.gates.allowance import Allowance
 from edge.gates.engine import OperatedEngine
 from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
-from edge.gates.settings import HttpGateSettings
+from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 
 
@@ -30,12 +31,14 @@ class HttpGate:
         views: Views | None = None,
         *,
         guard: Guard = OPEN_GUARD,
+        allowance: Allowance | None = None,
         authority: Authority | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Without `tls`: plain HTTP."""
         self._settings = settings
-        self._app = Routes(engine, settings, metrics, views or Views(), guard, authority).app()
+        allowance = allowance or Allowance(LimitSettings())
+        self._app = Routes(engine, settings, metrics, views or Views(), guard, allowance, authority).app()
         self._tls = tls
         self._connections = metrics.connections.labels("http" if tls is None else "https")
         self._server: _Server | None = None

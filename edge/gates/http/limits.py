@@ -7,6 +7,7 @@ import asyncio
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from edge.gates.allowance import is_local
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
 
@@ -30,6 +31,13 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
             super().connection_made(transport)
             if len(self.connections) > settings.max_connections:
                 self._refuse(TooManyRequests(f"All {settings.max_connections} connections are in use; try again later"))
+            elif self._has_too_many():
+                self._refuse(
+                    TooManyRequests(
+                        f"This address has {settings.max_connections_of_one} connections, which is the most it may "
+                        "have (http.max_connections_of_one); close some"
+                    )
+                )
             else:
                 self._start_deadline()
 
@@ -72,6 +80,13 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
+
+        def _has_too_many(self) -> bool:
+            host = self.client[0] if self.client else ""
+            if is_local(host):
+                return False
+            clients = [other.client for other in self.connections if isinstance(other, HttpToolsProtocol)]
+            return sum(client is not None and client[0] == host for client in clients) > settings.max_connections_of_one
 
         def _start_deadline(self) -> None:
             self._stop_deadline()

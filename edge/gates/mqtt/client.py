@@ -43,12 +43,13 @@ class MqttClient:
                 wire,
                 self._topic,
                 correlation,
-                sessions.max_result,
+                sessions.limits.max_result,
                 on_close=self.close,
                 on_too_large=self._end_subscription,
             ),
+            peer=f"mqtt:{name}",
         )
-        self._limit = sessions.max_pending_requests
+        self._limit = sessions.limits.max_pending_requests
         self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
         loop = asyncio.get_running_loop()
         self._heard = loop.time()

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from edge.gates.allowance import Allowance
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
@@ -21,7 +22,7 @@ from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.wire import Came, Link, Wire
 from edge.gates.parking import Parking
 from edge.gates.session import Sessions
-from edge.gates.settings import MqttGateSettings
+from edge.gates.settings import MqttGateSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.errors import TooManyRequests
 
@@ -52,6 +53,7 @@ class MqttGate:
         health: Callable[[], Mapping[str, object]] = dict,
         *,
         guard: Guard = OPEN_GUARD,
+        allowance: Allowance | None = None,
         parking: Parking | None = None,
     ) -> None:
         """`health` is what is told of the gateway: a JSON object. Without `parking` nothing can be resumed."""
@@ -60,6 +62,7 @@ class MqttGate:
         self._metrics = metrics
         self._make_link = make_link
         self._guard = guard
+        self._allowance = allowance
         self._parking = parking
         self._health = health
         self._topics = Topics(settings.root)
@@ -91,13 +94,8 @@ class MqttGate:
             guard=self._guard,
             gate=_GATE,
             section="mqtt_gate",
-            max_message=settings.max_message,
-            max_result=settings.max_result,
-            query_timeout=settings.query_timeout,
-            max_subscriptions=settings.max_subscriptions,
-            max_pending_requests=settings.max_pending_requests,
-            max_pending_answers=settings.max_pending_answers,
-            max_unmerged=settings.max_unmerged,
+            limits=SessionLimits.of(settings),
+            allowance=self._allowance,
             parking=self._parking,
         )
         will = (self._topics.status, _OFFLINE)

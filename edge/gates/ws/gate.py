@@ -15,13 +15,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
+from edge.gates.allowance import Allowance, is_local, peer_of
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.origins import origin_allowed
 from edge.gates.parking import Parking
 from edge.gates.session import Session, Sessions
-from edge.gates.settings import WsGateSettings
+from edge.gates.settings import SessionLimits, WsGateSettings
 from edge.gates.ws.connection import WsConnection
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
@@ -43,6 +44,7 @@ class WsGate:
         metrics: Metrics,
         *,
         guard: Guard = OPEN_GUARD,
+        allowance: Allowance | None = None,
         parking: Parking | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -51,6 +53,7 @@ class WsGate:
         self._settings = settings
         self._metrics = metrics
         self._guard = guard
+        self._allowance = allowance
         self._parking = parking
         self._tls = tls
         self._open = metrics.connections.labels(_GATE)
@@ -65,13 +68,8 @@ class WsGate:
             self._metrics,
             guard=self._guard,
             gate=_GATE,
-            max_message=settings.max_message,
-            max_result=settings.max_result,
-            query_timeout=settings.query_timeout,
-            max_subscriptions=settings.max_subscriptions,
-            max_pending_requests=settings.max_pending_requests,
-            max_pending_answers=settings.max_pending_answers,
-            max_unmerged=settings.max_unmerged,
+            limits=SessionLimits.of(settings),
+            allowance=self._allowance,
             parking=self._parking,
         )
         self._server = await serve(
@@ -116,6 +114,10 @@ class WsGate:
             return _refusal(
                 TooManyRequests(f"All {self._settings.max_connections} connections are in use; try again later")
             )
+        host, most = socket.remote_address[0], self._settings.max_connections_of_one
+        if not is_local(host) and sum(other.remote_address[0] == host for other in socket.server.handlers) > most:
+            reason = f"This address has {most} connections (ws.max_connections_of_one), which is the most it may have"
+            return _refusal(TooManyRequests(f"{reason}; close some"))
         return None
 
     def _paths(self) -> list[str]:
@@ -132,7 +134,7 @@ class WsGate:
         connection = WsConnection(
             socket, write_timeout=self._settings.ping_timeout, close_timeout=self._settings.close_timeout
         )
-        session = Session(sessions, connection)
+        session = Session(sessions, connection, peer_of(*socket.remote_address[:2]))
         self._open.inc()
         try:
             async for message in socket:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from coap_client import CoapClient, Datagrams
 
+from edge.gates.allowance import Allowance
 from edge.gates.coap import CoapGate
 from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
@@ -43,14 +44,14 @@ def serving(engine):
     """`async with serving(max_body=...) as gate`."""
 
     @asynccontextmanager
-    async def start(**limits: Any) -> AsyncIterator[Gate]:
+    async def start(allowance: Allowance | None = None, **limits: Any) -> AsyncIterator[Gate]:
         metrics, came = Metrics(), []
 
         async def readings(topic: str, payload: bytes) -> int:
             came.append((topic, payload))
             return 0 if topic == "unmapped" else 1
 
-        gate = CoapGate(engine, CoapGateSettings(port=0, **limits), metrics, readings)
+        gate = CoapGate(engine, CoapGateSettings(port=0, **limits), metrics, readings, allowance=allowance)
         port = await gate.start()
         try:
             yield Gate(engine, port, metrics, came)

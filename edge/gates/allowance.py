@@ -1,0 +1,91 @@
+"""What one client may take of the gateway, over all its connections and gates: requests in a time, subscriptions.
+
+A client is an identity where there is security. Where there is none, or it is not known yet, it is an address; but all
+programs on this machine share one, so there it is a connection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+from edge.gates.settings import LimitSettings
+from edge.protocol.access import Access
+from edge.protocol.errors import TooManyRequests
+
+_ROUNDING: Final = 1e-6
+"""Seconds that do not count."""
+_LOOK: Final = 1000
+"""Clients that are remembered before it is looked who has long been quiet."""
+
+
+class Allowance:
+    """The allowances of all clients. It belongs to the event loop."""
+
+    def __init__(self, settings: LimitSettings) -> None:
+        self._settings = settings
+        self._step = 1 / settings.rate if settings.rate else 0.0
+        self._slack = settings.burst * self._step + _ROUNDING
+        self._due: dict[str, float] = {}
+        """By client: when it would have sent what it has sent, had it kept to its rate. It may be ahead of that."""
+        self._look_at = _LOOK
+        self._subscriptions: Counter[str] = Counter()
+
+    def request(self, who: str, now: float) -> None:
+        """A client sends a request at a time, in seconds of any clock that never goes back.
+
+        Raises `TooManyRequests` where it has sent `burst` more than `rate` a second allows; that one does not count.
+        """
+        if not self._step:
+            return
+        due = max(self._due.get(who, now), now) + self._step
+        ahead = due - now - self._slack
+        if ahead > 0:
+            settings = self._settings
+            raise TooManyRequests(
+                f"This client sends more than {settings.rate:g} requests a second, and {settings.burst} at once "
+                "(limits.rate, limits.burst); try again later",
+                retry_after=math.ceil(ahead),
+            )
+        self._due[who] = due
+        if len(self._due) > self._look_at:
+            self._due = {who: due for who, due in self._due.items() if due > now}
+            self._look_at = max(_LOOK, 2 * len(self._due))
+
+    def subscribe(self, who: str) -> None:
+        """A client has one more subscription, or is about to. Raises `TooManyRequests`."""
+        limit = self._settings.max_subscriptions
+        if self._subscriptions[who] >= limit:
+            raise TooManyRequests(
+                f"This client has {limit} subscriptions on all its connections, which is the most it may have "
+                "(limits.max_subscriptions); unsubscribe some"
+            )
+        self._subscriptions[who] += 1
+
+    def unsubscribe(self, who: str) -> None:
+        """It has one fewer."""
+        self._subscriptions[who] -= 1
+        if not self._subscriptions[who]:
+            del self._subscriptions[who]
+
+
+def client_of(access: Access, peer: str) -> str:
+    """Who sent a request: `peer` is from where it came (`peer_of`)."""
+    return access.client or peer
+
+
+def peer_of(host: str, port: int) -> str:
+    """The client at an address: one address, one client, but for connections on this machine."""
+    return f"{host}:{port}" if is_local(host) else host
+
+
+@lru_cache(maxsize=256)
+def is_local(host: str) -> bool:
+    """Whether an address is this machine's own, which all its programs share."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
