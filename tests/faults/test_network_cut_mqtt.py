@@ -1,13 +1,14 @@
-"""The network between an MQTT client and the broker breaks: its will tells the gateway."""
+"""The network between an MQTT client and its broker breaks, whose will tells the gateway; or the gateway's own."""
 
 from __future__ import annotations
 
 import pytest
+from websockets.asyncio.client import connect
 
-from tests.faults.cable import NEAR
+from tests.faults.cable import FAR, NEAR
 from tests.faults.device import Device
 from tests.faults.watched import Watched
-from tests.gates.gate_client import rows
+from tests.gates.gate_client import Client, rows
 from tests.support.processes import free_port, wait_for
 
 VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
@@ -59,3 +60,41 @@ def test_a_client_that_is_cut_off_is_noticed_and_gets_the_net_change_when_it_is_
             assert (rows(missed["addedResults"]), rows(missed["removedResults"])) == ([("4",)], [("1",)])
             watched.update(put(5))
             assert (far.notification()["sequence"], near.notification()["sequence"]) == (5, 5)
+
+
+MAPPING = """
+[[mapping]]
+topic = "sensor/{number}"
+observation = "http://example.org/{number}"
+"""
+READINGS = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v }"""
+
+
+async def test_a_gateway_that_is_cut_off_from_its_broker_gets_all_readings_once_afterwards(cable, mosquitto, gateway):
+    """The broker is at the far end, with the sensor; it keeps what comes meanwhile."""
+    with cable.far():
+        port = free_port()
+        broker = mosquitto(f"listener {port} {FAR}")
+        sensor = Device("sensor", "127.0.0.1", broker.port)
+    settings = {"EDGE__MQTT__KEEPALIVE": "1", "EDGE__MQTT__RECONNECT_MIN": "0.1", "EDGE__MQTT__RECONNECT_MAX": "0.2"}
+    process = gateway(EDGE__MQTT__BROKER=f"mqtt://{FAR}:{port}", **settings)
+    (process.data_dir / "mappings").mkdir(parents=True)
+    (process.data_dir / "mappings" / "sensors.toml").write_text(MAPPING)
+    with sensor:
+        watched = Watched(process)
+        wait_for(lambda: watched.metric("edge_mqtt_connected"))
+        client = Client(await connect(watched.endpoints["ws"]))
+        await client.subscribe(READINGS)
+        seen = []
+        for value in range(1, 201):
+            sensor.client.publish("sensor/1", str(value), 1).wait_for_publish(20)
+            if value == 50:
+                cable.cut()
+            if value == 100:
+                wait_for(lambda: watched.ask("/health")[1]["mqtt"] == "disconnected", what="the loss of the broker")
+                cable.mend()
+        while len(seen) < 200:
+            seen += [int(number) for (number,) in rows((await client.notification())["addedResults"])]
+        assert seen == list(range(1, 201))
+        await client.socket.close()
