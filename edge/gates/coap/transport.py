@@ -12,16 +12,22 @@ from typing import Any, ClassVar, Final
 
 from aiocoap import Code, Context, Message
 from aiocoap.interfaces import Resource
+from aiocoap.message import Direction
 from aiocoap.messagemanager import MessageManager
+from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.types import Type
 from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6
+
+from edge.gates.coap.recent import Recent
 
 Remote = Any
 """A client's address, as the library has it; or a `Peer`."""
 
 _ATTEMPTS: Final = 10
 """To send a datagram."""
+_MAX_RECENT: Final = 4 * 1024 * 1024
+"""Bytes of requests and answers that are remembered: of the last 5,000 to 7,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,11 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def __init__(self, token_manager: TokenManager) -> None:
         super().__init__(token_manager)
         self._waiting: dict[Remote, list[asyncio.Event]] = {}
+        self._recent = Recent(TransportTuning().EXCHANGE_LIFETIME, _MAX_RECENT)
+
+    async def shutdown(self) -> None:
+        self._recent.close()
+        await super().shutdown()
 
     def busy(self, remote: Remote) -> bool:
         """There is a backlog, perhaps an empty one, as long as something is not acknowledged."""
@@ -135,6 +146,24 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def _remove_exchange(self, message: Message) -> None:
         super()._remove_exchange(message)
         self._wake(message.remote)
+
+    def _deduplicate_message(self, message: Message) -> bool:
+        """Whether a request has come before; it is answered as then. The library keeps whole messages, without end."""
+        key = message.remote, message.mid
+        answer = self._recent.find(key)
+        if answer is None:
+            self._recent.came(key)
+            return False
+        if answer and message.mtype is Type.CON:
+            again = Message.decode(answer)
+            again.remote = message.remote.as_response_address()
+            again.direction = Direction.OUTGOING
+            self._send_via_transport(again)
+        return True
+
+    def _store_response_for_duplicates(self, message: Message) -> None:
+        if message.mtype in (Type.ACK, Type.RST):  # others have numbers of our own, which are no request's
+            self._recent.answered((message.remote, message.mid), message.encode())
 
     def _wake(self, remote: Remote) -> None:
         for event in self._waiting.get(remote, ()):

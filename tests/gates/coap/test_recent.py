@@ -1,0 +1,82 @@
+"""What is remembered of requests, so that one that comes again is carried out once."""
+
+import asyncio
+
+import pytest
+from aiocoap import ACK, CON, NON, POST
+from coap_client import ALL, Datagrams
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.gates.coap.recent import Recent
+
+PLAIN = 600
+
+
+async def test_what_came_is_known_with_its_answer():
+    recent = Recent(60, 1_000_000)
+    assert recent.find("a") is None
+    recent.came("a")
+    assert recent.find("a") == b""
+    recent.answered("a", b"yes")
+    recent.answered("never came", b"no")
+    assert (recent.find("a"), recent.find("never came")) == (b"yes", None)
+    recent.close()
+    assert len(recent) == 0
+
+
+async def test_it_is_forgotten_by_itself():
+    recent = Recent(0.05, 1_000_000)
+    for number in range(10):
+        recent.came(number)
+    async with asyncio.timeout(20):
+        while len(recent):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+    recent.came("another")
+    assert len(recent) == 1
+    recent.close()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1200)), max_size=60), st.integers(1, 20))
+def test_it_takes_no_more_room_than_it_may_and_keeps_the_newest(story, limit):
+    async def told():
+        recent = Recent(60, limit * PLAIN)
+        newest = None
+        for key, length in story:
+            if recent.find(key) is None:
+                recent.came(key)
+                newest = key
+            recent.answered(key, bytes(length))
+            kept = [recent.find(key) for key in range(31)]
+            assert sum(PLAIN + len(answer) for answer in kept if answer is not None) <= limit * PLAIN
+            if limit * PLAIN >= PLAIN + 1200:
+                assert newest is None or recent.find(newest) is not None or key != newest
+        recent.close()
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("kind", [CON, NON])
+async def test_a_request_that_comes_again_is_carried_out_once(gate, kind):
+    device = Datagrams(gate.port)
+    for _ in range(3):
+        device._number = 0
+        device.send(POST, "/reading/a", b"1", kind=kind)
+    device.send(POST, "/reading/b", b"1")
+    async with asyncio.timeout(20):
+        while ("b", b"1") not in gate.came:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert gate.came == [("a", b"1"), ("b", b"1")]
+
+
+async def test_it_is_answered_as_the_first_time(gate):
+    device = Datagrams(gate.port)
+    first = await device.ask(POST, "/subscribe", ALL)
+    for _ in range(2):
+        device._number = 0
+        device.send(POST, "/subscribe", ALL)
+        again = await device.receive()
+        assert (again.mid, again.mtype) == (1, ACK)
+        if first.mtype is ACK:  # it was answered with the acknowledgement
+            assert again.opt.location_path == first.opt.location_path
