@@ -33,6 +33,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
     show_default=True,
     help="How many are listed at most.",
 )
+@click.option("--client", metavar="NAME", help="The update ID is this client's; for those who may administer.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 @url_option
 @data_dir_option
@@ -42,6 +43,7 @@ def timers(
     cancel: bool,
     state: TimerState | None,
     limit: int,
+    client: str | None,
     as_json: bool,
     url: str | None,
     data_dir: Path | None,
@@ -60,8 +62,11 @@ def timers(
     """
     if cancel and name is None:
         raise misused("--cancel needs the id of a delayed update; `edge timers` lists them")
+    if client is not None and name is None:
+        raise misused("--client needs the id of one of its delayed updates; `edge timers` lists them")
     if name is not None:
-        _one(http_endpoint(url, data_dir, f"timers/{quote(name, safe='')}"), as_json, timeout, cancel=cancel)
+        whose = "" if client is None else "?" + urlencode({"client": client})
+        _one(http_endpoint(url, data_dir, f"timers/{quote(name, safe='')}") + whose, as_json, timeout, cancel=cancel)
         return
     parameters: dict[str, object] = {"limit": limit} | ({} if state is None else {"state": state})
     endpoint = http_endpoint(url, data_dir, "timers") + f"?{urlencode(parameters)}"
@@ -93,9 +98,12 @@ def _one(endpoint: str, as_json: bool, timeout: float, *, cancel: bool) -> None:
 def _as_table(found: list[dict[str, Any]]) -> list[str]:
     if not found:
         return ["(no delayed updates)"]
-    rows = [("at", "state", "id", "")]
-    rows += [(moment(timer["at"]), timer["state"], printable(timer["id"]), _outcome(timer)) for timer in found]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    secured = any("client" in one for one in found)  # else nobody is asked who he is
+    rows: list[tuple[str, ...]] = [("at", "state", "id", *(["client"] if secured else []), "")]
+    for one in found:
+        client = [printable(one.get("client", ""))] if secured else []
+        rows.append((moment(one["at"]), one["state"], printable(one["id"]), *client, _outcome(one)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
     ]

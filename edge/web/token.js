@@ -5,7 +5,7 @@ const REASONS = {
   invalid_request: ["This gateway wants to know who you are", "Enter a token of yours, to see what its client may see."],
   invalid_grant: ["This token does not count any more", "It has expired, or is not for this gateway. Enter another one."],
   invalid_client: ["This client may not come in", "It is not known here, or its rights have ended. Enter the token of another one."],
-  forbidden: ["This client may not subscribe", "Who runs the gateway can allow it: edge clients allow NAME --action subscribe. Or enter the token of another one."],
+  forbidden: ["This client may not subscribe", "Who runs the gateway can allow it (edge clients allow). Or enter the token of another one."],
 };
 
 const entry = document.getElementById("entry");

@@ -154,3 +154,17 @@ def test_clients_of_another_issuer_are_let_in_and_revoked_by_their_name_there(ru
     assert listed(run)["lamp"]["state"] == "allowed"
     assert f'it is "{url}"' in run("clients", "revoke", "lamp", "--issuer", url + "/", code=2)
     assert "printable" in run("clients", "allow", "a\nb", "--issuer", url, code=1)
+
+
+async def test_an_operator_looks_after_the_delayed_updates_of_others(secured, run, monkeypatch):
+    async with secured() as house:
+        lamp = await house.member("lamp")
+        operator = await house.member("operator", Rights(frozenset({"administer"})))
+        await house.update(lamp, "INSERT DATA { <urn:s> <urn:p> 1 }", delay="PT1H", id="off")
+        monkeypatch.setenv("EDGE_TOKEN", operator)
+        header, line = (await asyncio.to_thread(run, "timers")).splitlines()
+        assert header.split() == ["at", "state", "id", "client"]
+        assert "lamp" in line
+        await asyncio.to_thread(run, "timers", "off", "--cancel", code=1)
+        assert "is cancelled" in await asyncio.to_thread(run, "timers", "off", "--cancel", "--client", "lamp")
+        assert "needs the id" in await asyncio.to_thread(run, "timers", "--client", "lamp", code=2)
