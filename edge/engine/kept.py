@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from edge.engine.journal import Journal
 from edge.engine.kept_table import Kept, KeptTable, Origin, Start, Statement
 from edge.engine.requests import QueryRequest
 from edge.protocol.errors import EdgeError
-from edge.protocol.syntax import tokenize
+from edge.protocol.syntax import Token, closing, tokenize
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -30,11 +30,27 @@ _BY_ORDER: Final = frozenset({"LIMIT", "OFFSET", "REDUCED", "SUM", "AVG", "MIN",
 """What may have another value where the triples come in another order, as they do after a restart."""
 
 
-def repeatable(sparql: str) -> bool:
-    """Whether Oxigraph gives the same result of a query whenever the graph is the same."""
+def repeatable(sparql: str, *, boosted: bool) -> bool:
+    """Whether a query has one result for each state of the graph, and it is told the same again.
+
+    `boosted`: the delta rules serve it. They know no query that has another result each time, and no order.
+    """
     tokens = tokenize(sparql)
+    if _makes_blank_nodes(tokens):
+        return False
     words = {token.word() for token in tokens}
-    return not words & (_OTHER_EACH_TIME | _BY_ORDER) and at_time(sparql, tokens, "", 0) == sparql
+    return boosted or (not words & (_OTHER_EACH_TIME | _BY_ORDER) and at_time(sparql, tokens, "", 0) == sparql)
+
+
+def _makes_blank_nodes(tokens: Sequence[Token]) -> bool:
+    """Whether there are blank nodes in the template of a CONSTRUCT: they get other names."""
+    words = [token.word() for token in tokens]
+    if "CONSTRUCT" not in words:
+        return False
+    opening = next(i for i in range(words.index("CONSTRUCT"), len(tokens)) if tokens[i].text == "{")
+    return any(
+        token.kind == "blank" or token.text in ("[", "(") for token in tokens[opening : closing(tokens, opening)]
+    )
 
 
 class KeptSubscriptions:

@@ -112,6 +112,7 @@ class KeptTable:
 
 
 _ORIGIN: Final = "subscriptions"
+_RIGHTS: Final = ("read", "write", "publish", "receive")
 
 
 def _encoded(request: QueryRequest) -> bytes:
@@ -120,9 +121,8 @@ def _encoded(request: QueryRequest) -> bytes:
     if dataset.given:
         body["dataset"] = [dataset.default_graphs, dataset.named_graphs]
     if access != ANYBODY:
-        body["client"] = access.client
-        body["actions"] = sorted(access.actions)
-        body["graphs"] = [None if graphs is None else sorted(graphs) for graphs in (access.read, access.write)]
+        limits = {right: sorted(some) for right in _RIGHTS if (some := getattr(access, right)) is not None}
+        body["access"] = [access.client, access.registration, sorted(access.actions), limits]
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -130,7 +130,8 @@ def _decoded(body: bytes) -> QueryRequest:
     found: dict[str, Any] = json.loads(body)
     default, named = (None if graphs is None else tuple(graphs) for graphs in found.get("dataset", (None, None)))
     access = ANYBODY
-    if "client" in found:
-        read, write = (None if graphs is None else frozenset(graphs) for graphs in found["graphs"])
-        access = Access(found["client"], frozenset(found["actions"]), read, write)
+    if "access" in found:
+        client, registration, actions, limits = found["access"]
+        rights: dict[str, Any] = {right: frozenset(some) for right, some in limits.items()}
+        access = Access(client, frozenset(actions), registration=registration, **rights)
     return QueryRequest(found["sparql"], Dataset(default, named), access)

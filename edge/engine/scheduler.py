@@ -165,7 +165,7 @@ class Scheduler:
 
         def begin() -> Subscription:
             subscription = self._engine.subscribe(query, sink, alias, self._clock.wall())
-            if keep and (self._engine.spus.is_boosted(subscription.spuid) or repeatable(query.sparql)):
+            if keep and repeatable(query.sparql, boosted=self._engine.spus.is_boosted(subscription.spuid)):
                 self._kept.add(subscription.spuid, query)
             return subscription
 

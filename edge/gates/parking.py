@@ -128,9 +128,10 @@ class Parking:
         for item in early:
             feeds[item.spuid].take(item)
 
-    def living(self, spuid: str) -> Subscribe | None:
-        """A resumable subscription that has a connection."""
-        return self._living.get(spuid) if self.open else None
+    def living(self, spuid: str, query: QueryRequest) -> Subscribe | None:
+        """A resumable subscription that has a connection. None: there is none, or it is not what is asked."""
+        call = self._living.get(spuid) if self.open else None
+        return call if call is not None and not call.ending and _same(call.query, query) else None
 
     def note(self, call: Subscribe) -> None:
         """A resumable subscription has a living connection."""
@@ -152,7 +153,7 @@ class Parking:
     def claim(self, spuid: str, query: QueryRequest) -> Parked | None:
         """Take one out, to go on with it. None: it is over, or not what is asked."""
         place = self._places.get(spuid)
-        if place is None or place.parked.query != query:
+        if place is None or not _same(place.parked.query, query):
             return None
         self._leave(place)
         return place.parked
@@ -202,6 +203,11 @@ class _Place:
         self.timer = timer
         self.count = count
         self.tenure: Tenure | None = None
+
+
+def _same(one: QueryRequest, other: QueryRequest) -> bool:
+    """Whether the same is asked by the same: not by a client that has the name of one that was revoked."""
+    return one == other and one.access.registration == other.access.registration
 
 
 def _nothing(_: object) -> None:

@@ -209,8 +209,8 @@ class Session:
         request, parking = again.request, self.shared.parking
         assert request.spuid is not None  # noqa: S101
         assert request.sequence is not None  # noqa: S101
-        living = parking.living(request.spuid)
-        if living is not None and living.query == again.query and not living.ending:
+        living = parking.living(request.spuid, again.query)
+        if living is not None:
             living.session.hand_over(living, self)
         parked = parking.claim(request.spuid, again.query)
         if parked is None:

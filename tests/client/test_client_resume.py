@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import httpx
+import pytest
 from client_gateway import NUMBERS, QUICK, Gateway, following, numbers, until
 from relay import relay
 
@@ -42,6 +43,30 @@ async def test_after_a_cut_only_what_was_missed_is_sent(empty_gateway):
             assert metric(gateway, "edge_spus") == spus + 1
         await until(lambda: metric(gateway, "edge_spus") == spus, "a client that is closed leaves nothing")
     assert metric(gateway, 'edge_parked_subscriptions{gate="ws"}') == 0
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+async def test_after_a_restart_of_the_gateway_only_what_was_missed_is_sent(tmp_path, end):
+    gateway = Gateway(tmp_path / "gateway")
+    gateway.start()
+    try:
+        gateway.put(*range(1000, 2000))
+        async with relay(gateway.ws_port) as network:
+            endpoints = Endpoints.at("127.0.0.1", http_port=gateway.http_port, ws_port=network.port)
+            async with Client(endpoints, options=QUICK) as client:
+                subscription = await client.subscribe(NUMBERS)
+                await following(subscription)
+                for number in range(2):
+                    gateway.put(number)
+                    getattr(gateway, end)()
+                    network.cut()
+                    gateway.start()
+                    gateway.take(1000 + number)
+                    expected = sorted({*range(number + 1), *range(1001 + number, 2000)})
+                    await until(lambda: numbers(subscription.results) == expected, "all that was missed")  # noqa: B023
+                    assert b'"1999"' not in network.heard, "what stayed is not sent again"
+    finally:
+        gateway.end()
 
 
 async def test_a_subscription_that_is_closed_while_it_is_resumed_leaves_nothing(tmp_path):

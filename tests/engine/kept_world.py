@@ -1,0 +1,140 @@
+"""An engine that is stopped, or killed, and opened again, and subscribers that know what they were told."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from collections import Counter
+from pathlib import Path
+
+from oracle import Query
+
+from edge.engine import journal_file
+from edge.engine.replay import Restored
+from edge.engine.requests import Dataset, Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
+from edge.engine.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
+
+WAIT = 30.0
+"""Seconds after which something that should happen has not happened."""
+
+Told = tuple[int, tuple[str, ...], Counter, Counter]
+"""A notification: its sequence, and variables and rows in bag semantics."""
+
+
+def told(notification: Notification) -> Told:
+    delta = notification.delta
+    return notification.sequence, delta.variables, Counter(delta.added), Counter(delta.removed)
+
+
+class Follower:
+    """A subscriber, and everything it was ever told."""
+
+    def __init__(self, request: QueryRequest) -> None:
+        self.request = request
+        self.items: list[Notification | SubscribeFailed] = []
+        self.spuid = ""
+
+    @property
+    def told(self) -> list[Told]:
+        return [told(item) for item in self.items if isinstance(item, Notification)]
+
+    @property
+    def bag(self) -> Counter:
+        bag: Counter = Counter()
+        for number, (sequence, _, added, removed) in enumerate(self.told):
+            assert sequence == number
+            assert removed <= bag
+            bag = bag - removed + added
+        return bag
+
+
+class KeptWorld:
+    """One data directory after the other: a killed engine's is copied as it is on disk."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self.settings = EngineSettings(**{"max_kept": 1000, **settings})  # type: ignore[arg-type]
+        self._root = directory
+        self._runs = 0
+        self.directory = directory / "0"
+        self.scheduler: Scheduler
+        self.followers: dict[str, Follower] = {}
+        """By spuid, those that go on."""
+        self.restored: dict[str, Restored] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.scheduler = open_engine(self.directory, self.settings)
+
+        def sink(spuid: str) -> Sink:
+            return self.followers[spuid].items.append
+
+        self.restored = {one.spuid: one for one in self.scheduler.take_over(sink).result(WAIT)}
+
+    def update(self, text: str) -> None:
+        self.scheduler.update([UpdateRequest(text)]).result(WAIT)
+
+    def subscribe(self, query: Query | str, *, keep: bool = True) -> Follower:
+        query = Query(query) if isinstance(query, str) else query
+        follower = Follower(QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs)))
+        future = self.scheduler.subscribe(follower.request, follower.items.append, keep=keep)
+        follower.spuid = future.result(WAIT).spuid
+        self.followers[follower.spuid] = follower
+        return follower
+
+    def unsubscribe(self, follower: Follower) -> None:
+        del self.followers[follower.spuid]
+        self.scheduler.unsubscribe(follower.spuid).result(WAIT)
+
+    def current(self, request: QueryRequest) -> Counter:
+        """What a subscription would begin with."""
+        items: list[Notification | SubscribeFailed] = []
+        spuid = self.scheduler.subscribe(request, items.append).result(WAIT).spuid
+        self.scheduler.unsubscribe(spuid).result(WAIT)
+        return told(items[0])[2]  # type: ignore[arg-type]
+
+    def rows(self) -> int:
+        """Subscriptions on disk."""
+        with contextlib.closing(sqlite3.connect(self.directory / journal_file.FILE_NAME)) as connection:
+            return int(connection.execute("SELECT count(*) FROM subscriptions").fetchone()[0])
+
+    def settle(self, rows: int) -> None:
+        """Wait until so many are on disk."""
+        deadline = time.monotonic() + WAIT
+        while self.rows() != rows:
+            assert time.monotonic() < deadline, f"{self.rows()} subscriptions on disk instead of {rows}"
+            time.sleep(0.002)
+
+    def stop(self) -> None:
+        assert self.scheduler.close(WAIT)
+
+    def restart(self, *, kill: bool = False) -> dict[str, Restored]:
+        """Begin anew, after a stop or as after `kill -9`. Returns those that were restored; no others go on."""
+        if kill:
+            self.scheduler.subscribe(QueryRequest("ASK {}"), lambda _: None).result(WAIT)  # what was told is told
+            self._runs += 1
+            copy = self._root / str(self._runs)
+            shutil.copytree(self.directory, copy)
+            self.stop()
+            self.directory = copy
+        else:
+            self.stop()
+        self._open()
+        self.followers = {spuid: self.followers[spuid] for spuid in self.restored}
+        return self.restored
+
+    def check(self) -> None:
+        """What was told before is known again, as far as it is known; everybody has the result as it is."""
+        for spuid, one in self.restored.items():
+            follower = self.followers.get(spuid)
+            if follower is None:  # left since
+                continue
+            sequences = [notification.sequence for notification in one.unread]
+            assert sequences == list(range(one.told - len(sequences) + 1, one.told + 1))
+            for notification in one.unread:
+                assert told(notification) == follower.told[notification.sequence], follower.request
+        for follower in self.followers.values():
+            assert follower.bag == self.current(follower.request), follower.request

@@ -1,0 +1,254 @@
+"""Subscribers whose gateway is stopped or killed and comes back: they get what they missed, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from gate_client import Client, eventually, rows
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from edge.config import Settings
+from edge.engine.requests import QueryRequest
+from edge.gateway import Gateway
+from tests.support.processes import GatewayProcess
+
+VALUES = "SELECT ?n { <urn:set> <urn:has> ?n }"
+
+
+class House:
+    """Gateways on one data directory, one after the other, in this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.gateway: Gateway
+        self.clients: list[Client] = []
+
+    @contextlib.asynccontextmanager
+    async def run(self, **subscriptions: Any) -> AsyncIterator[House]:
+        anywhere = {"port": 0}
+        settings = {"data_dir": self.directory, "http": anywhere, "ws": anywhere, "subscriptions": subscriptions}
+        settings |= {"mqtt": {"enabled": False}, "host": {"enabled": False}}
+        async with Gateway(Settings.model_validate(settings)) as self.gateway:
+            yield self
+        for client in self.clients:
+            await client.socket.wait_closed()
+        self.clients.clear()
+
+    async def client(self) -> Client:
+        self.clients.append(Client(await connect(self.gateway.endpoints["ws"])))
+        return self.clients[-1]
+
+    async def update(self, sparql: str) -> None:
+        """Update, and wait until its notifications have reached the gate: they leave after the answer."""
+        async with httpx.AsyncClient() as http:
+            answer = await http.post(self.gateway.endpoints["http"] + "/update", data={"update": sparql})
+        assert answer.status_code == 200, answer.text
+        await asyncio.wrap_future(self.gateway._engine.explain(QueryRequest("ASK {}")))
+
+    def metric(self, name: str, gate: str) -> float:
+        return self.gateway.metrics.registry.get_sample_value(name, {"gate": gate}) or 0.0
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "data")
+
+
+def put(*numbers: int) -> str:
+    return "INSERT DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }"
+
+
+def take(*numbers: int) -> str:
+    return "DELETE DATA { " + " . ".join(f"<urn:set> <urn:has> {number}" for number in numbers) + " }"
+
+
+def bag(results: dict[str, Any]) -> list[int]:
+    return sorted(int(value) for (value,) in rows(results))
+
+
+async def test_after_a_stop_whoever_comes_back_gets_the_net_change_under_the_same_spuid_and_goes_on(house):
+    async with house.run():
+        await house.update(put(1, 2))
+        client = await house.client()
+        first = await client.subscribe(VALUES, "mine", resume=True)
+        for change in (put(3), put(4), take(4), take(1)):
+            await house.update(change)
+    async with house.run():
+        assert house.metric("edge_parked_subscriptions", gate="restart") == 1
+        await house.update(put(5))
+        client = await house.client()
+        missed = await client.subscribe(VALUES, "again", spuid=first["spuid"], sequence=1)
+        assert (missed["spuid"], missed["alias"], missed["sequence"], missed["merged"]) == (
+            first["spuid"],
+            "again",
+            5,
+            4,
+        )
+        assert (bag(missed["addedResults"]), bag(missed["removedResults"])) == ([5], [1])
+        assert missed["addedResults"]["head"] == first["addedResults"]["head"]
+        assert house.metric("edge_parked_subscriptions", gate="restart") == 0
+        await house.update(put(6))
+        later = await client.notification()
+        assert (later["spuid"], later["alias"], later["sequence"]) == (first["spuid"], "again", 6)
+        before = house.gateway._engine.subscriptions
+        await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
+        assert house.gateway._engine.subscriptions == before - 1
+    async with house.run():
+        assert house.metric("edge_parked_subscriptions", gate="restart") == 0
+
+
+async def test_two_restarts_and_those_lost_before_the_first_are_one_absence(house):
+    async with house.run():
+        lost, left = await house.client(), await house.client()
+        first = await lost.subscribe(VALUES, resume=True)
+        gone = await left.subscribe(VALUES, resume=True)
+        await house.update(put(1))
+        lost.socket.transport.abort()
+        await eventually(lambda: house.metric("edge_parked_subscriptions", gate="ws") == 1, "the loss")
+        await left.socket.close()
+        await house.update(put(2))
+    async with house.run():
+        await house.update(put(3))
+    async with house.run():
+        client = await house.client()
+        missed = await client.subscribe(VALUES, spuid=first["spuid"], sequence=1)
+        assert (missed["spuid"], missed["sequence"], bag(missed["addedResults"])) == (first["spuid"], 3, [2, 3])
+        anew = await client.subscribe(VALUES, spuid=gone["spuid"], sequence=1)
+        assert anew["spuid"] != gone["spuid"], "who said goodbye is not waited for"
+
+
+async def test_the_window_begins_with_the_gateway(house):
+    async with house.run():
+        first = await (await house.client()).subscribe(VALUES, resume=True)
+    async with house.run(resume_for=0.2):
+        spus = house.gateway._engine.subscriptions
+        await eventually(lambda: house.gateway._engine.subscriptions == spus - 1, "the end of the subscription")
+        assert house.metric("edge_parked_subscriptions", gate="restart") == 0
+        again = await (await house.client()).subscribe(VALUES, spuid=first["spuid"], sequence=0)
+        assert (again["spuid"] != first["spuid"], again["sequence"]) == (True, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"sparql": "SELECT * { <urn:set> <urn:has> ?n }"}, {"sequence": 2}, {"spuid": "x"}])
+async def test_what_was_never_told_begins_anew(house, wrong):
+    async with house.run():
+        first = await (await house.client()).subscribe(VALUES, resume=True)
+        await house.update(put(1))
+    async with house.run():
+        await house.update(put(2))  # there is a notification 2 by now, but nobody has had one
+        client = await house.client()
+        again = await client.subscribe(**{"sparql": VALUES, "spuid": first["spuid"], "sequence": 1, **wrong})
+        assert (again["spuid"] != first["spuid"], again["sequence"]) == (True, 0)
+        assert bag(again["addedResults"]) == [1, 2]
+
+
+async def test_it_can_be_switched_off(house):
+    async with house.run():
+        first = await (await house.client()).subscribe(VALUES, resume=True)
+    async with house.run(resume_for=0):
+        again = await (await house.client()).subscribe(VALUES, spuid=first["spuid"], sequence=0)
+        assert again["spuid"] != first["spuid"]
+
+
+async def test_those_that_are_too_many_begin_anew(house):
+    async with house.run():
+        client = await house.client()
+        firsts = [await client.subscribe(VALUES, resume=True) for _ in range(5)]
+    async with house.run(max_parked=2):
+        client = await house.client()
+        answers = [await client.subscribe(VALUES, spuid=first["spuid"], sequence=0) for first in firsts]
+        same = [answer["spuid"] == first["spuid"] for first, answer in zip(firsts, answers, strict=True)]
+        assert same == [False, False, False, True, True]
+
+
+class Follower:
+    """A client that is connected over and over, and keeps the result."""
+
+    def __init__(self, number: int, author: random.Random) -> None:
+        self.query = f"SELECT ?n {{ <urn:set{number % 3}> <urn:has> ?n }}"
+        self._author = author
+        self._told: list[tuple[int, Counter[int]]] = []
+        """The last few results, with their sequences: what has arrived last may not have been taken in."""
+        self._spuid = ""
+        self.resumed = 0
+
+    @property
+    def result(self) -> Counter[int]:
+        return self._told[-1][1]
+
+    async def follow(self, url: str) -> None:
+        """Until the connection is lost."""
+        again: dict[str, Any] = {"resume": True}
+        if self._spuid:
+            del self._told[max(1, len(self._told) - self._author.randrange(4)) :]
+            again = {"spuid": self._spuid, "sequence": self._told[-1][0]}
+        async with connect(url) as socket:
+            client = Client(socket)
+            first = await client.subscribe(self.query, **again)
+            if first["spuid"] == self._spuid:
+                self.resumed += 1
+                self._take(first)
+            else:
+                self._spuid = first["spuid"]
+                self._told = [(0, Counter(bag(first["addedResults"])))]
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    self._take((await client.receive(60))["notification"])
+
+    def _take(self, notification: dict[str, Any]) -> None:
+        sequence, result = self._told[-1]
+        assert notification["sequence"] == sequence + notification.get("merged", 1)
+        removed = Counter(bag(notification["removedResults"]))
+        assert removed <= result
+        added = Counter(bag(notification["addedResults"]))
+        self._told = [*self._told[-10:], (notification["sequence"], result - removed + added)]
+
+
+async def _publish(url: str, author: random.Random) -> None:
+    """Change the sets as fast as the gateway lets one, until it is gone."""
+    async with httpx.AsyncClient(timeout=20) as http:
+        with contextlib.suppress(httpx.TransportError):
+            while True:
+                subject, number = author.randrange(3), author.randrange(30)
+                verb = author.choice(("INSERT", "DELETE"))
+                update = f"{verb} DATA {{ <urn:set{subject}> <urn:has> {number} }}"
+                answer = await http.post(f"{url}/update", data={"update": update})
+                assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.timeout(180)
+async def test_killed_again_and_again_under_load_nobody_begins_anew_and_everybody_has_the_result(tmp_path):
+    author = random.Random(5)
+    followers = [Follower(number, author) for number in range(12)]
+    settings = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
+    gateway = GatewayProcess(tmp_path / "data", settings)
+    kills = 4
+    try:
+        for _ in range(kills):
+            found = await asyncio.to_thread(gateway.start)
+            async with asyncio.TaskGroup() as group:
+                for follower in followers:
+                    group.create_task(follower.follow(found["ws"]))
+                for _ in range(3):
+                    group.create_task(_publish(found["http"], author))
+                await asyncio.sleep(author.uniform(0.7, 1.5))
+                gateway.kill()
+        found = await asyncio.to_thread(gateway.start)
+        tasks = [asyncio.create_task(follower.follow(found["ws"])) for follower in followers]
+        await eventually(lambda: all(follower.resumed == kills for follower in followers), "the return of all")
+        async with httpx.AsyncClient() as http:
+            for follower in followers:
+                answer = await http.post(f"{found['http']}/query", data={"query": follower.query})
+                assert follower.result == Counter(bag(answer.json()))
+        gateway.kill()
+        await asyncio.gather(*tasks)
+    finally:
+        gateway.stop()
