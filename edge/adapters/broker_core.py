@@ -20,6 +20,10 @@ _VISITOR: Final = "edge.visitor"
 """Whose session it is, among the attributes that amqtt leaves to others."""
 _TOLD: Final = "edge.told"
 """What was refused in it and is in the log: once each, so that nobody fills the log."""
+_SUBSCRIPTIONS: Final = 1000
+"""Of one session: each message is compared with all there are."""
+_REFUSED: Final = 0x80
+"""In SUBACK."""
 
 
 class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
@@ -51,6 +55,24 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         if not await super()._handle_message_delivery(client_session, handler, wait_deliver):
             handler.writer.cut()
         return True
+
+    async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
+        """Returns the code for SUBACK."""
+        if (
+            sum(one is session for subscribed in self._subscriptions.values() for one, _ in subscribed)
+            >= _SUBSCRIPTIONS
+        ):
+            return _REFUSED
+        return int(await super().add_subscription(subscription, session))
+
+    async def _handle_unsubscription(
+        self, client_session: Session, handler: BrokerProtocolHandler, unsubscribe_waiter: asyncio.Future[Any]
+    ) -> None:
+        """Where amqtt keeps filters that nobody is subscribed to."""
+        await super()._handle_unsubscription(client_session, handler, unsubscribe_waiter)
+        for topic_filter in unsubscribe_waiter.result().topics:
+            if not self._subscriptions.get(topic_filter, True):
+                del self._subscriptions[topic_filter]
 
     async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
         visitor = _visitor(session)

@@ -128,6 +128,35 @@ async def test_it_stops_with_clients_connected_and_starts_again(broker):
         pass
 
 
+async def test_a_client_has_so_many_subscriptions_and_none_of_them_stays(broker):
+    codes: list[int] = []
+
+    def use() -> None:
+        def ask(filters: list[str]) -> None:
+            codes.clear()
+            publisher.client.subscribe([(each, 1) for each in filters])
+            wait_for(lambda: codes)
+
+        def stop(filters: list[str]) -> None:
+            gone: list[int] = []
+            publisher.client.on_unsubscribe = lambda *_: gone.append(1)
+            publisher.client.unsubscribe(filters)
+            wait_for(lambda: gone)
+
+        with Publisher(broker.port) as publisher:
+            publisher.client.on_subscribe = lambda *arguments: codes.extend(each.value for each in arguments[3])
+            ask([f"a/{number}" for number in range(500)])
+            ask([f"b/{number}" for number in range(501)])
+            assert codes == [1] * 500 + [0x80]
+            stop(["b/0", "b/1"])
+            ask(["c/0", "c/1", "c/2"])
+            assert codes == [1, 1, 0x80]
+            stop([f"{level}/{number}" for level in "abc" for number in range(500)])
+            assert broker._broker._subscriptions == {}
+
+    await asyncio.to_thread(use)
+
+
 class Names:
     """A door where everybody comes in, by the name that is the password, and may do everything."""
 

@@ -14,6 +14,8 @@ from edge.protocol.topics import EVERYTHING, covers, is_topic
 
 _REMEMBERED: Final = 1000
 """Topics of one connection whose answer is remembered; beyond, all are looked up again."""
+_SHORT: Final = 200
+"""Characters of a topic that is worth it."""
 
 
 class Visitors:
@@ -84,9 +86,11 @@ class Visitor:
     def _remembered(self, known: dict[str, bool], filters: Iterable[str], topic: str) -> bool:
         allowed = known.get(topic)
         if allowed is None:
+            allowed = is_topic(topic) and self._within(filters, topic)
             if len(known) >= _REMEMBERED:
                 known.clear()
-            allowed = known[topic] = is_topic(topic) and self._within(filters, topic)
+            if len(topic) <= _SHORT:
+                known[topic] = allowed
         return allowed
 
     def _end(self, _: EdgeError) -> None:
