@@ -139,6 +139,7 @@ async def test_nobody_sees_replaces_or_ends_those_of_others(house):
 async def test_who_may_administer_sees_and_ends_all(house, actions):
     mine, other = await house.member("mine"), await house.member("other")
     operator = await house.member("operator", Rights(frozenset(actions)))
+    assert (await timer(house, operator, method="PUT", client="mine")).status_code == 403
     for number, who in enumerate((mine, other), 1):
         await house.update(who, insert(MINE), delay=f"PT{number}H", id="t")
     assert await listed(house, operator) == [("t", "mine"), ("t", "other")]

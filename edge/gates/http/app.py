@@ -34,7 +34,15 @@ from edge.gates.http.timers import read_client, read_listing
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidRequest, MethodNotAllowed, NotFound, NotReady, RequestTimeout
+from edge.protocol.errors import (
+    EdgeError,
+    Forbidden,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    NotReady,
+    RequestTimeout,
+)
 from edge.protocol.moments import When
 
 _T = TypeVar("_T")
@@ -206,8 +214,11 @@ class Routes:
         self._check_ready()
         access = self._access(request)
         name: str = request.path_params["id"]
+        client = read_client(request)
         if request.method == "PUT":
             check(access, "update")
+            if client not in (None, access.client):
+                raise Forbidden("Nobody has updates run later for another client")
             operation = await read_operation(request, ["update"], self._settings)
             if operation.when is None:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
@@ -217,7 +228,6 @@ class Routes:
             update = UpdateRequest(operation.text, operation.dataset, access=access, source=who)
             return await self._schedule(update, operation.when, name)
         check_timers(access)
-        client = read_client(request)
         if request.method == "DELETE":
             await _kept(self._engine.cancel(name, access, client))
             return _json({"cancelled": {"id": name}})
