@@ -97,6 +97,7 @@ class GatewayProcess:
             "EDGE__HTTP__PORT": "0",
             "EDGE__WS__PORT": "0",
             "EDGE__MQTT__PORT": "0",
+            "EDGE__SECURITY__MQTTS_PORT": "0",
             **settings,
         }
         self._log = data_dir / "gateway.log"
