@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from edge.gates.allowance import Allowance
 from edge.gates.http.app import Routes, Views
-from edge.gates.settings import HttpGateSettings
+from edge.gates.http.page import FILES
+from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 from edge.security.clients import Rights
 
@@ -79,7 +81,7 @@ async def test_no_path_that_tells_or_changes_anything_is_served_without_a_token(
 
 async def test_what_is_open_is_this_and_no_more(house):
     """A path that is added later is noticed here: it must be among those above, or meant to be open."""
-    open_paths = {"/", "/app.js", "/observations.js", "/style.css", "/favicon.svg", "/health", "/api/endpoints"}
+    open_paths = {*FILES, "/health", "/api/endpoints", "/api/openapi.json"}
     routes = {route.path for route in _routes(house)}
     guarded = {path.partition("?")[0] for _, path in REQUESTS} - {"/timers/t"} | {"/timers/{id:path}"}
     assert routes - guarded - open_paths == {"/oauth/register", "/oauth/token"}
@@ -90,7 +92,9 @@ async def test_what_is_open_is_this_and_no_more(house):
 
 def _routes(house):
     security = house.security
-    return Routes(None, HttpGateSettings(), Metrics(), Views(), security.guard, security.authority).app().routes
+    allowance = Allowance(LimitSettings())
+    routes = Routes(None, HttpGateSettings(), Metrics(), Views(), security.guard, allowance, security.authority)
+    return routes.app().routes
 
 
 @pytest.mark.parametrize(
