@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
 
-_OVERHEAD: Final = 600
+_OVERHEAD: Final = 800
 """Bytes that one takes beside its answer."""
 
 

@@ -27,7 +27,7 @@ Remote = Any
 _ATTEMPTS: Final = 10
 """To send a datagram."""
 _MAX_RECENT: Final = 4 * 1024 * 1024
-"""Bytes of requests and answers that are remembered: of the last 5,000 to 7,000."""
+"""Bytes of requests and answers that are remembered: of the last 2,000 to 4,000."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edge.gates.coap.recent import Recent
 
-PLAIN = 600
+PLAIN = 800
 
 
 async def test_what_came_is_known_with_its_answer():
