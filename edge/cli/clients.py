@@ -70,7 +70,10 @@ def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
     if json_wanted:
         click.echo(json.dumps({"clients": [_as_json(client) for client in found]}))
         return
-    rows = [("identity", "state", "since", "may", "sees", "changes", "publishes", "hears"), *map(_row, found)]
+    rows = [
+        ("identity", "state", "since", "may", "sees", "changes", "publishes", "hears", "priority"),
+        *map(_row, found),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows if found else []:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

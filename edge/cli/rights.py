@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import click
 
 from edge.cli.failures import misused
-from edge.protocol.access import DEFAULT_GRAPH, Action
+from edge.protocol.access import DEFAULT_GRAPH, PRIORITIES, Action, Priority
 from edge.protocol.topics import is_filter
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ _OPTIONS: Final = (
         help='MQTT topics it may hear, or "none"; may repeat.  '
         "[default: all, if it may query or subscribe to the default graph]",
     ),
+    click.option(
+        "--priority",
+        type=click.Choice(PRIORITIES),
+        default="normal",
+        show_default=True,
+        help="Whether what it asks for goes before what others wait for, or after it.",
+    ),
 )
 
 
@@ -67,13 +74,19 @@ def rights_options(command: Callable[..., None]) -> Callable[..., None]:
         write: tuple[str, ...],
         publish: tuple[str, ...],
         receive: tuple[str, ...],
+        priority: Priority,
         **others: Any,  # noqa: ANN401 - the command's own
     ) -> None:
         from edge.security.clients import Rights
 
         chosen = {"actions": frozenset(action for action in actions if action != "none")} if actions else {}
         rights = Rights(
-            **chosen, read=_graphs(read), write=_graphs(write), publish=_topics(publish), receive=_topics(receive)
+            **chosen,
+            read=_graphs(read),
+            write=_graphs(write),
+            publish=_topics(publish),
+            receive=_topics(receive),
+            priority=priority,
         )
         command(rights=rights, **others)
 
@@ -81,18 +94,20 @@ def rights_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def shown(rights: Rights) -> tuple[str, ...]:
-    """What a client may do, sees, changes, publishes to and hears, as text."""
+    """What a client may do, sees, changes, publishes to and hears, and its priority, as text."""
     limits = (rights.read, rights.write, *rights.topics())
-    return _listed(rights.actions), *("all" if limit is None else _listed(limit) for limit in limits)
+    listed = ("all" if limit is None else _listed(limit) for limit in limits)
+    return _listed(rights.actions), *listed, rights.priority
 
 
-def as_json(rights: Rights) -> dict[str, list[str] | None]:
+def as_json(rights: Rights) -> dict[str, list[str] | str | None]:
     """The same for programs; None is all."""
     publish, receive = rights.topics()
     limits = {"read": rights.read, "write": rights.write, "publish": publish, "receive": receive}
     return {
         "actions": sorted(rights.actions),
         **{name: None if limit is None else sorted(limit) for name, limit in limits.items()},
+        "priority": rights.priority,
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from edge.protocol.access import ACTIONS, DEFAULT_GRAPH, Access, Action
+from edge.protocol.access import ACTIONS, DEFAULT_GRAPH, Access, Action, Priority
 from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, UnauthorizedClient
 from edge.security import secret
 from edge.security.store import Store
@@ -21,7 +21,7 @@ State = Literal["allowed", "invited", "registered", "trusted", "revoked"]
 
 _IDENTITY: Final = re.compile(r"[\w.:@/+-]{1,200}", re.ASCII)
 _LONGEST_NAME: Final = 200
-_RIGHTS: Final = "actions, read, write, publish, receive"
+_RIGHTS: Final = "actions, read, write, publish, receive, priority"
 _COLUMNS: Final = f"identity, state, client_id, since, {_RIGHTS}"
 
 
@@ -48,6 +48,8 @@ class Rights:
     """None: all topics, for who may update the default graph."""
     receive: frozenset[str] | None = None
     """None: all topics, for who may query the default graph or subscribe to it."""
+    priority: Priority = "normal"
+    """Whether its requests go before others that wait, or after them."""
 
     def topics(self) -> tuple[frozenset[str] | None, frozenset[str] | None]:
         """What it may publish to and hear; None: all."""
@@ -75,7 +77,15 @@ class Client:
         rights = self.rights
         publish, receive = rights.topics()
         return Access(
-            self.identity, rights.actions, rights.read, rights.write, publish, receive, expires, self.client_id or ""
+            self.identity,
+            rights.actions,
+            rights.read,
+            rights.write,
+            publish,
+            receive,
+            expires,
+            self.client_id or "",
+            rights.priority,
         )
 
 
@@ -154,7 +164,7 @@ class Clients:
             connection.execute("DELETE FROM opening")
             if seconds > 0:
                 connection.execute(
-                    f"INSERT INTO opening ({_RIGHTS}, until) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    f"INSERT INTO opening ({_RIGHTS}, until) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                     [*_written(rights), _now() + _micro(seconds)],
                 )
 
@@ -234,9 +244,10 @@ def foreign(issuer: str, name: str) -> str:
 
 def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Rights) -> None:
     connection.execute(
-        f"INSERT INTO client (identity, state, {_RIGHTS}, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
+        f"INSERT INTO client (identity, state, {_RIGHTS}, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
         "ON CONFLICT (identity) DO UPDATE SET state = excluded.state, actions = excluded.actions, "
-        "read = excluded.read, write = excluded.write, publish = excluded.publish, receive = excluded.receive",
+        "read = excluded.read, write = excluded.write, publish = excluded.publish, receive = excluded.receive, "
+        "priority = excluded.priority",
         [identity, state, *_written(rights), _now()],
     )
 
@@ -252,8 +263,9 @@ def _client(row: tuple[Any, ...]) -> Client:
 
 
 def _rights(row: Sequence[Any]) -> Rights:
-    actions, *limits = row
-    return Rights(frozenset(json.loads(actions)), *map(_limit, limits))
+    actions, *limits, priority = row
+    read, write, publish, receive = map(_limit, limits)
+    return Rights(frozenset(json.loads(actions)), read, write, publish, receive, priority)
 
 
 def _limit(text: str | None) -> frozenset[str] | None:
@@ -262,7 +274,7 @@ def _limit(text: str | None) -> frozenset[str] | None:
 
 def _written(rights: Rights) -> list[str | None]:
     limits = (rights.read, rights.write, rights.publish, rights.receive)
-    return [json.dumps(sorted(rights.actions)), *map(_as_text, limits)]
+    return [json.dumps(sorted(rights.actions)), *map(_as_text, limits), rights.priority]
 
 
 def _as_text(limit: Iterable[str] | None) -> str | None:

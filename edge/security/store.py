@@ -29,13 +29,15 @@ CREATE TABLE client (
     write TEXT,
     publish TEXT,                -- JSON array of MQTT topic filters; NULL: as the actions and graphs are
     receive TEXT,
+    priority TEXT NOT NULL,      -- high, normal, low
     client_id TEXT UNIQUE,       -- once it is registered
     secret BLOB,
     since INTEGER NOT NULL       -- microseconds since 1970
 ) WITHOUT ROWID;
 CREATE TABLE invitation (code BLOB PRIMARY KEY, identity TEXT NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE opening (
-    actions TEXT NOT NULL, read TEXT, write TEXT, publish TEXT, receive TEXT, until INTEGER NOT NULL
+    actions TEXT NOT NULL, read TEXT, write TEXT, publish TEXT, receive TEXT, priority TEXT NOT NULL,
+    until INTEGER NOT NULL
 );
 CREATE TABLE signing_key (
     kid TEXT PRIMARY KEY,
@@ -43,7 +45,7 @@ CREATE TABLE signing_key (
     created INTEGER NOT NULL,    -- microseconds since 1970
     needed INTEGER NOT NULL      -- until when tokens that live longer than others need it
 ) WITHOUT ROWID;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 """
 
 _FROM_1: Final = """
@@ -54,6 +56,13 @@ ALTER TABLE opening ADD COLUMN receive TEXT;
 PRAGMA user_version = 2;
 """
 """What a file of version 1, which knew no topics, lacks."""
+
+_FROM_2: Final = """
+ALTER TABLE client ADD COLUMN priority TEXT NOT NULL DEFAULT 'normal';
+ALTER TABLE opening ADD COLUMN priority TEXT NOT NULL DEFAULT 'normal';
+PRAGMA user_version = 3;
+"""
+"""What one of version 2, which knew no priorities, lacks."""
 
 
 class StoreRefused(EdgeError):
@@ -93,9 +102,10 @@ class Store:
             if version == 0:
                 self._run(_SCHEMA)
                 self._connection.execute("INSERT INTO gateway VALUES ('issuer', ?)", [f"urn:uuid:{uuid.uuid4()}"])
-            elif version == 1:
-                self._run(_FROM_1)
-            elif version != 2:
+            elif version in (1, 2):
+                for script in (_FROM_1, _FROM_2)[version - 1 :]:
+                    self._run(script)
+            elif version != 3:
                 raise StoreRefused(f"{self.path} was written by a newer version of the gateway")
 
     def _run(self, script: str) -> None:

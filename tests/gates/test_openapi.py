@@ -6,10 +6,11 @@ import schemathesis
 
 from edge import __version__
 from edge.engine.general import EvaluationFailed
+from edge.gates.allowance import Allowance
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.page import FILES
-from edge.gates.settings import HttpGateSettings
+from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, SubscriptionFailed, Unauthorized
 
@@ -34,7 +35,9 @@ async def test_it_is_openapi_and_of_this_version(gateway):
 
 async def test_it_tells_every_path_and_method_and_no_other(gateway):
     told = operations((await description(gateway))["paths"])
-    routes = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, authority=object()).app().routes
+    allowance = Allowance(LimitSettings())
+    made = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, allowance, authority=object())
+    routes = made.app().routes
     there = {
         (route.path.replace(":path", ""), method)
         for route in routes

@@ -264,19 +264,32 @@ def test_rights_on_topics_go_with_who_registers_while_it_is_open(tmp_path):
     assert (lamp.access(None).publish, lamp.access(None).receive) == (rights.publish, frozenset())
 
 
-def test_a_file_of_the_first_version_is_read_on(tmp_path):
+@pytest.mark.parametrize(("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",))])
+def test_a_file_of_an_older_version_is_read_on(tmp_path, version, missing):
     store = Store(tmp_path)
     Clients(store).allow("lamp", Rights(read=frozenset({"http://a/b"})))
     Clients(store).open(Rights(), 60)
     store.close()
     with sqlite3.connect(tmp_path / NAME) as connection:
         for table in ("client", "opening"):
-            for column in ("publish", "receive"):
+            for column in missing:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     clients = Clients(Store(tmp_path))
     clients.register("new")
     found = {client.identity: client for client in clients.all()}
     assert found["new"].access(None).receive is None
     assert (found["lamp"].access(None).publish, found["lamp"].access(None).receive) == (None, frozenset())
+    assert {client.rights.priority for client in found.values()} == {"normal"}
+
+
+def test_priority_is_kept_and_changes_at_once(tmp_path):
+    clients = Clients(Store(tmp_path))
+    clients.allow("lamp", Rights(priority="low"))
+    clients.register("lamp")
+    (lamp,) = clients.registered().values()
+    assert lamp.access(None).priority == "low"
+    clients.allow("lamp", Rights(priority="high"))
+    (lamp,) = clients.registered().values()
+    assert lamp.access(None).priority == "high"

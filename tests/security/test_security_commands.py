@@ -37,6 +37,9 @@ def test_a_client_is_allowed_shown_changed_and_revoked(run):
         [],
     )
     assert "default, http://a/b" in run("clients", "list")
+    assert lamp["priority"] == "normal"
+    run("clients", "allow", "lamp", "--priority", "low")
+    assert listed(run)["lamp"]["priority"] == "low"
     run("clients", "allow", "lamp")
     lamp = listed(run)["lamp"]
     assert (lamp["actions"], lamp["read"], lamp["write"]) == (["query", "subscribe", "update"], None, None)
