@@ -35,9 +35,9 @@ def oscore(identity: str, form: str, end: bool, file: Path | None, data_dir: Pat
     is set up again needs new ones, because it has forgotten which numbers it has used.
 
     \b
-    edge clients allow kitchen-sensor --action update
+    edge clients allow kitchen-sensor --action update --action query
     edge clients oscore kitchen-sensor --form libcoap > kitchen.conf
-    coap-client -E kitchen.conf,kitchen.seq -m post -e 21.5 coap://GATEWAY/reading/kitchen/temperature
+    coap-client -E kitchen.conf,kitchen.seq -m fetch -e 'ASK {}' coap://GATEWAY/query
     """
     with opened(file, data_dir) as security:
         if end:

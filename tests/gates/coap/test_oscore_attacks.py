@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oscore_device import ASK, Device, protected_gate
 
+from edge.protocol.errors import StorageFailed
 from edge.security.oscore import SharedContext
 
 WINDOW = 32
@@ -197,6 +198,32 @@ def test_no_option_stops_it(engine, tmp_path_factory, messages):
             Datagrams.open.pop().close()
 
     asyncio.run(story())
+
+
+async def test_without_room_on_the_disk_no_number_is_used(gate, monkeypatch):
+    """Nor is anything sent in the clear; afterwards all is well."""
+    device = Device(gate.port, gate.keys())
+
+    def full(kid, count):
+        raise StorageFailed("no room")
+
+    monkeypatch.setattr(gate.security.contexts, "reserve", full)
+    sealed, _ = device.seal(POST, "/reading/a", b"1")
+    answer = await device.exchange(sealed)
+    assert (answer.code, answer.payload) == (Code.INTERNAL_SERVER_ERROR, b"no room")
+    monkeypatch.undo()
+    assert (await device.ask(POST, "/subscribe", ALL)).code == Code.CREATED
+    path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+    follow, followed = device.seal(GET, path, observe=0)
+    assert device.open(await device.exchange(follow), followed).code == Code.CONTENT
+    monkeypatch.setattr("edge.gates.coap.oscore.SecurityContext.new_sequence_number", lambda context: full(b"", 1))
+    update, updated = device.seal(POST, "/update", b'INSERT DATA { <urn:a> <urn:b> "x" }')
+    assert device.open(await device.stranger(update), updated).code == Code.CHANGED  # with the request's own number
+    last = await device.line.receive()
+    device.line.acknowledge(last)
+    assert (last.code, last.payload) == (Code.INTERNAL_SERVER_ERROR, b"Not protected")
+    monkeypatch.undo()
+    assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
 
 
 async def test_no_number_of_the_gateway_comes_twice_when_it_is_killed(engine, tmp_path):
