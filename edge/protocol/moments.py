@@ -59,9 +59,15 @@ def read_when(delay: str | None, at: str | int | None, name: str | None = None) 
         if name is not None:
             raise ValueError('"id" is for delayed updates; give "delay" or "at", too')
         return None
-    if name is not None and not (0 < len(name) <= _ID_LENGTH and name.isprintable()):
-        raise ValueError(f'"id" must have 1 to {_ID_LENGTH} printable characters')
+    if name is not None:
+        check_id(name)
     return At(read_time(at)) if at is not None else After(read_delay(delay or ""))
+
+
+def check_id(name: str) -> None:
+    """Raises `ValueError` for what is no id of a delayed update."""
+    if not (0 < len(name) <= _ID_LENGTH and name.isprintable()):
+        raise ValueError(f'"id" must have 1 to {_ID_LENGTH} printable characters')
 
 
 def read_delay(text: str) -> int:

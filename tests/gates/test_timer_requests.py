@@ -166,3 +166,10 @@ async def check_limits(client):
     answer = await client.ask({"query": {"sparql": f"SELECT (COUNT(*) AS ?n) {{ {three} }}", "alias": "long"}})
     assert (answer["error"], answer["alias"]) == ("timeout", "long")
     assert "result" in await client.ask({"query": {"sparql": "ASK {}"}})
+
+
+@pytest.mark.parametrize("name", ["a%00b", "%00", "%FF%00", "x" * 201])
+async def test_an_id_in_the_path_is_judged_as_any_other(http, name):
+    answer = await http.put(f"/timers/{name}", data={"update": INSERT, "delay": "P1D"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    assert "printable" in answer.json()["error_description"]

@@ -43,7 +43,7 @@ from edge.protocol.errors import (
     NotReady,
     RequestTimeout,
 )
-from edge.protocol.moments import When
+from edge.protocol.moments import When, check_id
 
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -224,6 +224,10 @@ class Routes:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
             if operation.name not in (None, name):
                 raise InvalidRequest('The id is in the path; leave out the parameter "id"')
+            try:
+                check_id(name)
+            except ValueError as error:
+                raise InvalidRequest(str(error)) from None
             who = client_of(access, _peer(request))
             update = UpdateRequest(operation.text, operation.dataset, access=access, source=who)
             return await self._schedule(update, operation.when, name)
