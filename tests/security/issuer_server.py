@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,8 @@ Reply = tuple[int, dict[str, str], bytes]
 class Server:
     """`keys`: what it publishes, by key id; `reply` in place of them, if set."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._scheme = "http" if tls is None else "https"
         self.keys: dict[str, Any] = {}
         self.reply: Callable[[], Reply] | None = None
         self.fetched = 0
@@ -46,12 +48,14 @@ class Server:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
         self._thread = threading.Thread(target=lambda: self._http.serve_forever(0.05))
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/certs"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_address[1]}/certs"
 
     def close(self) -> None:
         self.go_on.set()

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from edge.config.models import IssuerSettings
 from edge.gateway import Gateway
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidClient
-from edge.security import issuer_keys
+from edge.security import certificates, issuer_keys
 from edge.security.clients import Rights, foreign
 
 QUERY = "SELECT * { ?s ?p ?o }"
@@ -217,7 +218,7 @@ async def test_rights_that_change_count_at_once_and_end_subscriptions(house, ser
 
 async def test_a_subscription_ends_with_its_token(trusting, server):
     async with trusting(actions=("subscribe",), leeway=0) as house, house.socket() as socket:
-        await socket.ask("subscribe", server.token(exp=int(time.time()) + 2), sparql=QUERY)
+        await socket.ask("subscribe", server.token(exp=int(time.time()) + 5), sparql=QUERY)
         assert (await socket.receive())["error"] == "invalid_grant"
 
 
@@ -383,6 +384,23 @@ async def test_keys_can_come_from_a_file_that_changes(trusting, server, tmp_path
         while (await told(house, server.token("second")))[0] != 200:
             pass
         assert server.fetched == 0
+
+
+async def test_over_tls_it_must_be_who_its_certificate_says(trusting, tmp_path):
+    files, others = certificates.make(tmp_path / "tls"), certificates.make(tmp_path / "others")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.server, files.server_key)
+    server = Server(context)
+    try:
+        for authority in (None, others.authority):
+            async with trusting(jwks_url=server.url, ca_file=authority, actions=("query",), wait=False) as house:
+                await house.until(lambda: "CERTIFICATE_VERIFY_FAILED" in house.keys.fault)
+                assert (await told(house, server.token()))[0] == 503
+        async with trusting(jwks_url=server.url, ca_file=files.authority, actions=("query",)) as house:
+            assert await told(house, server.token()) == (200, None)
+        assert server.fetched == 1
+    finally:
+        server.close()
 
 
 # Delayed updates of its clients

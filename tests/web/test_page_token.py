@@ -90,7 +90,7 @@ async def test_a_token_that_does_not_do_is_told_and_another_one_does(gateway, pa
 
 async def test_when_it_expires_nothing_is_shown_until_there_is_another(gateway, page):
     await page.wait_for(LOCKED)
-    await enter(page, member(gateway, "visitor", "subscribe", seconds=5))
+    await enter(page, member(gateway, "visitor", "subscribe", seconds=8))
     await page.wait_for(f"{LIVE} && {SHOWN}")
     await page.wait_for(f"{LOCKED} && {text_of('#entry-title')}.includes('does not count')")
     assert await page.evaluate("document.querySelectorAll('.observation').length") == 0
