@@ -173,6 +173,25 @@ def test_who_does_not_want_it_does_not_load_the_library():
     assert json.loads(done.stdout) == []
 
 
+def test_who_has_given_nobody_keys_does_not_load_what_they_need(tmp_path):
+    code = f"""
+import asyncio, sys
+from edge.config import Settings
+from edge.gateway import Gateway
+async def main():
+    settings = Settings.model_validate({{
+        "data_dir": {str(tmp_path)!r}, "http": {{"port": 0}}, "ws": {{"port": 0}}, "mqtt": {{"enabled": False}},
+        "host": {{"enabled": False}}, "coap": {{"enabled": True, "port": 0}},
+        "security": {{"enabled": True, "https_port": 0, "wss_port": 0}},
+    }})
+    async with Gateway(settings):
+        print("aiocoap.oscore" in sys.modules)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 async def test_where_it_is_off_nobody_listens(tmp_path):
     async with Gateway(settings(tmp_path, coap={"enabled": False})) as gateway:
         assert "coap" not in gateway.endpoints

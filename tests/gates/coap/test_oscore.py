@@ -9,9 +9,8 @@ from aiocoap import DELETE, FETCH, GET, POST, Code, Message
 from coap_client import ALL, CoapClient, Datagrams, body, values
 from oscore_device import ASK, Device, protected_gate
 
+from edge.gates.coap.oscore import SecurityContext
 from edge.security.clients import Rights
-
-pytest.importorskip("lakers", reason="aiocoap's OSCORE client needs it")
 
 
 @pytest.fixture
@@ -27,6 +26,7 @@ async def device(gate):
 
 @pytest.fixture
 async def client(gate, tmp_path):
+    pytest.importorskip("lakers", reason="aiocoap's OSCORE client needs it")
     async with gate.client(gate.keys("client"), tmp_path / "client") as client:
         yield client
 
@@ -257,6 +257,19 @@ async def test_who_has_no_keys_uses_up_no_room(device):
     line = Datagrams(device.port)
     answer = await device.exchange(sealed.copy(payload=sealed.payload[:64]), line)
     assert answer.payload == b"Security context not found"
+
+
+async def test_the_disk_is_seldom_written(gate, device):
+    """RFC 8613, B.1: nothing for what comes, a step of 1,024 for what leaves with a number of its own."""
+    _, before = gate.security._store.version
+    for _ in range(20):
+        assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
+    _, after = gate.security._store.version
+    assert after == before + 1
+    context = SecurityContext(device.shared, gate.security.contexts)
+    numbers = [context.new_sequence_number() for _ in range(2 * 1024)]
+    assert numbers == list(range(1024, 3 * 1024))
+    assert gate.security._store.version[1] == after + 2
 
 
 async def test_many_at_once(client):
