@@ -52,8 +52,10 @@ class Apart:
     def begin(self, action: Callable[[], T], seconds: float, setting: str) -> Child[T]:
         """Begin to do something, on the state as it is now. Raises `NotReady`.
 
-        It may take so many seconds, which `setting` says.
+        It may take so many seconds, which `setting` says. Raises `RequestTimeout` where there is no time left.
         """
+        if seconds <= 0:
+            raise _too_late(setting)
         deadline = time.monotonic() + seconds
         with self._lock:
             if not self._open:
@@ -129,7 +131,7 @@ class Child(Generic[T]):
         while True:
             left = self._deadline - time.monotonic()
             if left <= 0 or not poll.poll(math.ceil(left * 1000)):
-                raise RequestTimeout(f"The evaluation took longer than it may ({self._setting}); ask for less")
+                raise _too_late(self._setting)
             chunk = os.read(self._pipe, _CHUNK)
             if not chunk:
                 return None
@@ -187,12 +189,16 @@ def _limit(max_memory: int, seconds: float) -> None:
     """Have the kernel end this process even if nobody does."""
     signal.alarm(math.ceil(seconds) + 1)
     os.nice(_NICER)
-    with open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123  pathlib would touch more memory
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123  as small as can be
         file.write(b"1000")
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
         data = int(file.read().split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (data + max_memory, data + max_memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _too_late(setting: str) -> RequestTimeout:
+    return RequestTimeout(f"The evaluation took longer than it may ({setting}); ask for less")
 
 
 def _too_much_memory(max_memory: int) -> ResultTooLarge:

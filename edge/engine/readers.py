@@ -29,9 +29,9 @@ _SETTING: Final = "engine.query_timeout"
 class Readers:
     """Answers queries. Any thread may ask; nobody waits."""
 
-    def __init__(self, queries: QueryProcessor, apart: Apart, settings: EngineSettings, clock: Clock) -> None:
+    def __init__(self, queries: QueryProcessor, settings: EngineSettings, clock: Clock) -> None:
         self._queries = queries
-        self._apart = apart
+        self._apart = Apart(settings.max_query_memory)
         self._clock = clock
         self._seconds = settings.query_timeout
         self._here = _Line(settings.query_workers, settings.max_pending_queries, "query")

@@ -78,7 +78,7 @@ class Scheduler:
         self._timers = Timers(TimerTable(journal), clock, settings, journal.last_at)
         self._workers = Workers(settings.spu_workers, settings.processing)
         engine.spus.pool = self._workers
-        self._readers = Readers(engine.queries, engine.apart, settings, clock)
+        self._readers = Readers(engine.queries, settings, clock)
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._queue = RequestQueue(settings.max_pending_updates, settings.max_batch)
         self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights)
@@ -280,6 +280,7 @@ class Scheduler:
         self._writer.join(timeout / 2)
         if self._writer.alive:
             self._queue.refuse_rest()
+            self._engine.apart.close()
             self._writer.join(timeout / 2)
         if self._writer.alive:
             return False

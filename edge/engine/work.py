@@ -22,7 +22,7 @@ from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.engine.timer_table import Given, Waiting
 from edge.engine.timers import Timers
 from edge.protocol.access import Access, Priority
-from edge.protocol.errors import EdgeError, StorageFailed
+from edge.protocol.errors import EdgeError, NotReady, StorageFailed
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled
 
@@ -163,7 +163,10 @@ class Fire(Work):
             return
         try:
             self.executed = self._run(given, now)
-        except StorageFailed:  # of the rights: nobody knows who may do what, and it waits until somebody does
+        except (
+            StorageFailed,
+            NotReady,
+        ):  # nobody knows who may do what, or the gateway stops: it waits for better times
             raise
         except EdgeError as error:
             timers.finish(waiting, given, "failed", error=error)

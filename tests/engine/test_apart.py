@@ -15,6 +15,7 @@ from edge.engine.apart import Apart
 from edge.engine.general import EvaluationFailed
 from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge, TooManyRequests
+from edge.protocol.moments import After
 
 ENDLESS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(STR(?c) = CONCAT(STR(?f), STR(?i), STR(?l)))"
 MIB = 1 << 20
@@ -170,11 +171,38 @@ def test_closing_stops_what_is_apart(open_house):
     house = open_house()
     house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
     future = query(house, f"SELECT * {{ {ENDLESS} }}")
-    until(lambda: children())
+    until(children)
     assert house.scheduler.close(WAIT)
     with pytest.raises(NotReady):
         future.result(WAIT)
     until(lambda: not children())
+
+
+def test_closing_gives_an_update_time_and_then_stops_it(open_house):
+    house = open_house(evaluation_timeout=WAIT)
+    house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
+    slow = f"INSERT {{ ?a <urn:q> ?c }} WHERE {{ {{ SELECT ?a ?c {{ {ENDLESS} }} LIMIT 3 }} }}"
+    future = house.scheduler.update([UpdateRequest(slow)])
+    until(children)
+    assert house.scheduler.close(4.0)
+    with pytest.raises(NotReady):
+        future.result(WAIT)
+    assert not children()
+
+
+def test_a_delayed_update_that_is_stopped_by_the_end_is_run_at_the_next_start(tmp_path):
+    house = House(tmp_path, evaluation_timeout=WAIT)
+    house.update(f"INSERT DATA {{ {' '.join(f'<urn:s{n}> <urn:p> {n} .' for n in range(1000))} }}")
+    slow = f"INSERT {{ ?a <urn:q> ?c }} WHERE {{ {{ SELECT ?a ?c {{ {ENDLESS} }} LIMIT 3 }} }}"
+    house.scheduler.schedule(UpdateRequest(slow), After(1), "slow").result(WAIT)
+    until(children)
+    assert house.scheduler.close(4.0)
+    house = House(tmp_path, evaluation_timeout=0.5)
+    until(lambda: house.scheduler.timer("slow").result(WAIT).state != "pending")
+    outcome = house.scheduler.timer("slow").result(WAIT)
+    assert outcome.state == "failed"
+    assert "engine.evaluation_timeout" in str(outcome)
+    assert house.scheduler.close(WAIT)
 
 
 def test_a_child_keeps_no_connection_of_the_gateway_open(apart):
@@ -208,7 +236,7 @@ def test_a_child_that_dies_is_told_as_too_much_memory(apart):
 def test_an_update_waits_for_no_query(house):
     house = house(query_timeout=2.0)
     endless = query(house, f"SELECT * {{ {ENDLESS} }}")
-    until(lambda: children())
+    until(children)
     house.scheduler.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(WAIT)
     assert not endless.done()
     with pytest.raises(RequestTimeout):
