@@ -54,6 +54,8 @@ class Options:
     """Whether every update is committed to disk before its notifications go out; else the journal is in memory."""
     small: bool = False
     """A city with a fourteenth of the triples, and shorter runs: to see that it works, not for figures."""
+    minutes: float = 10.0
+    """How long a soak run takes."""
 
     @property
     def city(self) -> City:
@@ -82,6 +84,10 @@ class Report:
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Lines for people, below the table."""
+    of: str = "run"
+    """What the values are of."""
+    failure: str = ""
+    """Why what was measured is not as it should be; empty: it is."""
 
     def to_json(self) -> str:
         """One object: every indicator, null where the experiment does not measure it; its own figures in `figures`."""
@@ -101,7 +107,7 @@ class Report:
         ]
         rows += [(figure.name, figure.values, figure.meaning) for figure in self.figures]
         lines = [
-            f"{self.experiment}, {self.mode}, median of {runs} run{'' if runs == 1 else 's'} (least to greatest)",
+            f"{self.experiment}, {self.mode}, median of {runs} {self.of}{'' if runs == 1 else 's'} (least to greatest)",
             "",
         ]
         width = max(len(name) for name, _, _ in rows)

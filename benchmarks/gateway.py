@@ -71,11 +71,11 @@ class Gateway:
     @property
     def memory_mb(self) -> float:
         """Megabytes of the process that are in memory."""
-        return self._psutil().memory_info().rss / 1e6
+        return self.process.memory_info().rss / 1e6
 
     def cpu_percent(self, seconds: float) -> float:
         """Percent of one core that it takes, watched for so long."""
-        process = self._psutil()
+        process = self.process
         before = process.cpu_times()
         time.sleep(seconds)
         after = process.cpu_times()
@@ -91,7 +91,9 @@ class Gateway:
             while chunk := list(islice(rest, _CHUNK)):
                 await publisher.update("INSERT DATA {" + " . ".join(str(quad.triple) for quad in chunk) + "}")
 
-    def _psutil(self) -> psutil.Process:
+    @property
+    def process(self) -> psutil.Process:
+        """What the system knows of it."""
         assert self._process is not None
         return psutil.Process(self._process.pid)
 

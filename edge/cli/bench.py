@@ -27,7 +27,7 @@ _EPILOG: Final = "\n".join(
         "\b",
         "Exit codes:",
         "  0  measured",
-        "  1  cannot run here, or the number of notifications is wrong: standard error says why",
+        "  1  cannot run here, or what was measured is wrong: standard error says why",
         "  2  wrong command line",
     ]
 )
@@ -51,9 +51,16 @@ _EPILOG: Final = "\n".join(
     default="memory",
     show_default=True,
     help="Whether each update is on disk before anybody is told. If not, the journal is in memory; that of a gateway "
-    "process (latency) is flushed once a second. `readings` always commits.",
+    "process (latency) is flushed once a second. `readings` and `soak` always commit.",
 )
 @click.option("--small", is_flag=True, help="A small city and short runs: to see that it works, not for figures.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True, max=10_000),
+    default=10.0,
+    show_default=True,
+    help="How long soak runs; the first third is to warm up.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def bench(
     name: str,
@@ -61,6 +68,7 @@ def bench(
     mode: Literal["sequential", "parallel"],
     durability: str,
     small: bool,
+    minutes: float,
     as_json: bool,
 ) -> None:
     """Measure the engine with the benchmark of the SPS Architecture, and what else its user wants to know.
@@ -71,11 +79,14 @@ def bench(
     \b
     edge bench lamp
     edge bench road --durability commit --json
+    edge bench soak --minutes 60
     """
     if mode == "parallel" and name not in BOTH_MODES:
         raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} do")
     try:
-        report = experiment(name)(Options(runs, mode, durability == "commit", small))
+        report = experiment(name)(Options(runs, mode, durability == "commit", small, minutes))
     except ExperimentError as error:
         raise refused(str(error)) from None
     click.echo(report.to_json() if as_json else report.to_text())
+    if report.failure:
+        raise refused(report.failure)

@@ -1,0 +1,83 @@
+"""`edge bench soak`: that it runs, and what it calls flat."""
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import soak
+from benchmarks.experiment import Figure, Report
+from benchmarks.soak import QUANTITIES, Sample, growth, verdict
+from edge.cli import edge
+
+STEADY = {"memory_mb": 80.0, "fds": 25.0, "threads": 12.0, "p50_ms": 4.0, "p99_ms": 20.0, "files_kb": 5000.0}
+
+
+def bench(*arguments):
+    return CliRunner().invoke(edge, ["bench", *arguments], prog_name="edge", catch_exceptions=False)
+
+
+def samples(count=60, apart=10.0, **changed):
+    """Values that waver by a percent; `changed`: from a time in seconds to a value."""
+    waver = random.Random(1)
+    return [
+        Sample(
+            number * apart,
+            tuple(
+                changed.get(name, lambda _, value=value: value)(number * apart) * waver.uniform(0.99, 1.01)
+                for name, value in STEADY.items()
+            ),
+        )
+        for number in range(count)
+    ]
+
+
+def growing(found):
+    return [name for name, (by, allowed) in found.items() if by > allowed]
+
+
+def test_a_short_run():
+    done = bench("soak", "--minutes", "0.08", "--json")
+    assert done.exit_code == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    assert set(figures) == {*STEADY, "merged", "resumed"}
+    assert all(figures[name] > 0 for name in STEADY)
+
+
+def test_what_wavers_is_flat():
+    found = verdict(samples())
+    assert list(found) == [quantity.name for quantity in QUANTITIES]
+    assert growing(found) == []
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_what_grows_is_named(name):
+    assert growing(verdict(samples(**{name: lambda seconds: STEADY[name] * (1 + seconds / 100)}))) == [name]
+
+
+def test_what_shrinks_or_leaps_once_is_flat():
+    assert growing(verdict(samples(memory_mb=lambda seconds: 100 - seconds / 20))) == []
+    assert growing(verdict(samples(p99_ms=lambda seconds: 900.0 if seconds == 590 else 20.0))) == []
+
+
+def test_while_it_warms_up_it_may_grow():
+    assert growing(verdict(samples(memory_mb=lambda seconds: min(80.0, 40 + seconds / 5)))) == []
+
+
+def test_a_run_can_be_too_short_for_a_verdict():
+    assert verdict(samples(count=60, apart=1)) == {}
+    assert verdict([]) == {}
+
+
+def test_growth_is_the_slope_over_the_whole_time():
+    assert growth([(second, 3 + 2 * second) for second in range(11)]) == pytest.approx(20)
+
+
+def test_what_is_not_flat_is_a_failure(monkeypatch):
+    report = Report("soak", "sequential", {}, [Figure("memory_mb", "memory", [80.0])], failure="not flat: memory_mb")
+    monkeypatch.setattr(soak, "run", lambda _: report)
+    done = bench("soak", "--minutes", "1")
+    assert done.exit_code == 1
+    assert "memory_mb" in done.stdout
+    assert done.stderr == "edge: not flat: memory_mb\n"
