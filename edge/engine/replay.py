@@ -26,7 +26,7 @@ PATIENCE: Final = 10.0
 """Seconds that the start may take longer for the subscriptions; after that they are given up."""
 
 MOST_ROWS: Final = 50_000
-"""Rows of the last notifications, of all subscriptions together, that are known again: about 15 MB."""
+"""Rows of the last notifications, of all subscriptions together, that are known again; each is one row more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Replay:
         self._held: dict[str, tuple[QueryRequest, tuple[str, ...]]] = {}
         """Query and columns, by spuid."""
         self._told: dict[str, int] = {}
-        self._notifications: deque[Notification] = deque()
+        self._notifications: deque[tuple[int, Notification]] = deque()
+        """The last of them all, each with what it counts as."""
         self._rows = 0
 
     def run(self, starts: Sequence[Start]) -> list[str]:
@@ -87,7 +88,7 @@ class Replay:
     def take_over(self, sink: Callable[[str], Sink]) -> list[Restored]:
         """Have them told elsewhere from now on. To be called once."""
         unread: dict[str, list[Notification]] = {spuid: [] for spuid in self._held}
-        for notification in self._notifications:
+        for _, notification in self._notifications:
             if notification.spuid in unread:
                 unread[notification.spuid].append(notification)
         self._notifications.clear()
@@ -127,11 +128,8 @@ class Replay:
         if isinstance(item, SubscribeFailed):
             del self._held[item.spuid]
             return
-        self._notifications.append(item)
-        self._rows += _rows(item)
+        rows = 1 + len(item.delta.added) + len(item.delta.removed)
+        self._notifications.append((rows, item))
+        self._rows += rows
         while self._rows > MOST_ROWS:
-            self._rows -= _rows(self._notifications.popleft())
-
-
-def _rows(notification: Notification) -> int:
-    return 1 + len(notification.delta.added) + len(notification.delta.removed)
+            self._rows -= self._notifications.popleft()[0]

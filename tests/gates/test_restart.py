@@ -15,6 +15,7 @@ import pytest
 from gate_client import Client, eventually, rows
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode, Frame, Opcode
 
 from edge.config import Settings
 from edge.engine.requests import QueryRequest
@@ -104,6 +105,23 @@ async def test_after_a_stop_whoever_comes_back_gets_the_net_change_under_the_sam
         assert house.gateway._engine.subscriptions == before - 1
     async with house.run():
         assert house.metric("edge_parked_subscriptions", gate="restart") == 0
+
+
+async def test_a_client_that_answers_the_close_of_a_stopping_gateway_with_another_code_may_come_back(house):
+    async with house.run():
+        client = await house.client()
+        first = await client.subscribe(VALUES, resume=True)
+        protocol = client.socket.protocol
+        send = protocol.send_frame
+
+        def answer(frame: Frame) -> None:
+            send(Frame(frame.opcode, CloseCode.NORMAL_CLOSURE.to_bytes(2)) if frame.opcode is Opcode.CLOSE else frame)
+
+        protocol.send_frame = answer
+    async with house.run():
+        client = await house.client()
+        again = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+        assert again["spuid"] == first["spuid"]
 
 
 async def test_two_restarts_and_those_lost_before_the_first_are_one_absence(house):

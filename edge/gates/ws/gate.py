@@ -144,7 +144,8 @@ class WsGate:
             pass  # however a client goes away, it is gone
         finally:
             self._open.dec()
-            session.close(lost=socket.close_code not in _FAREWELL)
+            stopping = self._server is None  # whatever a client then answers: it is not the one that goes
+            session.close(lost=stopping or socket.close_code not in _FAREWELL)
             await connection.closed()
 
 

@@ -1,5 +1,6 @@
 """The SE protocol over MQTT: real brokers, real clients, a whole gateway."""
 
+import contextlib
 import json
 import queue
 
@@ -132,6 +133,23 @@ def test_a_lost_client_resumes_what_asked_for_it(tmp_path, mosquitto):
         missed = client.receive()["notification"]
         assert missed["spuid"] == told["spuid"]
         assert len(missed["addedResults"]["results"]["bindings"]) == 2
+
+
+def test_a_client_resumes_after_a_restart_of_the_gateway(tmp_path, mosquitto):
+    query = "SELECT ?o { <urn:a> <urn:b> ?o }"
+    with contextlib.ExitStack() as stack:
+        with house(tmp_path, mosquitto.url) as gateway:
+            client = stack.enter_context(MqttClient(mosquitto.port))
+            told = client.subscribe(query, resume=True)
+            before = connection(gateway)
+        with house(tmp_path, mosquitto.url) as gateway:
+            update = {"update": insert(1, 2)}
+            httpx.post(gateway.endpoints["http"] + "/update", data=update).raise_for_status()
+            client.online(besides=before)
+            client.send({"subscribe": {"sparql": query, "spuid": told["spuid"], "sequence": 0}})
+            missed = client.receive()["notification"]
+            assert missed["spuid"] == told["spuid"]
+            assert len(missed["addedResults"]["results"]["bindings"]) == 2
 
 
 def test_what_is_retained_is_not_done_again(gateway):
