@@ -118,6 +118,23 @@ def test_values_in_variables(variable, text, value):
             'mappings.packs: "nuki" is no mapping pack; the packs are '
             "zigbee2mqtt, tasmota, shelly, esphome, senml, pepoli",
         ),
+        (
+            '[issuer]\nurl = "http://auth.example.org"',
+            'issuer.url: "http://auth.example.org" is not encrypted: use https, or http on this machine',
+        ),
+        (
+            '[issuer]\nurl = "https://auth.example.org/a b"',
+            'issuer.url: "https://auth.example.org/a b" is no URL such as https://auth.example.org/realms/home',
+        ),
+        (
+            '[issuer]\njwks_url = "file:///etc/passwd"',
+            'issuer.jwks_url: "file:///etc/passwd" is no URL such as https://auth.example.org/realms/home',
+        ),
+        (
+            '[issuer]\nalgorithms = ["HS256"]',
+            'issuer.algorithms: "HS256" is not allowed: must be a list of RS256, RS384, RS512, PS256, PS384, PS512, '
+            "ES256, ES384, ES512, EdDSA",
+        ),
     ],
 )
 def test_a_fault_is_one_line_with_file_key_and_what_is_allowed(tmp_path, toml, line):
@@ -251,3 +268,18 @@ def test_a_topic_filter_that_is_none_is_refused(topic):
 @pytest.mark.parametrize("topic", ["#", "a/#", "+", "+/a/+", "a//b", "$SYS/#", "/"])
 def test_topic_filters(topic):
     assert load(environ={"EDGE__MQTT__TOPICS": json.dumps([topic])}).settings.mqtt.topics == (topic,)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("", "say where its keys are"),
+        ('jwks_url = "https://a.example/c"\njwks_file = "keys.json"', "one of them"),
+        ('jwks_url = "http://127.0.0.1:8080/c"', None),
+        ('jwks_file = "keys.json"', None),
+    ],
+)
+def test_the_keys_of_an_issuer_come_from_one_place(tmp_path, keys, told):
+    file = written(tmp_path, f'[issuer]\nurl = "https://a.example"\n{keys}\n')
+    found = problems(file) if told else [load(file, environ={}).settings.issuer.url]
+    assert (told or "https://a.example") in found[0]
