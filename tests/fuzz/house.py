@@ -74,7 +74,7 @@ def is_failure(line: str) -> bool:
     """
     if not line.startswith("{"):
         return "Traceback" in line or "Warning" in line
-    return json.loads(line)["level"] == "error" and "amqtt" not in line
+    return json.loads(line)["level"] == "error" and ("amqtt" not in line or "edge/adapters" in line)
 
 
 @contextmanager
