@@ -196,7 +196,8 @@ class Follower:
         self._told: list[tuple[int, Counter[int]]] = []
         """The last few results, with their sequences: what has arrived last may not have been taken in."""
         self._spuid = ""
-        self.resumed = 0
+        self.begun = self.resumed = self.heard = 0
+        """Connections; those of them that went on; notifications of the last one."""
 
     @property
     def result(self) -> Counter[int]:
@@ -204,6 +205,7 @@ class Follower:
 
     async def follow(self, url: str) -> None:
         """Until the connection is lost."""
+        self.heard = 0
         again: dict[str, Any] = {"resume": True}
         if self._spuid:
             del self._told[max(1, len(self._told) - self._author.randrange(4)) :]
@@ -217,9 +219,11 @@ class Follower:
             else:
                 self._spuid = first["spuid"]
                 self._told = [(0, Counter(bag(first["addedResults"])))]
+            self.begun += 1
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     self._take((await client.receive(60))["notification"])
+                    self.heard += 1
 
     def _take(self, notification: dict[str, Any]) -> None:
         sequence, result = self._told[-1]
@@ -250,14 +254,16 @@ async def test_killed_again_and_again_under_load_nobody_begins_anew_and_everybod
     gateway = GatewayProcess(tmp_path / "data", settings)
     kills = 4
     try:
-        for _ in range(kills):
+        for number in range(kills):
             found = await asyncio.to_thread(gateway.start)
             async with asyncio.TaskGroup() as group:
                 for follower in followers:
                     group.create_task(follower.follow(found["ws"]))
+                await eventually(lambda: all(one.begun > number for one in followers), "all subscriptions")  # noqa: B023
                 for _ in range(3):
                     group.create_task(_publish(found["http"], author))
-                await asyncio.sleep(author.uniform(0.7, 1.5))
+                await eventually(lambda: all(one.heard > 5 for one in followers), "some notifications")
+                await asyncio.sleep(author.uniform(0, 0.5))
                 gateway.kill()
         found = await asyncio.to_thread(gateway.start)
         tasks = [asyncio.create_task(follower.follow(found["ws"])) for follower in followers]
