@@ -15,7 +15,7 @@ from tests.gates.coap.coap_client import Datagrams
 from tests.gates.gate_client import Client, eventually
 
 CYCLES = 1000
-WARMING = 800
+WARMING = 600
 """Cycles before the first look: what a gateway loads and allocates once is there then."""
 
 Cycle = Callable[[Watched, int], Awaitable[None]]

@@ -19,7 +19,7 @@ from tests.faults.watched import Watched
 from tests.gates.gate_client import Client, eventually, rows
 from tests.support.processes import GatewayProcess, free_port, wait_for
 
-SIZE = 8 * 1024 * 1024
+SIZE = 5 * 1024 * 1024
 """Bytes of the file system."""
 SET = "SELECT ?n { <urn:set> <urn:has> ?n }"
 MAPPING = """
