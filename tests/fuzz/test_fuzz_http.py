@@ -136,6 +136,12 @@ def test_broken_requests(house, beside, sent):
     house.is_sound()
 
 
+@pytest.fixture(scope="module")
+def http(house):
+    with httpx.Client(base_url=house.endpoints["http"], timeout=20, trust_env=False) as http:
+        yield http
+
+
 FORMS = st.lists(
     st.tuples(
         st.sampled_from(["query", "update", "delay", "at", "id", "default-graph-uri", "using-named-graph-uri", "x"]),
@@ -159,11 +165,10 @@ TYPES = st.sampled_from(
     ACCEPTS,
 )
 def test_parameters_bodies_and_headers_in_any_combination(
-    house, beside, method, path, parameters, body, media_type, accept
+    house, beside, http, method, path, parameters, body, media_type, accept
 ):
     headers = {"Content-Type": media_type, "Accept": accept}
-    with httpx.Client(base_url=house.endpoints["http"], timeout=20, trust_env=False) as http:
-        answer = http.request(method, path, params=parameters, content=body, headers=headers)
+    answer = http.request(method, path, params=parameters, content=body, headers=headers)
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400 and method != "HEAD":
         assert is_error(answer.json())
