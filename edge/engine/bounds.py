@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge.engine.graph import DEFAULT_GRAPH, SOME, LiveGraph, TripleIndex
-from edge.engine.operators.variables import Names, certain, own_expressions
+from edge.engine.operators.variables import Names, certain, expressions, own_expressions
 from edge.engine.requests import Dataset
 from edge.engine.sparql.algebra import (
     Alternative,
@@ -53,13 +53,11 @@ from edge.engine.sparql.algebra import (
 from edge.engine.sparql.parser import parse_query
 from edge.engine.terms import canonical
 from edge.protocol.errors import ParsingFailed
-from edge.protocol.syntax import Token, has_word
+from edge.protocol.syntax import Token
 
 SURE: Final = 2_000_000
-"""Solutions, each times the words of the query: up to that it takes no more than half a second and some 50 MB."""
+"""Solutions, each times the weight of the query: up to that it takes no more than half a second and some 50 MB."""
 
-_GROWING: Final = ("CONCAT", "REPLACE", "GROUP_CONCAT", "ENCODE_FOR_URI", "SERVICE")
-"""Words of what can be large or late whatever the graph holds: texts that are made of texts, another endpoint."""
 _MANY: Final = 8
 """Patterns that are joined in one group; with more nothing is computed."""
 _GRAPHS: Final = 64
@@ -75,17 +73,34 @@ class Outline:
 
     query: Query | None
     """None: one whose work nothing bounds."""
-    words: int
+    weight: float
+    """What each solution may cost: the words of the query, times how much longer it makes texts."""
 
 
 def outline(text: str, tokens: Sequence[Token], base_iri: str) -> Outline:
     """The outline of a legal query."""
-    if any(has_word(tokens, word) for word in _GROWING):
-        return Outline(None, len(tokens))
     try:
-        return Outline(parse_query(text, tokens, base_iri), len(tokens))
+        query = parse_query(text, tokens, base_iri)
     except ParsingFailed:  # legal, as Oxigraph says, and beyond our grammar
         return Outline(None, len(tokens))
+    growth = math.prod(_growth(expression, len(text)) for expression in expressions(query.pattern))
+    return Outline(query, len(tokens) * growth)
+
+
+def _growth(expression: Expression, length: int) -> int:
+    """How much longer texts can become, where what the query itself says is no longer than `length`."""
+    if not isinstance(expression, Call):
+        return 1
+    growth = math.prod(_growth(argument, length) for argument in expression.arguments)
+    match expression.name:
+        case "CONCAT":
+            return growth * max(1, len(expression.arguments))
+        case "REPLACE":
+            return growth * length
+        case "ENCODE_FOR_URI":
+            return growth * 3
+        case _:
+            return growth
 
 
 def is_small(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bool = False) -> bool:
@@ -94,7 +109,7 @@ def is_small(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bo
     `whole`: what stands for its default graph is not the store's, even if neither it nor the dataset says so.
     """
     try:
-        return most(outlined, graph, dataset, whole=whole) * outlined.words <= SURE
+        return most(outlined, graph, dataset, whole=whole) * outlined.weight <= SURE
     except RuntimeError:  # another thread changed what was walked
         return False
 

@@ -45,6 +45,11 @@ def children() -> bool:
     return any(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
 
 
+@pytest.fixture
+def everything_apart(monkeypatch):
+    monkeypatch.setattr("edge.engine.bounds.SURE", 0)
+
+
 def query(house: House, text: str):
     return house.scheduler.query(QueryRequest(text))
 
@@ -82,11 +87,12 @@ def test_a_query_that_takes_too_much_memory_is_stopped(house, text):
 
 
 @pytest.mark.parametrize("form", ["SELECT *", "CONSTRUCT { ?s <urn:q> ?o }", "ASK"])
-def test_what_is_evaluated_apart_is_answered_as_everything_else(house, form):
+def test_what_is_evaluated_apart_is_answered_as_everything_else(house, form, monkeypatch):
     house = house()
     text = f"{form} {{ ?s <urn:name>|<urn:p> ?o }}"
     near = query(house, text).result(WAIT)
-    far = query(house, f'{text[:-1]} FILTER(CONCAT("a", "b") = "ab") }}').result(WAIT)
+    monkeypatch.setattr("edge.engine.bounds.SURE", 0)
+    far = query(house, text).result(WAIT)
     if isinstance(near, Solutions):
         assert isinstance(far, Solutions)
         assert far.variables == near.variables
@@ -99,13 +105,14 @@ def test_what_is_evaluated_apart_is_answered_as_everything_else(house, form):
         assert far is near is True
 
 
+@pytest.mark.usefixtures("everything_apart")
 def test_a_query_apart_sees_what_was_acknowledged(house):
     house = house()
     for number in range(5):
         house.update(f"DELETE WHERE {{ <urn:n> <urn:is> ?o }} ; INSERT DATA {{ <urn:n> <urn:is> {number} }}")
-        result = query(house, 'SELECT (CONCAT("n", STR(?o)) AS ?t) { <urn:n> <urn:is> ?o }').result(WAIT)
+        result = query(house, "SELECT ?o { <urn:n> <urn:is> ?o }").result(WAIT)
         assert isinstance(result, Solutions)
-        assert result.rows == ((ox.Literal(f"n{number}"),),)
+        assert result.rows == ((ox.Literal(number),),)
 
 
 def test_what_fails_apart_fails_as_everything_else(house):
@@ -125,9 +132,10 @@ def test_an_update_that_takes_too_long_is_stopped_and_changes_nothing(house):
     assert not children()
 
 
+@pytest.mark.usefixtures("everything_apart")
 def test_an_update_whose_where_is_evaluated_apart_does_the_same(house):
     house = house()
-    where = "SELECT ?s ?o { ?s <urn:name> ?o . ?s <urn:p> ?n FILTER(?n < 500 && CONCAT(STR(?n)) != '7') } LIMIT 2000"
+    where = "SELECT ?s ?o { ?s <urn:name> ?o . ?s <urn:p> ?n FILTER(?n < 500 && ?n != 7) } LIMIT 2000"
     (outcome,) = house.update(f"INSERT {{ ?s <urn:copy> ?o }} WHERE {{ {{ {where} }} }}")
     assert outcome.added == 2 * 499
     assert query(house, "ASK { ?s <urn:copy> ?o FILTER NOT EXISTS { ?s <urn:name> ?o } }").result(WAIT) is False

@@ -17,6 +17,7 @@ from edge.engine.requests import STORE_DATASET, Dataset, Graph, Solutions
 from edge.protocol.syntax import tokenize
 
 LAMPS = 1000
+DOUBLED = " ".join(f"BIND(CONCAT(?t{n}, ?t{n}) AS ?t{n + 1})" for n in range(20))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,9 @@ def small(engine: Engine, text: str, dataset: Dataset = STORE_DATASET) -> bool:
         "CONSTRUCT { ?l <urn:x> ?d } { ?l <urn:dims> ?d }",
         "ASK { <urn:lamp0> <urn:tag> 7 }",
         "SELECT * { GRAPH ?g { ?s ?p ?o } }",
+        "SELECT (CONCAT('the ', ?n) AS ?nn) { <urn:room1> <urn:name> ?n }",
+        "SELECT (GROUP_CONCAT(?n) AS ?nn) { ?r <urn:name> ?n }",
+        "SELECT * { ?r <urn:name> ?n FILTER(REPLACE(?n, 'room', '') = '7') }",
     ],
 )
 def test_what_follows_the_data_is_small(house: Engine, text: str) -> None:
@@ -71,8 +75,10 @@ def test_what_follows_the_data_is_small(house: Engine, text: str) -> None:
         "SELECT * { ?l <urn:dims> ?d { SELECT ?l { ?l <urn:dims> ?x . ?m <urn:dims> ?x2 . ?n <urn:dims> ?x3 } } }",
         "SELECT * { { ?a <urn:dims> ?b } UNION { ?a <urn:dims> ?b . ?c <urn:dims> ?d . ?e <urn:dims> ?f } }",
         "SELECT * { ?a (<urn:in>|<urn:dims>|<urn:state>)* ?b }",
-        "SELECT (CONCAT(?n, ?n) AS ?nn) { <urn:room1> <urn:name> ?n }",
-        "SELECT (GROUP_CONCAT(?n) AS ?nn) { ?r <urn:name> ?n }",
+        f"SELECT * {{ <urn:room1> <urn:name> ?t0 {DOUBLED} }}",
+        f"SELECT (REPLACE(REPLACE('{'a' * 100}', 'a', '{'a' * 100}'), 'a', ?n) AS ?nn) {{ ?r <urn:name> ?n }}",
+        "SELECT (CONCAT(?g, ?n) AS ?x) { { SELECT (GROUP_CONCAT(?l) AS ?g) { ?l <urn:dims> ?d } } "
+        "?l2 <urn:in> ?r . ?r <urn:name> ?n }",
         "SELECT * { SERVICE <http://localhost:1/> { ?s ?p ?o } }",
     ],
 )
