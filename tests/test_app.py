@@ -17,7 +17,7 @@ from edge.config import Settings
 from edge.config.parts import part
 from edge.engine import EngineSettings
 from edge.engine.requests import QueryRequest
-from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
+from edge.gates.settings import CoapGateSettings, HttpGateSettings, LimitSettings, WsGateSettings
 from edge.gateway import Gateway, StartError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,6 +45,7 @@ def settings(data_dir, **sections):
         (HttpGateSettings, "http"),
         (WsGateSettings, "ws"),
         (CoapGateSettings, "coap"),
+        (LimitSettings, "limits"),
         (adapters.MqttSettings, "mqtt"),
         (adapters.BrokerSettings, "mqtt"),
         (adapters.ActuationSettings, "actuation"),
