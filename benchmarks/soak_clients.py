@@ -8,7 +8,7 @@ import queue
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -71,7 +71,11 @@ class Clients:
             (5.0, self._read_slowly),
         ]
         try:
-            async with asyncio.TaskGroup() as group, self._listening() as meter:
+            async with (
+                asyncio.TaskGroup() as group,
+                connect(self._at["ws"], proxy=None, max_size=None) as meter,
+            ):
+                await _subscribe(meter, _READINGS)
                 listening = group.create_task(self._listen(meter))
                 tasks = [group.create_task(self._repeat(period, act)) for period, act in every]
                 tasks.append(group.create_task(self._measure()))
@@ -110,12 +114,6 @@ class Clients:
                 sensor.publish(f"soak/s{number % _SENSORS}", str(number), qos=1)
         finally:
             await asyncio.to_thread(_leave, sensor)
-
-    @asynccontextmanager
-    async def _listening(self) -> Any:  # noqa: ANN401 - an async iterator of one connection
-        async with connect(self._at["ws"], proxy=None, max_size=None) as connection:
-            await _subscribe(connection, _READINGS)
-            yield connection
 
     async def _listen(self, connection: ClientConnection) -> None:
         with suppress(ConnectionClosed):
