@@ -13,6 +13,8 @@ from edge.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
+_LAST: Final = 1.0
+"""Seconds that a restart gets to end when the gateway stops."""
 _LONGEST: Final = 600.0
 """Seconds between two restarts of a part that they do not help."""
 
@@ -54,6 +56,7 @@ class Watchdog:
         self._end_after = end_after
         self._restarts = metrics.part_restarts
         self._parts: list[Part] = []
+        self._restarting: set[asyncio.Task[None]] = set()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the gateway cannot mend itself."""
 
@@ -74,7 +77,16 @@ class Watchdog:
         ]
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Look, for ever. What is being restarted when this is cancelled gets the time it needs, within bounds."""
+        try:
+            await self._run()
+        finally:
+            if self._restarting:
+                _, late = await asyncio.wait(self._restarting, timeout=_LAST)
+                for restarting in late:
+                    restarting.cancel()
+
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
             await self.look(time.monotonic())
@@ -116,9 +128,18 @@ class Watchdog:
         part.restarts += 1
         self._restarts.labels(part.name).inc()
         try:
-            async with asyncio.timeout(self._stall_after):
-                await restart()
+            await asyncio.shield(self._restarted(restart))
         except Exception as error:  # noqa: BLE001  it is tried again
             _log.error("part.restart_failed", extra={"part": part.name, "reason": str(error) or type(error).__name__})
         else:
             _log.info("part.restarted", extra={"part": part.name})
+
+    def _restarted(self, restart: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        async def bounded() -> None:
+            async with asyncio.timeout(self._stall_after):
+                await restart()
+
+        task = asyncio.create_task(bounded())
+        self._restarting.add(task)
+        task.add_done_callback(self._restarting.discard)
+        return task
