@@ -26,7 +26,7 @@ ELSEWHERE = {
     EngineSettings: {"max_kept"},
     HttpGateSettings: {"query_timeout", "shutdown_timeout"},
     WsGateSettings: {"query_timeout", "close_timeout", "path"},
-    CoapGateSettings: {"query_timeout"},
+    CoapGateSettings: {"plain", "query_timeout"},
     adapters.MqttSettings: {"own_topics"},
 }
 """What is given by another section, or by the protocol."""

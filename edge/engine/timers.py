@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from edge.engine.clock import Clock
@@ -39,6 +41,8 @@ class Timers:
         self._clock = clock
         self._settings = settings
         self._waiting: dict[str, Waiting] = {}
+        self._held: Counter[str] = Counter()
+        """How many wait of each owner."""
         self._heaps: dict[bool, list[Waiting]] = {True: [], False: []}
         self._outcomes: dict[str, tuple[int, Timer]] = {}
         self._number = self._outcome_number = self._forgotten = 0
@@ -60,7 +64,7 @@ class Timers:
             oldest = min(oldest, since)
             owed = self._scale.owed(since) if waiting.relative else 0
             known = waiting._replace(due=waiting.due - owed) if owed else waiting
-            self._waiting[known.key] = known
+            self._enter(known)
             self._heaps[known.relative].append(known)
             self._number = max(self._number, known.number)
         self._scale.forget(oldest)
@@ -133,11 +137,8 @@ class Timers:
         since, scheduled = arrival
         key = key_of(request.access.registration, name)
         before = self._waiting.get(key)
-        limit = self._settings.max_pending_timers
-        if before is None and len(self._waiting) >= limit:
-            raise TooManyRequests(
-                f"{limit} delayed updates are pending (engine.max_pending_timers); cancel some, or try again later"
-            )
+        if before is None:
+            self._check_room(request.access.registration)
         relative = isinstance(when, After)
         due = (since if isinstance(when, After) else 0) + when.microseconds
         if before is not None:
@@ -146,8 +147,8 @@ class Timers:
         waiting = Waiting(due, self._number, key, relative)
         given = self._fresh[waiting.number] = Given(request, since, scheduled)
         self._statements.append(self._table.add(waiting, given))
-        self._waiting[key] = waiting
-        self._undo.append(lambda: self._waiting.__delitem__(key))
+        self._enter(waiting)
+        self._undo.append(partial(self._leave, waiting))
         heapq.heappush(self._heaps[relative], waiting)
         return Scheduled(name, due - since + scheduled if relative else due, before is not None)
 
@@ -266,14 +267,30 @@ class Timers:
 
     # Inside
 
+    def _check_room(self, owner: str) -> None:
+        """Whether there is room for one more of an owner: as many as are left for others. Raises `TooManyRequests`."""
+        limit, held = self._settings.max_pending_timers, self._held[owner] if owner else 0
+        if len(self._waiting) + held >= limit:
+            whose = f", {held} of them of this client, which leaves as many to others" if held else ""
+            raise TooManyRequests(
+                f"{len(self._waiting)} delayed updates are pending of {limit} (engine.max_pending_timers){whose}; "
+                "cancel some, or try again later"
+            )
+
+    def _enter(self, waiting: Waiting) -> None:
+        self._waiting[waiting.key] = waiting
+        self._held[waiting.owner] += 1
+
+    def _leave(self, waiting: Waiting) -> None:
+        del self._waiting[waiting.key]
+        self._held[waiting.owner] -= 1
+        if not self._held[waiting.owner]:
+            del self._held[waiting.owner]
+
     def _remove(self, waiting: Waiting) -> None:
         self._statements.append(self._table.remove(waiting))
-        del self._waiting[waiting.key]
-
-        def take_back() -> None:
-            self._waiting[waiting.key] = waiting
-
-        self._undo.append(take_back)
+        self._leave(waiting)
+        self._undo.append(partial(self._enter, waiting))
 
     def _take_back(self, key: str, before: tuple[int, Timer] | None) -> None:
         del self._outcomes[key]

@@ -183,6 +183,9 @@ class Session:
             self.shared.allowance.unsubscribe(call.who)
 
     def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
+        call = Subscribe(self, request, access, started)
+        if request.spuid is not None:
+            self._park_living(request.spuid, call)
         limit = self.shared.limits.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
@@ -190,7 +193,6 @@ class Session:
                 "another connection",
                 alias=request.alias,
             )
-        call = Subscribe(self, request, access, started)
         try:
             self.shared.allowance.subscribe(call.who)
         except TooManyRequests as error:
@@ -204,14 +206,17 @@ class Session:
             self.opened(call)
             raise
 
+    def _park_living(self, spuid: str, again: Subscribe) -> None:
+        """What is asked for again is lost on the other connection, and counts no more for its client."""
+        living = self.shared.parking.living(spuid, again.query)
+        if living is not None:
+            living.session.hand_over(living, self)
+
     def _resume(self, again: Subscribe) -> bool:
         """Go on with the subscription of a lost connection. False: it is over, another one, or too far on."""
         request, parking = again.request, self.shared.parking
         assert request.spuid is not None  # noqa: S101
         assert request.sequence is not None  # noqa: S101
-        living = parking.living(request.spuid, again.query)
-        if living is not None:
-            living.session.hand_over(living, self)
         parked = parking.claim(request.spuid, again.query)
         if parked is None:
             return False

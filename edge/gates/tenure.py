@@ -11,7 +11,7 @@ from edge.gates.guard import Guard
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidGrant
 
-_LONGEST: Final = 3600.0
+_LONGEST: Final = 60.0
 """Seconds until it is looked again: the machine's clock may be set meanwhile."""
 
 

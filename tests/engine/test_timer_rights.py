@@ -16,7 +16,7 @@ from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.journal_file import SCHEMA
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.protocol.access import ACTIONS, ANYBODY, Access
-from edge.protocol.errors import Forbidden, InvalidClient, NotFound, StorageFailed
+from edge.protocol.errors import Forbidden, InvalidClient, NotFound, StorageFailed, TooManyRequests
 
 MINE, THEIRS = "urn:g:mine", "urn:g:theirs"
 LAMP = Access("lamp", frozenset({"update"}), frozenset({MINE}), frozenset({MINE}), registration="r1")
@@ -258,3 +258,24 @@ def test_rights_that_are_damaged_on_the_disk_are_noticed(box, tmp_path, damage):
         connection.execute("DELETE FROM timers")
         connection.commit()
     box.start()
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
+def test_one_client_leaves_as_many_places_to_others_as_it_has(make_box, restart):
+    box = make_box(max_pending_timers=8)
+    for number in range(4):
+        schedule(box, LAMP, name=str(number))
+    if restart:
+        box.restart()
+    with pytest.raises(TooManyRequests, match="4 of them of this client"):
+        schedule(box, LAMP, name="one too many")
+    schedule(box, LAMP, name="0")  # in place of another one
+    for number in range(2):
+        schedule(box, DOOR, name=str(number))
+    with pytest.raises(TooManyRequests):
+        schedule(box, DOOR, name="one too many")
+    box.engine.cancel("0", LAMP).result(WAIT)
+    schedule(box, DOOR, name="2")
+    box.advance(10)
+    for number in range(4):
+        schedule(box, DOOR, name=str(number))

@@ -178,6 +178,16 @@ async def test_a_subscription_that_is_refused_takes_no_place(serve):
         await client.subscribe()
 
 
+async def test_who_has_all_it_may_have_can_be_back_before_its_loss_is_noticed(serve):
+    async with serve(guard=ByName(), limits=LimitSettings(max_subscriptions=1)) as gateway:
+        lost, again = await gateway.client(), await gateway.client()
+        subscription = {"sparql": ALL, "authorization": "one", "resume": True}
+        await lost.send({"subscribe": subscription})
+        first = (await lost.receive())["notification"]
+        await again.send({"subscribe": {**subscription, "spuid": first["spuid"], "sequence": 0}})
+        assert (await again.receive())["notification"]["spuid"] == first["spuid"]
+
+
 async def test_a_subscription_that_is_resumed_is_counted_once(serve):
     async with serve(limits=LimitSettings(max_subscriptions=1)) as gateway:
         for _ in range(3):
