@@ -178,11 +178,13 @@ class EmbeddedBroker:
         client = asyncio.current_task()
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
-        bounded_reader, bounded = BoundedReader(reader, self._settings.max_message), BoundedWriter(writer)
+        settings, own = self._settings, door is self._own_door
+        bounded_reader = BoundedReader(reader, settings.max_message)
+        bounded = BoundedWriter(writer, None if own else settings.max_unread)
         self._clients.add(client)
         try:
             if door is None or await self._let_in(bounded_reader, bounded, door):
-                await self._serve(bounded_reader, bounded, own=door is self._own_door)
+                await self._serve(bounded_reader, bounded, own=own)
         finally:
             self._clients.discard(client)
             bounded.visitor.leave()

@@ -26,6 +26,26 @@ _REFUSED: Final = 0x80
 """In SUBACK."""
 
 
+class Delivery:
+    """The way to one client: who does not read is not given ever more."""
+
+    def __init__(self, handler: BrokerProtocolHandler) -> None:
+        self._handler = handler
+
+    async def mqtt_publish(self, topic: str, data: bytes, *others: object, **more: object) -> None:
+        """Send a message, and wait until it was acknowledged, or is given up."""
+        writer: BoundedWriter | None = self._handler.writer
+        if writer is None:
+            return  # it has gone
+        try:
+            if writer.begin(len(data)):
+                await self._handler.mqtt_publish(topic, data, *others, **more)
+        except TimeoutError:
+            _log.debug("broker.not_acknowledged", extra={"client": writer.session, "topic": topic})
+        finally:
+            writer.end(len(data))
+
+
 class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     """amqtt 0.12, which asks plug-ins for each message and then hands retained ones to whoever connects."""
 
@@ -39,6 +59,11 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     ) -> None:
         client_session.attributes[_VISITOR] = writer.visitor
         await super()._handle_client_session(reader, writer, client_session, *others)
+
+    def _get_handler(self, session: Session) -> Delivery | None:
+        """Where amqtt asks for the way to a client."""
+        handler = super()._get_handler(session)
+        return None if handler is None else Delivery(handler)
 
     async def _handle_disconnect(
         self, client_session: Session, handler: BrokerProtocolHandler, disconnect_waiter: asyncio.Future[Any]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 
 from edge.adapters.broker_door import ANYBODY, Visitor
+
+_log = logging.getLogger(__name__)
 
 BEGIN = 10.0
 """Seconds a client has to send its first packet."""
@@ -55,8 +58,11 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
 
     is_closed: bool
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, limit: int | None) -> None:
+        """At most `limit` bytes wait for the client; None: as many as there are."""
         super().__init__(writer)
+        self._limit = limit
+        self._waiting = 0
         self.visitor: Visitor = ANYBODY
         """Who is at the other end."""
         self.session = ""
@@ -72,6 +78,21 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
         except TimeoutError:
             self.cut()
             raise ConnectionResetError("the client does not read") from None
+
+    def begin(self, length: int) -> bool:
+        """A message of so many bytes is to be sent. False: too much waits, and the connection is cut."""
+        self._waiting += length
+        if self._limit is None or self._waiting <= self._limit:
+            return True
+        if not self.is_closed:
+            who = self.session or self.visitor.name
+            _log.warning("broker.client_cut", extra={"client": who, "unread": self._waiting})
+            self.cut()
+        return False
+
+    def end(self, length: int) -> None:
+        """It was acknowledged, or given up."""
+        self._waiting -= length
 
     def cut(self) -> None:
         """End the connection at once."""

@@ -23,7 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.adapters.intake import Intake
 from edge.adapters.messages import Inbox, Message, Receipts, receipt_of
-from edge.adapters.mqtt_client import close_socket, make_client, subscribe
+from edge.adapters.mqtt_client import close_sockets, make_client, subscribe
 from edge.adapters.settings import MqttSettings
 from edge.adapters.writer import Writer
 
@@ -107,7 +107,7 @@ class MqttAdapter:
         for thread in (writing, connection):
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
-        close_socket(self._client)
+        close_sockets(self._client)
 
     def _stay_connected(self) -> None:
         while not self._stopping.is_set():

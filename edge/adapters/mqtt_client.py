@@ -124,8 +124,7 @@ def _queue_only(*_: object) -> None:
     pass
 
 
-def close_socket(client: Client) -> None:
-    """Close a connection that did not end by itself: it was being made when it was given up, say."""
-    connection = client.socket()
-    if connection is not None:
-        connection.close()
+def close_sockets(client: Client) -> None:
+    """Close what is open after the end: a connection that was being made when it was given up, and the pair of sockets
+    by which paho wakes itself, which it leaves to the garbage collector."""
+    client._reset_sockets()

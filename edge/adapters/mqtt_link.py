@@ -14,7 +14,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.adapters.mqtt_client import close_socket, make_client
+from edge.adapters.mqtt_client import close_sockets, make_client
 from edge.adapters.settings import MqttSettings
 
 _log = logging.getLogger(__name__)
@@ -69,8 +69,6 @@ class Link:
         self.drop("")
         if self._thread.is_alive():
             self._thread.join(timeout)
-        if self._client is not None:
-            close_socket(self._client)
 
     def drop(self, reason: str) -> None:
         """Give this connection up, so that another is made."""
@@ -105,6 +103,14 @@ class Link:
         client.on_disconnect = self._disconnected
         client.on_publish = self._answered
         self._prepare(client)
+        try:
+            said = self._carry_on(client)
+            self._reason = self._reason or said
+        finally:
+            close_sockets(client)
+
+    def _carry_on(self, client: Client) -> str:
+        """Run the connection until it is lost or not wanted any more. Returns what the library says of its end."""
         client.reconnect()
         self._client = client
         code = MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -113,7 +119,7 @@ class Link:
         if self._stopping.is_set():
             client.disconnect()
             client.loop(_LOOP)
-        self._reason = self._reason or error_string(code)
+        return error_string(code)
 
     def _connected(
         self, client: Client, _: object, __: ConnectFlags, reason: ReasonCode, ___: Properties | None

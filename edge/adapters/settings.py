@@ -94,3 +94,5 @@ class BrokerSettings:
     """Largest packet in bytes; a client that sends a larger one is disconnected."""
     max_retained: int = 10_000
     """Retained messages that are kept; the oldest go first."""
+    max_unread: int = 4 * 1024 * 1024
+    """Bytes that may wait for a client that does not read; with more it is disconnected."""

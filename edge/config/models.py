@@ -172,6 +172,12 @@ class MqttSettings(Section):
         minimum=KIB,
     )
     max_retained: int = key(10_000, "Retained messages the embedded broker keeps; the oldest go first.", minimum=0)
+    max_unread: int = key(
+        4 * MIB,
+        "Messages that may wait in the embedded broker for a client that does not read; with more it is disconnected.",
+        unit="bytes",
+        minimum=64 * KIB,
+    )
 
     @field_validator("broker")
     @classmethod

@@ -94,11 +94,13 @@ async def test_at_mosquitto_it_gets_everything_when_it_reads_again(at_mosquitto)
 
 
 async def test_the_embedded_broker_parts_with_it_and_its_subscription_ends(gateway):
-    watched = await asyncio.to_thread(Watched, gateway())
+    process = gateway(EDGE__MQTT__MAX_UNREAD="1000000")
+    watched = await asyncio.to_thread(Watched, process)
     slow = await BareDevice.connect("slow", watched.port("mqtt"))
     await slow.subscribe(VALUES)
     await tell(watched, watched.port("mqtt"), slow)
     await eventually(lambda: watched.metric("edge_subscriptions", "mqtt") == 0, "the end of the session", 30)
+    assert "broker.client_cut" in process.log()
     slow.vanish()
     again = await BareDevice.connect("slow", watched.port("mqtt"))
     assert Follower(await again.subscribe(VALUES)).result == [value(COUNT)]
