@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ValidationError
 
+from edge.config.adapters import MqttSettings
 from edge.config.explain import explain, is_section, unknown_variable
 from edge.config.keys import is_loopback
-from edge.config.models import MqttSettings, Settings
+from edge.config.models import Settings
 from edge.protocol.errors import EdgeError
 
 PREFIX: Final = "EDGE__"

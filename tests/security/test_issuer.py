@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from issuer_server import NAME, Server, as_jwk, pem
 from secured import House, settings
 
-from edge.config.models import IssuerSettings
 from edge.config.parts import part
+from edge.config.security import IssuerSettings
 from edge.gateway import Gateway
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidClient
