@@ -54,7 +54,7 @@ class Options:
     """Whether every update is committed to disk before its notifications go out; else the journal is in memory."""
     small: bool = False
     """A city with a fourteenth of the triples, and shorter runs: to see that it works, not for figures."""
-    minutes: float = 10.0
+    minutes: float = 20.0
     """How long a soak run takes."""
 
     @property

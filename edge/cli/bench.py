@@ -57,9 +57,9 @@ _EPILOG: Final = "\n".join(
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=10_000),
-    default=10.0,
+    default=20.0,
     show_default=True,
-    help="How long soak runs; the first third is to warm up.",
+    help="How long soak runs. It needs 8 to warm up, and 3 more for a verdict.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def bench(

@@ -18,7 +18,7 @@ def bench(*arguments):
     return CliRunner().invoke(edge, ["bench", *arguments], prog_name="edge", catch_exceptions=False)
 
 
-def samples(count=60, apart=10.0, **changed):
+def samples(count=60, apart=20.0, **changed):
     """Values that waver by a percent; `changed`: from a time in seconds to a value."""
     waver = random.Random(1)
     return [
@@ -57,16 +57,23 @@ def test_what_grows_is_named(name):
 
 
 def test_what_shrinks_or_leaps_once_is_flat():
-    assert growing(verdict(samples(memory_mb=lambda seconds: 100 - seconds / 20))) == []
-    assert growing(verdict(samples(p99_ms=lambda seconds: 900.0 if seconds == 590 else 20.0))) == []
+    assert growing(verdict(samples(memory_mb=lambda seconds: 100 - seconds / 40))) == []
+    assert growing(verdict(samples(p99_ms=lambda seconds: 900.0 if seconds == 1100 else 20.0))) == []
+
+
+def test_what_is_cut_back_again_and_again_is_flat_unless_its_peaks_grow():
+    assert growing(verdict(samples(files_kb=lambda seconds: 400 + 25 * (seconds % 97)))) == []
+    assert growing(verdict(samples(files_kb=lambda seconds: 400 + (25 + seconds / 20) * (seconds % 97)))) == [
+        "files_kb"
+    ]
 
 
 def test_while_it_warms_up_it_may_grow():
-    assert growing(verdict(samples(memory_mb=lambda seconds: min(80.0, 40 + seconds / 5)))) == []
+    assert growing(verdict(samples(memory_mb=lambda seconds: min(80.0, 40 + seconds / 12)))) == []
 
 
 def test_a_run_can_be_too_short_for_a_verdict():
-    assert verdict(samples(count=60, apart=1)) == {}
+    assert verdict(samples(apart=10)) == {}
     assert verdict([]) == {}
 
 
