@@ -45,7 +45,8 @@ from edge.protocol.syntax import read_prologue, tokenize
 
 def explain_member(request: QueryRequest, family: Family, open_: Row, world: World) -> Explanation:
     """Explain a query that is moved by the delta rules: the member of a family that has these open constants."""
-    return _Member(family, open_, world.graph, _declared(request, world)).explain()
+    declared, readable = _declared(request, world), request.dataset.readable
+    return _Member(family, open_, world.graph, declared, readable).explain()
 
 
 def explain_singular(
@@ -57,13 +58,13 @@ def explain_singular(
     more = [words.GRAPH_NAMES_ANEW] if depends.graph_names else []
     if evaluator.moving:
         more.append(words.FOLLOWS_RESOURCES)
-    subscribers = 0 if spu is None else len(spu.subscribers)
+    subscribers, readable = 0 if spu is None else len(spu.subscribers), found.request.dataset.readable
     return Explanation(
         prepare_query(found.request.sparql, world.rules).form,
         "re-evaluated",
         words.RE_EVALUATED,
         reason,
-        (tuple(_watched(watch, write, world.graph) for watch in depends.watches),),
+        (tuple(_watched(watch, write, world.graph, readable) for watch in depends.watches),),
         (),
         words.KEEPS_RESULT,
         None if spu is None else spu.kept,
@@ -78,7 +79,7 @@ def _declared(request: QueryRequest, world: World) -> Declarations:
     return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.base_iri).declared()
 
 
-def _watched(watch: Watch, write: Writer, graph: LiveGraph) -> PatternExplained:
+def _watched(watch: Watch, write: Writer, graph: LiveGraph, readable: frozenset[str] | None) -> PatternExplained:
     """A pattern of a query that is evaluated anew."""
     slots = [
         Variable(name) if term is None else term
@@ -87,15 +88,23 @@ def _watched(watch: Watch, write: Writer, graph: LiveGraph) -> PatternExplained:
     pattern = write.quad([*slots, watch.graph])
     if watch.graph is None and not watch.default_graph:
         pattern += " in any graph"
-    matches = _matches(graph, watch.key(graph), named=False)
+    matches = _matches(graph, watch.key(graph), readable, named=False)
     return PatternExplained(pattern, "", pattern, matches, "everything", (), "", "one", "")
 
 
 class _Member:
-    def __init__(self, family: Family, open_: Row, graph: LiveGraph, declared: Declarations) -> None:
+    def __init__(
+        self,
+        family: Family,
+        open_: Row,
+        graph: LiveGraph,
+        declared: Declarations,
+        readable: frozenset[str] | None,
+    ) -> None:
         self._family = family
         self._plan = family.plan
         self._graph = graph
+        self._readable = readable
         self._written = {node for node in nodes(self._plan.query.pattern) if isinstance(node, Triple)}
         self._spu = family.members.get(open_)
         self._keys = list(family.keys(open_))
@@ -147,7 +156,7 @@ class _Member:
             self._write.quad(slots),
             words.clause(trigger.inside, of_path=of_path),
             self._write.quad(watched),
-            _matches(self._graph, key, named=node.graph is not None),
+            _matches(self._graph, key, self._readable, named=node.graph is not None),
             effect,
             known,
             words.effect(effect, known),
@@ -206,13 +215,16 @@ def _many(entry: FamilyTrigger) -> Many:
     return "together" if entry.connected and (entry.simple or not entry.trigger.exact) else "each"
 
 
-def _matches(graph: LiveGraph, key: Key, *, named: bool) -> int:
-    """About how many quads match. `named`: an open graph is any named graph, but not the default graph."""
+def _matches(graph: LiveGraph, key: Key, readable: frozenset[str] | None, *, named: bool) -> int:
+    """About how many quads match, of graphs that are `readable` (None: all). `named`: no open graph is the default."""
     s, p, o, g = key
-    if g is not None:
-        index = graph.graphs.get(g)
-        return 0 if index is None else index.estimate(s, p, o)
-    return sum(index.estimate(s, p, o) for name, index in graph.graphs.items() if not (named and name == DEFAULT_GRAPH))
+    names = [g] if g is not None else [name for name in graph.graphs if not (named and name == DEFAULT_GRAPH)]
+    if readable is not None:
+        terms = graph.dictionary.terms
+        names = [
+            name for name in names if ("" if name == DEFAULT_GRAPH else getattr(terms[name], "value", "")) in readable
+        ]
+    return sum(index.estimate(s, p, o) for name in names if (index := graph.graphs.get(name)) is not None)
 
 
 def _steps(query: Query, write: Writer) -> Iterator[Step]:

@@ -26,6 +26,7 @@ from edge.gates.parking import Parking
 from edge.gates.settings import LimitSettings
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
+from edge.gateway.health import for_strangers, without_texts
 from edge.gateway.host import Host
 from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
@@ -146,7 +147,7 @@ class Gateway:
                     guard=guard,
                     allowance=allowance,
                     parking=parking,
-                    health=self._health,
+                    health=self._health_of_clients,
                 )
                 await self._mqtt.start(self._stack, None if tls is None else tls.context)
                 self.endpoints.update(self._mqtt.endpoints)
@@ -240,6 +241,7 @@ class Gateway:
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
             fault=self._fault,
             health=self._health,
+            open_health=lambda: for_strangers(self._health()),
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._mappings.intake.unmapped.listed() if self._mappings is not None else [],
             bad_values=lambda: self._mappings.intake.bad_values.listed() if self._mappings is not None else [],
@@ -281,6 +283,9 @@ class Gateway:
             health["mqtt_gate"] = _connection(mqtt.gate.connected)
             health["query_faults"] = mqtt.gate.faults()
         return health
+
+    def _health_of_clients(self) -> Mapping[str, object]:
+        return self._health() if self._security is None else without_texts(self._health())
 
 
 def _as_given(rights: Access) -> Access:

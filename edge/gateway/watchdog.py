@@ -15,6 +15,8 @@ _log = logging.getLogger(__name__)
 
 _LAST: Final = 1.0
 """Seconds that a restart gets to end when the gateway stops."""
+MOVES: Final = "moves"
+"""The state of a part that does."""
 _LONGEST: Final = 600.0
 """Seconds between two restarts of a part that they do not help."""
 
@@ -65,8 +67,8 @@ class Watchdog:
         self._parts += parts
 
     def states(self) -> dict[str, str]:
-        """Part to "moves", or why it seems to stand still."""
-        return {part.name: part.reason or "moves" for part in self._parts}
+        """Part to `MOVES`, or why it seems to stand still."""
+        return {part.name: part.reason or MOVES for part in self._parts}
 
     def still(self, now: float) -> list[str]:
         """The parts that have stood still for too long, each with the reason."""

@@ -20,14 +20,14 @@ from edge.security.store import Store
 EVERYTHING = "SELECT * { ?s ?p ?o }"
 
 
-def settings(data_dir: Path, **security: Any) -> Settings:
+def settings(data_dir: Path, mqtt: dict[str, Any] | None = None, **security: Any) -> Settings:
     anywhere = {"port": 0}
     return Settings.model_validate(
         {
             "data_dir": data_dir,
             "http": anywhere,
             "ws": anywhere,
-            "mqtt": {"enabled": False},
+            "mqtt": mqtt or {"enabled": False},
             "host": {"enabled": False},
             "security": {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, **security},
         }

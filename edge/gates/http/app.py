@@ -39,6 +39,7 @@ from edge.protocol.errors import (
     Forbidden,
     InvalidRequest,
     MethodNotAllowed,
+    MissingAuthorization,
     NotFound,
     NotReady,
     RequestTimeout,
@@ -58,7 +59,9 @@ class Views:
     fault: Callable[[], str] = str
     """What is wrong with a gateway that takes requests; empty: nothing."""
     health: Callable[[], Mapping[str, object]] = dict
-    """Members of the answer of `/health` beside `status`."""
+    """Members of the answer of `/health` beside `status`, for who may administer."""
+    open_health: Callable[[], Mapping[str, object]] = dict
+    """The same for everybody else."""
     endpoints: Callable[[], Mapping[str, str]] = dict
     """URLs by name, as in endpoints.json: `http`, `ws`, `mqtt`."""
     unmapped: Callable[[], object] = list
@@ -96,7 +99,7 @@ class Routes:
             _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
-            _route("/explain", "explain", self._operators(self._explain), ["GET", "POST"]),
+            _route("/explain", "explain", self._explain, ["GET", "POST"]),
             _route("/health", "health", self._health, ["GET"]),
             _route("/metrics", "metrics", self._operators(self._show_metrics), ["GET"]),
             _route("/api/engine", "api", self._operators(self._operate), ["GET", "PUT"]),
@@ -239,11 +242,13 @@ class Routes:
 
     async def _explain(self, request: Request) -> Response:
         self._check_ready()
+        access = self._access(request)
+        check(access, "administer")
         operation = await read_operation(request, ["query"], self._settings)
         timeout = self._settings.query_timeout
         try:
             async with asyncio.timeout(timeout):
-                told = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset)))
+                told = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset, access)))
         except TimeoutError:
             raise RequestTimeout(
                 f"The engine was busy for longer than {timeout:g} s, the limit engine.query_timeout; try again later"
@@ -252,9 +257,18 @@ class Routes:
 
     async def _health(self, request: Request) -> Response:
         self._check_ready()
-        if fault := self._views.fault():
-            raise NotReady(fault)
-        return _json({"status": "ready", **self._views.health()})
+        operates, fault = self._operates(request), self._views.fault()
+        if fault:
+            raise NotReady(fault if operates else "The gateway does not move on; who may administer is told here why")
+        return _json({"status": "ready", **(self._views.health() if operates else self._views.open_health())})
+
+    def _operates(self, request: Request) -> bool:
+        """Whether all may be told to who asks. Without a token that is a stranger; one that is not valid is refused."""
+        try:
+            access = self._access(request) if "authorization" in request.headers else self._guard.access(None)
+        except MissingAuthorization:
+            return False
+        return access.operates
 
     async def _show_metrics(self, request: Request) -> Response:
         return Response(self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
