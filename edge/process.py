@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from edge.config import Settings
 from edge.gateway import Gateway, StopError
+from edge.listener import use_all_descriptors
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,17 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     itself. Where it does not stop within `shutdown.timeout`, or its event loop stands still for `watchdog.end_after`,
     the process ends with exit code 1.
     """
+    possible, wanted = use_all_descriptors(), _connections(settings)
+    if wanted > possible:
+        _log.warning("process.few_descriptors", extra={"connections": wanted, "possible": possible})
     asyncio.run(_run(settings, ready))
+
+
+def _connections(settings: Settings) -> int:
+    """How many connections the limits allow together."""
+    ports = 2 if settings.security.enabled else 1
+    broker = settings.mqtt.max_connections if settings.mqtt.enabled and not settings.mqtt.broker else 0
+    return ports * (settings.http.max_connections + settings.ws.max_connections) + broker
 
 
 async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
+from functools import partial
 from ssl import SSLContext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edge.adapters.broker_door import Door, OwnDoor
 from edge.adapters.settings import BrokerSettings
+from edge.listener import AT_ONCE, HANDSHAKE, Listener
 
 if TYPE_CHECKING:
     from edge.adapters.broker_core import GuardedBroker
@@ -22,8 +25,6 @@ _LOOK = 0.01
 """Seconds between two looks at what is under way."""
 _PATIENCE = 1.0
 """Seconds that amqtt gets to end."""
-_HANDSHAKE = 10.0
-"""Seconds that a client has for the TLS handshake."""
 
 
 class EmbeddedBroker:
@@ -48,8 +49,6 @@ class EmbeddedBroker:
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[BoundedWriter] = set()
         """Of the devices' connections."""
-        self._at_the_door = 0
-        """Connections of which nobody knows yet whose they are."""
         self._closing = False
 
     @property
@@ -102,17 +101,14 @@ class EmbeddedBroker:
 
     async def open(self) -> None:
         """Let devices in: what they are told was taken has somebody to take it by now. Raises OSError."""
-        self._server = await asyncio.start_server(self._device_connected, self._settings.host, self._port)
-        self._port = _port(self._server)
+        self._server, self._port = await self._listen(self._settings.host, self._port)
         _log.info("broker.started", extra={"url": self.url})
 
     async def open_secure(self, host: str, port: int, tls: SSLContext) -> int:
         """Let devices in over TLS, too. Returns the port. Raises OSError."""
-        self._secure = await asyncio.start_server(
-            self._device_connected, host, port, ssl=tls, ssl_handshake_timeout=_HANDSHAKE
-        )
-        self._secure_at = host, _port(self._secure), tls
-        return _port(self._secure)
+        self._secure, found = await self._listen(host, port, ssl=tls, ssl_handshake_timeout=HANDSHAKE)
+        self._secure_at = host, found, tls
+        return found
 
     async def restart(self) -> None:
         """Stop, and serve anew where it was, without what it remembered. Raises OSError."""
@@ -161,18 +157,29 @@ class EmbeddedBroker:
         for server in servers:
             await server.wait_closed()
 
+    async def _listen(self, host: str, port: int, **options: Any) -> tuple[asyncio.Server, int]:  # noqa: ANN401
+        """Let devices in at a port. Returns the port, too. Raises OSError."""
+        listener = Listener(host, port, self._settings.max_connections, self._settings.max_connections_of_one)
+        connected = partial(self._device_connected, listener)
+        return await asyncio.start_server(connected, sock=listener, backlog=AT_ONCE, **options), listener.port
+
     async def _own_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._connected(reader, writer, self._own_door)
+        await self._connected(reader, writer, self._own_door, lambda: None)
 
-    async def _device_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        busy = max(len(self._writers), self._at_the_door)
-        if busy >= self._settings.max_connections:
-            _log.warning("broker.connection_refused", extra={"connections": busy})
-            writer.close()
-            return
-        await self._connected(reader, writer, self._door)
+    async def _device_connected(
+        self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        address = writer.get_extra_info("peername")
+        await self._connected(reader, writer, self._door, partial(listener.known, address))
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, door: Door | None) -> None:
+    async def _connected(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        door: Door | None,
+        known: Callable[[], None],
+    ) -> None:
+        from edge.adapters.broker_entrance import let_in
         from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
         client = asyncio.current_task()
@@ -183,27 +190,21 @@ class EmbeddedBroker:
         bounded = BoundedWriter(writer, None if own else settings.max_unread)
         self._clients.add(client)
         try:
-            if door is None or await self._let_in(bounded_reader, bounded, door):
+            if door is None or await let_in(bounded_reader, bounded, door, own=own):
+                known()
                 await self._serve(bounded_reader, bounded, own=own)
         finally:
             self._clients.discard(client)
             bounded.visitor.leave()
             writer.close()
 
-    async def _let_in(self, reader: BoundedReader, writer: BoundedWriter, door: Door) -> bool:
-        from edge.adapters.broker_entrance import let_in
-
-        own = door is self._own_door
-        self._at_the_door += not own
-        try:
-            return await let_in(reader, writer, door, own=own)
-        finally:
-            self._at_the_door -= not own
-
     async def _serve(self, reader: BoundedReader, writer: BoundedWriter, *, own: bool) -> None:
         if self._broker is None or (self._closing and not own):
             return
         if not own:
+            if len(self._writers) >= self._settings.max_connections:
+                _log.warning("broker.connection_refused", extra={"connections": len(self._writers)})
+                return
             for other in self._writers:
                 if writer.session and other.session == writer.session:
                     other.cut()  # MQTT 3.1.1, 3.1.4: who connects again under a name replaces himself

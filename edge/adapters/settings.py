@@ -90,6 +90,8 @@ class BrokerSettings:
     host: str = "127.0.0.1"
     port: int = 1883
     max_connections: int = 100
+    max_connections_of_one: int = 50
+    """Of one address, other than this machine's own; more are closed."""
     max_message: int = 1024 * 1024
     """Largest packet in bytes; a client that sends a larger one is disconnected."""
     max_retained: int = 10_000

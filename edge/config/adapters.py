@@ -66,6 +66,12 @@ class MqttSettings(Section):
     )
     retry_max: float = key(30.0, "Longest such wait.", unit="s", minimum=0.01, maximum=3600)
     max_connections: int = key(100, "Clients of the embedded broker at a time.", minimum=1, maximum=10_000)
+    max_connections_of_one: int = key(
+        50,
+        "Connections of one address to the embedded broker at a time, other than this machine's own; more are closed.",
+        minimum=1,
+        maximum=10_000,
+    )
     max_message: int = key(
         1 * MIB,
         "Largest packet the embedded broker takes; who sends a larger one is disconnected.",

@@ -6,13 +6,12 @@ programs on this machine share one, so there it is a connection.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections import Counter
-from functools import lru_cache
 from typing import Final
 
 from edge.gates.settings import LimitSettings
+from edge.listener import is_local
 from edge.protocol.access import Access
 from edge.protocol.errors import TooManyRequests
 
@@ -80,12 +79,3 @@ def client_of(access: Access, peer: str) -> str:
 def peer_of(host: str, port: int) -> str:
     """The client at an address: one address, one client, but for connections on this machine."""
     return f"{host}:{port}" if is_local(host) else host
-
-
-@lru_cache(maxsize=256)
-def is_local(host: str) -> bool:
-    """Whether an address is this machine's own, which all its programs share."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

@@ -41,7 +41,7 @@ async def test_readings_go_through_it_into_the_graph(engine, observations, broke
 async def test_a_port_that_is_taken(broker):
     other = EmbeddedBroker(BrokerSettings(port=broker.port))
     await other.start()
-    with pytest.raises(OSError, match="address already in use"):
+    with pytest.raises(OSError, match="Address already in use"):
         await other.open()
     await other.stop()
 

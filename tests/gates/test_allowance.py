@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from edge.gates.allowance import Allowance, is_local, peer_of
+from edge.gates.allowance import Allowance, peer_of
 from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
+from edge.listener import is_local
 from edge.protocol.access import Access
 from edge.protocol.errors import MissingAuthorization, TooManyRequests
 

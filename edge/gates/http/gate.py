@@ -8,8 +8,10 @@ import math
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from edge.gates.allowance import Allowance
 from edge.gates.engine import OperatedEngine
@@ -17,6 +19,7 @@ from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.settings import HttpGateSettings, LimitSettings
+from edge.listener import AT_ONCE, HANDSHAKE, Listener
 from edge.metrics import Metrics
 
 
@@ -47,14 +50,11 @@ class HttpGate:
     async def start(self) -> int:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
         settings = self._settings
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=100)
-        # asyncio leaves Nagle's algorithm on for connections of a socket that was made so, and every answer but the
-        # first of a connection would wait 40 ms for a delayed acknowledgement. They inherit this option.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener = Listener(settings.host, settings.port, settings.max_connections, settings.max_connections_of_one)
+        protocol = limited_protocol(settings, listener.known)
         config = uvicorn.Config(
             self._app,
-            http=limited_protocol(settings),
+            http=protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -65,12 +65,12 @@ class HttpGate:
             timeout_keep_alive=math.ceil(settings.keep_alive),
             timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
         )
-        self._server = _Server(config)
+        self._server = _Server(config, protocol)
         self._connections.set_function(lambda: len(server.server_state.connections))
         server = self._server
         self._task = asyncio.create_task(server.serve(sockets=[listener]))
         await server.up.wait()
-        return int(listener.getsockname()[1])
+        return listener.port
 
     async def stop(self) -> None:
         """Take no more requests, give the open ones the shutdown timeout to end, and end."""
@@ -88,12 +88,27 @@ def _always(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
 class _Server(uvicorn.Server):
     """uvicorn's server as a part of a process: signals are the process's business, and it tells when it listens."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, protocol: type[HttpToolsProtocol]) -> None:
         super().__init__(config)
+        self._protocol = protocol
         self.up = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """The same as in the base, with a limit for TLS handshakes, which it has none for."""
+        await self.lifespan.startup()
+        config, loop = self.config, asyncio.get_running_loop()
+        protocol = partial(self._protocol, config, self.server_state, self.lifespan.state)
+        self.servers = [
+            await loop.create_server(
+                protocol,
+                sock=listener,
+                backlog=AT_ONCE,
+                ssl=config.ssl,
+                ssl_handshake_timeout=HANDSHAKE if config.ssl else None,
+            )
+            for listener in sockets or []
+        ]
+        self.started = True
         self.up.set()
 
     @contextlib.contextmanager

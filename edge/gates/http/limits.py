@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from edge.gates.allowance import is_local
 from edge.gates.settings import HttpGateSettings
+from edge.listener import is_local
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
@@ -17,8 +19,11 @@ _LINGER = 1.0
 _DEFAULT_PHRASE = b"Request Header Fields Too Large"
 
 
-def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
-    """uvicorn's HTTP/1.1 protocol with the limits of the settings, and its own errors in the protocol's form."""
+def limited_protocol(settings: HttpGateSettings, known: Callable[[Any], None]) -> type[HttpToolsProtocol]:
+    """uvicorn's HTTP/1.1 protocol with the limits of the settings, and its own errors in the protocol's form.
+
+    `known` is told the address (`peername`) of each connection on which a whole header has come.
+    """
 
     class LimitedProtocol(HttpToolsProtocol):
         _refusal: EdgeError | None = None
@@ -64,6 +69,7 @@ def limited_protocol(settings: HttpGateSettings) -> type[HttpToolsProtocol]:
         def on_headers_complete(self) -> None:
             self._in_header = False
             self._stop_deadline()
+            known(self.transport.get_extra_info("peername"))
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             if size > settings.max_header:
                 self._refuse(self._too_large())

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
-from edge.gates.allowance import Allowance, is_local, peer_of
+from edge.gates.allowance import Allowance, peer_of
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
@@ -24,6 +24,7 @@ from edge.gates.parking import Parking
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
 from edge.gates.ws.connection import WsConnection
+from edge.listener import AT_ONCE, HANDSHAKE, Listener, is_local
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
 
@@ -72,12 +73,14 @@ class WsGate:
             allowance=self._allowance,
             parking=self._parking,
         )
+        listener = Listener(settings.host, settings.port, settings.max_connections, settings.max_connections_of_one)
         self._server = await serve(
             partial(self._serve, sessions),
-            settings.host,
-            settings.port,
+            sock=listener,
+            backlog=AT_ONCE,
             ssl=self._tls,
-            process_request=self._admit,
+            ssl_handshake_timeout=HANDSHAKE if self._tls is not None else None,
+            process_request=partial(self._admit, listener),
             compression="deflate" if settings.compression else None,
             ping_interval=settings.ping_interval or None,
             ping_timeout=settings.ping_timeout,
@@ -87,7 +90,7 @@ class WsGate:
             server_header=None,
             logger=_quiet(),
         )
-        return int(next(iter(self._server.sockets)).getsockname()[1])
+        return listener.port
 
     async def stop(self) -> None:
         """Tell all clients (close code 1001) and end; takes no longer than twice the close timeout."""
@@ -104,8 +107,9 @@ class WsGate:
                 socket.transport.abort()
             await server.wait_closed()
 
-    def _admit(self, socket: ServerConnection, request: Request) -> Response | None:
+    def _admit(self, listener: Listener, socket: ServerConnection, request: Request) -> Response | None:
         headers = request.headers
+        listener.known(socket.remote_address)
         if not origin_allowed(headers.get("Origin"), headers.get("Host"), self._settings.origins):
             return _refusal(
                 Forbidden("Pages of this origin may not subscribe; ws.origins of the settings lists who may")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import ssl
 import subprocess
 
 import jwt
@@ -316,3 +318,21 @@ def test_mosquittos_clients(gateway, port):
     assert run("mosquitto_pub", *tls, "-q", "1", "-m", "1", "-t", "kitchen/t").returncode == 0
     denied = run("mosquitto_sub", *tls, "-t", "#", "-W", "5")
     assert "denied" in (denied.stderr + denied.stdout).lower()
+
+
+@pytest.mark.parametrize("sources", [1, 4])
+def test_strangers_who_say_nothing_keep_no_device_out(gateway, port, monkeypatch, sources):
+    """They finish the TLS handshake and leave it at that: of one address, and of several."""
+    monkeypatch.setattr("edge.listener.is_local", lambda host: False)
+    secure = int(gateway.endpoints["mqtts"].rpartition(":")[2])
+    authority = str(gateway.settings.tls_dir / "ca.pem")
+    trust = ssl.create_default_context(cafile=authority)
+    with contextlib.ExitStack() as stack:
+        for number in range(130):
+            address = (f"127.0.0.{number % sources + 2}", 0)
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", secure), 20, source_address=address))
+            with contextlib.suppress(OSError):
+                stack.enter_context(trust.wrap_socket(plain, server_hostname="localhost"))
+        with Device(secure, token(gateway, "lamp"), ca=authority) as lamp, Device(port, token(gateway, "fan")) as fan:
+            assert lamp.inside
+            assert fan.inside

@@ -1,0 +1,188 @@
+"""Listening TCP sockets that strangers cannot use up: what they take has an end before anybody knows who they are."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import ipaddress
+import logging
+import resource
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+AT_ONCE: Final = 8
+"""Connections accepted before others have their turn (`backlog` of asyncio's `create_server`): each needs a handshake,
+and who has begun one comes before who has not."""
+HANDSHAKE: Final = 10.0
+"""Seconds that a client has for the TLS handshake."""
+_QUEUE: Final = 128
+"""Connections that wait in the kernel."""
+_STRANGERS: Final = 100
+"""Connections of strangers that there is room for at the least; with TLS each takes 0.3 MB."""
+_SELECT: Final = 1024
+"""Descriptors that `select` can look at (FD_SETSIZE); the MQTT client library uses it."""
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_QUIET: Final = 10.0
+"""Seconds between two log lines on connections that were turned away."""
+
+_log = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=256)
+def is_local(host: str) -> bool:
+    """Whether an address is this machine's own, which all its programs share."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def use_all_descriptors() -> int:
+    """Have this process use as many descriptors as it may. Returns how many connections of clients that leaves."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # a system that does not keep its word
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    limit, own = _descriptors()
+    return limit - own
+
+
+def _descriptors() -> tuple[int, int]:
+    """How many this process may use, and how many of them are not for clients but for files, other processes, and the
+    gateway's own connections."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit, min(_SELECT, limit // 4)
+
+
+class Listener(socket.socket):
+    """Where a gate listens; `sock` of asyncio's `create_server`.
+
+    A connection of another machine is a stranger's until the gate says that it knows what it wants (`known`). There is
+    room for a quarter as many strangers as connections; when it is full the one goes who has waited longest, of the
+    address that has most. Who is known, and this machine's own, may have a tenth more connections than the gate
+    serves: these it tells so. What is beyond is closed.
+    """
+
+    def __init__(self, host: str, port: int, most: int, most_of_one: int) -> None:
+        """Bind. `most`: connections that the gate serves, and of one address. Raises `OSError`."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.create_server((host, port), family=family)
+        # asyncio leaves Nagle's algorithm on for connections of a socket that was made so, and every answer but the
+        # first of a connection would wait 40 ms for a delayed acknowledgement. They inherit this option.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(bound.family, bound.type, bound.proto, bound.detach())
+        self._most = most + most // 10 + 1
+        self._most_of_one = most_of_one + most_of_one // 10 + 1
+        self._room = max(_STRANGERS, most // 4)
+        _, self._lowest = _descriptors()
+        self._strangers: dict[Any, _Connection] = {}
+        """By address, the oldest first."""
+        self._known = 0
+        self._of_one: Counter[str] = Counter()
+        self._turned_away = 0
+        self._told_at = self._exhausted_at = float("-inf")
+
+    @property
+    def port(self) -> int:
+        """The TCP port, also where any was asked for."""
+        return int(self.getsockname()[1])
+
+    def listen(self, _backlog: int = 0) -> None:
+        """Begin. asyncio's `backlog` is also how many it accepts in a row, which is another matter."""
+        super().listen(_QUEUE)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection that may come in. Raises `BlockingIOError` where there is none."""
+        for _ in range(AT_ONCE):
+            try:
+                plain, address = super().accept()
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._exhausted()
+                raise
+            connection = self._let_in(plain, address)
+            if connection is not None:
+                return connection, address
+        raise BlockingIOError(errno.EAGAIN, "others have their turn")
+
+    def known(self, address: Any) -> None:  # noqa: ANN401 - of whatever family
+        """The gate knows what the client at an address (`peername` of its transport) wants."""
+        connection = self._strangers.pop(address, None)
+        if connection is not None:
+            self._known += 1
+            connection.stranger = False
+
+    def _let_in(self, plain: socket.socket, address: Any) -> _Connection | None:  # noqa: ANN401
+        host: str = address[0]
+        local = is_local(host)
+        with plain:
+            if self._known >= self._most or (not local and self._of_one[host] >= self._most_of_one):
+                self._turn_away(host)
+                return None
+            try:
+                descriptor = fcntl.fcntl(plain, fcntl.F_DUPFD_CLOEXEC, self._lowest)
+            except OSError:  # all that are for clients are in use
+                self._turn_away(host)
+                return None
+        connection = _Connection(self.family, self.type, self.proto, descriptor)
+        connection.stranger = not local
+        connection.gone = lambda: self._gone(connection, address, local)
+        if local:
+            self._known += 1
+        else:
+            self._of_one[host] += 1
+            if len(self._strangers) >= self._room:
+                self._make_room()
+            self._strangers[address] = connection
+        return connection
+
+    def _make_room(self) -> None:
+        crowd = Counter(host for host, *_ in self._strangers).most_common(1)[0][0]
+        oldest = next(address for address in self._strangers if address[0] == crowd)
+        connection = self._strangers[oldest]
+        self._turn_away(crowd)
+        self.known(oldest)
+        with contextlib.suppress(OSError):  # it has gone itself
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def _gone(self, connection: _Connection, address: Any, local: bool) -> None:  # noqa: ANN401
+        if connection.stranger:
+            self._strangers.pop(address, None)
+        else:
+            self._known -= 1
+        if not local:
+            self._of_one[address[0]] -= 1
+            if not self._of_one[address[0]]:
+                del self._of_one[address[0]]
+
+    def _turn_away(self, host: str) -> None:
+        self._turned_away += 1
+        now = time.monotonic()
+        if now - self._told_at >= _QUIET:
+            about = {"port": self.port, "from": host, "connections": self._turned_away}
+            _log.warning("listener.turned_away", extra=about)
+            self._told_at, self._turned_away = now, 0
+
+    def _exhausted(self) -> None:
+        """asyncio writes a line for each time that there are no descriptors, and looks again after a second."""
+        now = time.monotonic()
+        if now - self._exhausted_at < 1:
+            raise BlockingIOError(errno.EAGAIN, "nothing has changed")
+        self._exhausted_at = now
+
+
+class _Connection(socket.socket):
+    """A connection that tells when it is closed."""
+
+    stranger = False
+    gone: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        super().close()
+        gone, self.gone = self.gone, None
+        if gone is not None:
+            gone()

@@ -1,0 +1,235 @@
+"""A listening socket that strangers fill: who comes in, who is turned away, and what is left for others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge import listener as listening
+from edge.listener import AT_ONCE, Listener
+from edge.security import certificates
+
+MOST, OF_ONE = 4, 3
+
+
+@contextmanager
+def listener(most: int = MOST, of_one: int = OF_ONE) -> Iterator[Listener]:
+    with Listener("127.0.0.1", 0, most, of_one) as made:
+        made.setblocking(False)
+        made.listen()
+        yield made
+
+
+@pytest.fixture
+def remote(monkeypatch):
+    """Addresses 127.0.0.x stand for other machines."""
+    monkeypatch.setattr(listening, "is_local", lambda host: False)
+
+
+@pytest.fixture
+def small_room(monkeypatch):
+    monkeypatch.setattr(listening, "_STRANGERS", 5)
+
+
+class Clients:
+    """Clients of a listener, and what it made of them."""
+
+    def __init__(self, to: Listener, stack: ExitStack) -> None:
+        self.to = to
+        self.stack = stack
+        self.accepted: list[tuple[socket.socket, tuple[str, int]]] = []
+
+    def connect(self, host: str = "127.0.0.1") -> socket.socket:
+        """One more, which the listener has looked at."""
+        client = socket.create_connection(("127.0.0.1", self.to.port), 5, source_address=(host, 0))
+        self.stack.enter_context(client)
+        try:
+            connection, address = self.to.accept()
+        except BlockingIOError:
+            return client
+        self.stack.enter_context(connection)
+        self.accepted.append((connection, address))
+        return client
+
+
+def is_open(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+@contextmanager
+def clients(most: int = MOST, of_one: int = OF_ONE) -> Iterator[Clients]:
+    with listener(most, of_one) as to, ExitStack() as stack:
+        yield Clients(to, stack)
+
+
+def test_of_one_address_a_few_more_come_in_than_are_served_so_that_they_can_be_told(remote):
+    with clients() as those:
+        opened = [those.connect() for _ in range(6)]
+        assert [is_open(client) for client in opened] == [True] * (OF_ONE + 1) + [False] * 2
+        assert is_open(those.connect("127.0.0.2"))
+        those.accepted[0][0].close()
+        assert is_open(those.connect())
+        assert not is_open(those.connect())
+
+
+def test_connections_of_this_machine_count_in_total_only():
+    with clients() as those:
+        opened = [those.connect() for _ in range(7)]
+        assert [is_open(client) for client in opened] == [True] * (MOST + 1) + [False] * 2
+        those.accepted[0][0].close()
+        assert is_open(those.connect())
+
+
+def test_of_strangers_the_oldest_of_the_largest_crowd_makes_room(remote, small_room):
+    with clients(of_one=10) as those:
+        first = those.connect("127.0.0.9")
+        crowd = [those.connect("127.0.0.2") for _ in range(4)]
+        assert all(map(is_open, [first, *crowd]))
+        late = those.connect("127.0.0.3")
+        assert is_open(first)
+        assert is_open(late)
+        assert [is_open(client) for client in crowd] == [False, True, True, True]
+
+
+def test_who_is_known_does_not_have_to_make_room(remote, small_room):
+    with clients(of_one=100) as those:
+        opened = [those.connect() for _ in range(5)]
+        those.to.known(those.accepted[0][1])
+        later = [those.connect() for _ in range(3)]
+        assert [is_open(client) for client in [*opened, *later]] == [True, False, False, *[True] * 5]
+
+
+def test_strangers_do_not_keep_those_out_who_are_known(remote):
+    with clients(most=2, of_one=100) as those:
+        for _ in range(20):
+            those.connect("127.0.0.2")
+        assert is_open(those.connect())
+        for _, address in those.accepted[:3]:
+            those.to.known(address)
+        assert not is_open(those.connect())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["connect", "know", "close"]), st.integers(0, 9)), max_size=40))
+def test_whatever_happens_the_count_is_right(steps):
+    """Connections by address, strangers, and those that are known: nothing is left of who has gone."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
+        patch.setattr(listening, "_STRANGERS", 3)
+        those = stack.enter_context(clients())
+        for what, number in steps:
+            if what == "connect":
+                those.connect(f"127.0.0.{number % 3 + 1}")
+            elif those.accepted:
+                connection, address = those.accepted[number % len(those.accepted)]
+                if what == "know":
+                    those.to.known(address)
+                else:
+                    connection.close()
+            living = [address for connection, address in those.accepted if connection.fileno() >= 0]
+            assert len(those.to._strangers) <= 3
+            assert those.to._known + len(those.to._strangers) == len(living)
+            assert those.to._of_one == {
+                host: count
+                for host in ("127.0.0.2", "127.0.0.3")
+                if (count := sum(address[0] == host for address in living))
+            }
+
+
+def test_the_lowest_descriptors_are_not_for_clients():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = 400
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits[1]))
+    try:
+        with clients(most=10_000) as those:
+
+            def comes_in() -> bool:
+                with those.connect() as client:
+                    return is_open(client)
+
+            while comes_in():
+                assert highest // 4 <= those.accepted[-1][0].fileno() < highest
+            assert len(those.accepted) > highest // 2
+            with socket.socket() as own:
+                assert own.fileno() < highest // 4
+            those.accepted[0][0].close()
+            assert comes_in()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_without_descriptors_asyncio_is_told_once_a_second_only(monkeypatch):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with clients() as those, ExitStack() as stack:
+        waiting = [stack.enter_context(socket.create_connection(("127.0.0.1", those.to.port))) for _ in range(2)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting[-1].fileno(), limits[1]))
+        try:
+            while True:
+                try:
+                    stack.enter_context(socket.socket())
+                except OSError:
+                    break
+            with pytest.raises(OSError, match="Too many open files"):
+                those.to.accept()
+            with pytest.raises(BlockingIOError):
+                those.to.accept()
+            monkeypatch.setattr(those.to, "_exhausted_at", those.to._exhausted_at - 2)
+            with pytest.raises(OSError, match="Too many open files"):
+                those.to.accept()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert those.to.accept()[0].close() is None
+
+
+def test_one_line_tells_of_many_that_were_turned_away(caplog):
+    caplog.set_level(logging.WARNING)
+    with clients() as those:
+        for _ in range(30):
+            those.connect()
+    (line,) = caplog.records
+    assert line.message == "listener.turned_away"
+
+
+async def test_silent_connections_do_not_keep_a_client_from_its_tls_handshake(tmp_path, remote, small_room):
+    """Far more than there is room for, from several addresses."""
+    files = certificates.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.server, files.server_key)
+    trust = ssl.create_default_context(cafile=files.authority)
+
+    with Listener("127.0.0.1", 0, 100, 50) as to, ExitStack() as stack:
+
+        async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.read(10))
+            writer.close()
+
+        server = await asyncio.start_server(echo, sock=to, ssl=context, backlog=AT_ONCE)
+        async with server:
+            for number in range(120):
+                source = (f"127.0.0.{number % 3 + 2}", 0)
+                silent = await asyncio.to_thread(
+                    socket.create_connection, ("127.0.0.1", to.port), 5, source_address=source
+                )
+                stack.enter_context(silent)
+            reader, writer = await asyncio.open_connection("127.0.0.1", to.port, ssl=trust, server_hostname="localhost")
+            writer.write(b"hello")
+            assert await reader.read() == b"hello"
+            writer.close()
+            await writer.wait_closed()
+            assert len(to._strangers) <= 25
