@@ -72,6 +72,11 @@ def locate(data_dir: Path | None) -> Endpoints:
     try:
         return Endpoints(endpoints.read(directory), str(file))
     except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError) and data_dir is not None:
+            raise misused(
+                f"this user may not read {file}; run the command as the user that runs the gateway, or give its "
+                "address with --url, --ws or --mqtt"
+            ) from None
         if data_dir is None:
             return Endpoints(dict(endpoints.DEFAULTS), "default ports")
         raise Failure(

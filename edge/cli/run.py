@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -44,6 +45,8 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     """
     settings = load_settings(file, data_dir).settings
 
+    _keep_private(settings.data_dir)
+
     from edge import log, process
     from edge.gateway import StartError, StopError
 
@@ -54,6 +57,17 @@ def run(file: Path | None, data_dir: Path | None) -> None:
         raise Failure(error.description, USAGE) from None
     except StopError as error:
         raise Failure(error.description, REFUSED) from None
+
+
+def _keep_private(data_dir: Path) -> None:
+    """What the gateway makes is for its user alone: others on this machine would read there what needs a token.
+
+    So is the journal of a gateway that did not see to it.
+    """
+    os.umask(0o077)
+    for file in data_dir.glob("edge.sqlite3*"):
+        with contextlib.suppress(OSError):  # somebody else's, who decides for himself
+            file.chmod(0o600)
 
 
 def _greet(gateway: Gateway) -> None:

@@ -32,7 +32,7 @@ class DirectoryLock:
         Raises `DataDirectoryRefused` when it cannot be created or written, or when another gateway holds it.
         """
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             reason = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
-from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final
 
 from edge.config import Settings
@@ -27,6 +26,7 @@ from edge.metrics import Metrics
 
 if TYPE_CHECKING:
     from edge.gates.coap.contexts import Contexts
+    from edge.security.tls import Tls
 
 _KEYS: Final = {
     "ws": "ws.port",
@@ -73,7 +73,7 @@ class Gates:
         self.parts: list[Part] = []
         """What there is for the watchdog to look after."""
 
-    async def start(self, stack: AsyncExitStack, tls: SSLContext | None) -> None:
+    async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
         """Listen; `stack` stops them. Without `tls` there are no secure ports. Raises `StartError`."""
         http, ws, secure = self._settings.http, self._settings.ws, self._settings.security
         await self._open_ws(stack, "ws", ws.host, ws.port)
@@ -84,10 +84,9 @@ class Gates:
         if self._settings.coap.enabled:
             await self._open_coap(stack)
 
-    async def _open_ws(
-        self, stack: AsyncExitStack, service: str, host: str, port: int, tls: SSLContext | None = None
-    ) -> None:
+    async def _open_ws(self, stack: AsyncExitStack, service: str, host: str, port: int, tls: Tls | None = None) -> None:
         settings = self._settings
+        context, name = (None, None) if tls is None else (tls.context, tls.name)
 
         def make(port: int) -> WsGate:
             return WsGate(
@@ -104,17 +103,18 @@ class Gates:
                 guard=self._guard,
                 allowance=self._allowance,
                 parking=self._parking,
-                tls=tls,
+                tls=context,
             )
 
         found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
         path = "/subscribe" if tls is None else "/secure/subscribe"
-        self.endpoints[service] = f"{service}://{url_host(host)}:{found}{path}"
+        self.endpoints[service] = f"{service}://{url_host(host, name)}:{found}{path}"
 
     async def _open_http(
-        self, stack: AsyncExitStack, service: str, host: str, port: int, tls: SSLContext | None = None
+        self, stack: AsyncExitStack, service: str, host: str, port: int, tls: Tls | None = None
     ) -> None:
         settings = self._settings
+        context, name = (None, None) if tls is None else (tls.context, tls.name)
 
         def make(port: int) -> HttpGate:
             return HttpGate(
@@ -132,11 +132,11 @@ class Gates:
                 guard=self._guard,
                 allowance=self._allowance,
                 authority=self._authority,
-                tls=tls,
+                tls=context,
             )
 
         found = await self._open(stack, service, make, host, port, partial(http_answers, tls=tls is not None))
-        self.endpoints[service] = f"{service}://{url_host(host)}:{found}"
+        self.endpoints[service] = f"{service}://{url_host(host, name)}:{found}"
 
     async def _open_coap(self, stack: AsyncExitStack) -> None:
         # Memory and time that only who wants it pays for.

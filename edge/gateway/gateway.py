@@ -128,7 +128,7 @@ class Gateway:
             authority=None if security is None else security.authority,
             contexts=None if security is None else security.contexts,
         )
-        await gates.start(self._stack, None if tls is None else tls.context)
+        await gates.start(self._stack, tls)
         self.endpoints.update(gates.endpoints)
         watchdog.watch(Part("engine", self._prove_engine), *gates.parts)
         observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
@@ -149,7 +149,7 @@ class Gateway:
                     parking=parking,
                     health=self._health_of_clients,
                 )
-                await self._mqtt.start(self._stack, None if tls is None else tls.context)
+                await self._mqtt.start(self._stack, tls)
                 self.endpoints.update(self._mqtt.endpoints)
                 watchdog.watch(*self._mqtt.parts)
         if settings.host.enabled:

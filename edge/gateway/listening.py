@@ -27,8 +27,8 @@ async def listening(start: Callable[[], Any], key: str, host: str, port: int) ->
         raise StartError(f"{key}: {reason}; stop that, or set another port ({variable}=0: any free one)") from error
 
 
-def url_host(host: str) -> str:
-    """A host as it stands in a URL for programs on this machine; its name is in our certificates."""
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - every address is this machine's, too
-        return "localhost"
+def url_host(host: str, name: str | None = None) -> str:
+    """A host as it stands in a URL. `name` is what clients elsewhere call it, where it listens on every address."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - every address is this machine's, too; localhost is in our certificates
+        host = name or "localhost"
     return f"[{host}]" if ":" in host else host

@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from ssl import SSLContext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge.adapters import settings as adapters
 from edge.adapters.broker import EmbeddedBroker
@@ -28,6 +27,9 @@ from edge.gateway.listening import listening, url_host
 from edge.gateway.mappings import Mappings
 from edge.gateway.watchdog import Part, StandsStill
 from edge.metrics import Metrics
+
+if TYPE_CHECKING:
+    from edge.security.tls import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +81,8 @@ class Mqtt:
         """Whether readings come in."""
         return self.adapter is not None and self.adapter.connected
 
-    async def start(self, stack: AsyncExitStack, tls: SSLContext | None) -> None:
-        """Connect; `stack` ends it. `tls`: of the embedded broker's secure port. Raises `StartError`."""
+    async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
+        """Connect; `stack` ends it. `tls`: for the embedded broker's secure port. Raises `StartError`."""
         if not self._settings.mqtt.broker:
             await self._start_broker(stack)
         adapter = await self._start_adapter(stack)
@@ -107,15 +109,17 @@ class Mqtt:
             "mqtt_refused", "Messages and subscriptions of clients that may not have them.", lambda: broker.refused
         )
 
-    async def _open_broker(self, stack: AsyncExitStack, broker: EmbeddedBroker, tls: SSLContext | None) -> None:
+    async def _open_broker(self, stack: AsyncExitStack, broker: EmbeddedBroker, tls: Tls | None) -> None:
         settings = self._settings
         stack.push_async_callback(broker.drain, settings.shutdown.timeout * 0.3)
         await listening(broker.open, "mqtt.port", settings.mqtt.host, settings.mqtt.port)
         self.endpoints["mqtt"] = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
         if tls is not None:
             host, port = settings.security.host, settings.security.mqtts_port
-            found = await listening(lambda: broker.open_secure(host, port, tls), "security.mqtts_port", host, port)
-            self.endpoints["mqtts"] = f"mqtts://{url_host(host)}:{found}"
+            found = await listening(
+                lambda: broker.open_secure(host, port, tls.context), "security.mqtts_port", host, port
+            )
+            self.endpoints["mqtts"] = f"mqtts://{url_host(host, tls.name)}:{found}"
 
     async def _prove_broker(self) -> None:
         adapter = self.adapter

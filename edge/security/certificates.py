@@ -81,7 +81,8 @@ def make(directory: Path, names: Iterable[str] = ()) -> Files:
     """
     files = Files(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        for made in (directory.parent, directory):  # a data directory is its owner's alone, whoever makes it
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
         if files.authority.exists():
             authority, key = _certificate(files.authority), _key(files.authority_key)
         else:
@@ -116,6 +117,12 @@ def names(file: Path) -> list[str]:
     except x509.ExtensionNotFound:
         return []
     return [str(name.value) for name in extension.value]
+
+
+def given_name(file: Path) -> str | None:
+    """The first name of a certificate that is not this machine's own anyway. Raises `CertificateRefused`."""
+    own = _own_names()
+    return next((name for name in names(file) if name not in own and not name.startswith("*")), None)
 
 
 def ends(file: Path) -> datetime:

@@ -79,7 +79,7 @@ class Store:
         self.path = data_dir / NAME
         self._lock = threading.Lock()
         try:
-            data_dir.mkdir(parents=True, exist_ok=True)
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self.path.chmod(0o600)
             self._connection = sqlite3.connect(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.protocol.errors import EdgeError
-from edge.security.certificates import CertificateRefused, ensure
+from edge.security.certificates import CertificateRefused, ensure, given_name
 
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325, section 4.2); TLS 1.3 has no others."""
@@ -36,6 +36,8 @@ class Tls:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.set_alpn_protocols(["http/1.1"])
         self.context = context
+        self.name: str | None = None
+        """What the certificate calls the gateway beside the names of this machine."""
         self._loaded: list[tuple[str, int, int]] = []
         self.reload()
 
@@ -59,6 +61,7 @@ class Tls:
         except (OSError, ssl.SSLError, ValueError) as error:
             raise CertificateRefused(f"{certificate} and {key} cannot be used: {error}") from error
         self._loaded = found
+        self.name = _name(certificate)
         return True
 
     async def run(self) -> None:
@@ -70,6 +73,14 @@ class Tls:
                     _log.info("certificate.reloaded")
             except EdgeError as error:
                 _log.error("certificate.unusable", extra={"reason": error.description})
+
+
+def _name(certificate: Path) -> str | None:
+    """The name that was given to it; None also where OpenSSL takes a certificate that we cannot read."""
+    try:
+        return given_name(certificate)
+    except CertificateRefused:
+        return None
 
 
 def _no_password() -> str:

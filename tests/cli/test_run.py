@@ -57,6 +57,25 @@ def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
     assert binding["value"]["value"] == "21.5"
 
 
+def test_nobody_else_on_the_machine_reads_what_it_stores(edge, tmp_path):
+    data_dir = tmp_path / "state" / "data"
+    data_dir.parent.mkdir()
+    for _ in range(2):
+        running = launch(edge, data_dir, EDGE__HOST__ENABLED="false")
+        assert {"edge.sqlite3", "endpoints.json", "lock"} <= {file.name for file in data_dir.iterdir()}
+        assert [file for file in data_dir.iterdir() if file.stat().st_mode & 0o077] == []
+        assert edge("query", "ASK {}", "--data-dir", data_dir).returncode == 0
+        assert running.stop()[0] == 0
+        assert not data_dir.stat().st_mode & 0o077
+        (data_dir / "edge.sqlite3").chmod(0o644)  # as one is that was made by a gateway that did not see to it
+
+
+def test_commands_that_make_the_data_directory_make_it_private(edge, tmp_path):
+    for name, command in (("a", ["clients", "list"]), ("b", ["cert", "init"])):
+        assert edge(*command, "--data-dir", tmp_path / name).returncode == 0
+        assert not (tmp_path / name).stat().st_mode & 0o077
+
+
 def test_the_machine_itself_is_observed_without_any_settings(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     watching = edge.start("subscribe", "--json", "--data-dir", running.data_dir, OBSERVATIONS)

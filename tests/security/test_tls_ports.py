@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -123,6 +124,19 @@ def test_a_certificate_whose_key_is_another_is_refused_and_the_old_one_stays(tmp
         tls.reload()
     assert served(tls.context, mine.authority) == before
     assert not (tmp_path / "none").exists()
+
+
+async def test_addresses_name_the_gateway_as_its_certificate_does(tmp_path):
+    data_dir = tmp_path / "data"
+    for host, given, told in (
+        ("0.0.0.0", [], "localhost"),
+        ("0.0.0.0", ["gateway.example.org", "192.168.1.5"], "gateway.example.org"),
+        ("127.0.0.1", [], "127.0.0.1"),
+    ):
+        if given:
+            certificates.make(data_dir / "tls", given)
+        async with Gateway(settings(data_dir, mqtt={"port": 0}, host=host)) as gateway:
+            assert {urlsplit(gateway.endpoints[name]).hostname for name in ("https", "wss", "mqtts")} == {told}
 
 
 def test_our_own_certificate_is_renewed_in_time_and_the_authority_stays(tmp_path, monkeypatch):
