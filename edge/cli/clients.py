@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,15 +29,30 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST: Final = 3650
+"""Days that a code or token is good at the most."""
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9})([smhd])", value)
-    if match is None:
-        raise click.BadParameter(f'"{value}" is no duration: write 90s, 10m, 24h or 7d', ctx, param)
-    return int(match[1]) * _UNITS[match[2]]
+class _Duration(click.ParamType[int]):
+    """A time as people write it; in seconds."""
+
+    name = "TIME"
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,9})([smhd])", value)
+        if match is None:
+            self.fail(f'"{value}" is no duration: write 90s, 10m, 24h or 7d', param, ctx)
+        seconds = int(match[1]) * _UNITS[match[2]]
+        if seconds < self._least:
+            self.fail(f'"{value}" is no time at all: nobody could use it', param, ctx)
+        if seconds > _LONGEST * _UNITS["d"]:
+            self.fail(f'"{value}" is too long: {_LONGEST}d is the longest time', param, ctx)
+        return seconds
 
 
 def _where(command: _Command) -> _Command:
@@ -64,15 +81,23 @@ def clients() -> None:
 @click.option("--json", "json_wanted", is_flag=True, help="JSON, for programs.")
 @_where
 def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
-    """Show all clients."""
+    """Show all clients.
+
+    "until" is when the code of an invited client ends, or the last token that `edge clients token` printed for one;
+    a code that has ended makes it "expired". "oscore" is whether it has keys for CoAP.
+    """
     with opened(file, data_dir) as security:
-        found = security.clients.all()
+        clients, ends = security.clients.all(), security.clients.ends()
+        found = [
+            _Listed(client, ends.get(client.identity), security.contexts.kid(client.client_id) is not None)
+            for client in clients
+        ]
     if json_wanted:
-        click.echo(json.dumps({"clients": [_as_json(client) for client in found]}))
+        click.echo(json.dumps({"clients": [listed.as_json() for listed in found]}))
         return
     rows = [
-        ("identity", "state", "since", "may", "sees", "changes", "publishes", "hears", "priority"),
-        *map(_row, found),
+        ("identity", "state", "since", "until", "oscore", "may", "sees", "changes", "publishes", "hears", "priority"),
+        *(listed.as_row() for listed in found),
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows if found else []:
@@ -111,8 +136,7 @@ def allow(
 @click.option(
     "--for",
     "seconds",
-    callback=_seconds,
-    metavar="TIME",
+    type=_Duration(),
     default="24h",
     show_default=True,
     help="How long the code is good.",
@@ -132,7 +156,7 @@ def invite(
 
 
 @clients.command("open")
-@click.option("--for", "seconds", callback=_seconds, metavar="TIME", required=True, help="How long; 0s ends it.")
+@click.option("--for", "seconds", type=_Duration(0), required=True, help="How long; 0s ends it.")
 @rights_options
 @_where
 def open_(
@@ -168,8 +192,7 @@ def revoke(identity: str, issuer: str, file: Path | None, data_dir: Path | None)
 @click.option(
     "--for",
     "seconds",
-    callback=_seconds,
-    metavar="TIME",
+    type=_Duration(),
     help="How long it is valid.  [default: security.token_lifetime]",
 )
 @_where
@@ -184,21 +207,55 @@ def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path 
 
 
 @clients.command("rotate-key")
+@click.option("--now", is_flag=True, help="End all tokens that were signed before: for a key that somebody else has.")
 @_where
-def rotate_key(file: Path | None, data_dir: Path | None) -> None:
-    """Sign tokens with a new key from now on. Those that were signed before stay valid until they end."""
+def rotate_key(now: bool, file: Path | None, data_dir: Path | None) -> None:
+    """Sign tokens with a new key from now on. Those that were signed before stay valid until they end.
+
+    With --now they end at once, and the subscriptions that began with them. Registered clients ask for new ones with
+    their secrets; who was given a token (`edge clients token`) needs another.
+    """
     with opened(file, data_dir) as security:
-        security.keys.rotate()
-    click.echo("tokens are signed with a new key from now on")
+        security.keys.rotate(forget=now)
+    ended = "; all tokens that were signed before have ended" if now else ""
+    click.echo(f"tokens are signed with a new key from now on{ended}")
 
 
 clients.add_command(oscore)
 
 
-def _row(client: Client) -> tuple[str, ...]:
-    since = datetime.fromtimestamp(client.since / 1_000_000, UTC).astimezone().isoformat(" ", "seconds")
-    return client.identity, client.state, since, *shown(client.rights)
+@dataclass(frozen=True)
+class _Listed:
+    """A client as it is shown."""
+
+    client: Client
+    until: int | None
+    """When its code or token ends, in microseconds since 1970."""
+    oscore: bool
+
+    @property
+    def state(self) -> str:
+        """The state; of who did not use his code in time, that."""
+        late = self.until is not None and self.until <= time.time_ns() // 1000
+        return "expired" if late and self.client.state == "invited" else self.client.state
+
+    def as_row(self) -> tuple[str, ...]:
+        """For people."""
+        until = "" if self.until is None else _moment(self.until)
+        keys = "yes" if self.oscore else ""
+        return self.client.identity, self.state, _moment(self.client.since), until, keys, *shown(self.client.rights)
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "identity": self.client.identity,
+            "state": self.state,
+            "since": self.client.since,
+            "until": self.until,
+            "oscore": self.oscore,
+            **as_json(self.client.rights),
+        }
 
 
-def _as_json(client: Client) -> dict[str, object]:
-    return {"identity": client.identity, "state": client.state, "since": client.since, **as_json(client.rights)}
+def _moment(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).astimezone().isoformat(" ", "seconds")

@@ -79,6 +79,16 @@ def rights_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         from edge.security.clients import Rights
 
+        for option, given in (
+            ("--action", actions),
+            ("--read", read),
+            ("--write", write),
+            ("--publish", publish),
+            ("--receive", receive),
+        ):
+            if _NONE in given and set(given) != {_NONE}:
+                rest = ", ".join(f'"{word}"' for word in given if word != _NONE)
+                raise misused(f'{option}: "none" and {rest} contradict each other; leave one out')
         chosen = {"actions": frozenset(action for action in actions if action != "none")} if actions else {}
         rights = Rights(
             **chosen,

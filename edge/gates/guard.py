@@ -21,10 +21,10 @@ class Guard(Protocol):
         """
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
-        """Have `revoked` called on the event loop, once, when a client's rights change or end (`Access.client`).
+        """Have `revoked` called on the event loop, once, when a client's rights or tokens may have changed or ended.
 
-        To be called right after `access`. Returns what takes it back. Where rights have only changed, `access` of the
-        same token gives the new ones.
+        To be called right after `access`, with its `client`. Returns what takes it back. Where rights have only
+        changed, `access` of the same token gives the new ones.
         """
 
 

@@ -96,6 +96,24 @@ class Clients:
         self._store = store
         self._known: tuple[tuple[int, int] | None, dict[str, Client], dict[str, Client]] = None, {}, {}
 
+    def ends(self) -> dict[str, int]:
+        """Until when the code of an invited client is good, or the last token that was handed out for one.
+
+        Microseconds since 1970, by identity.
+        """
+        found = (
+            "SELECT identity, coalesce(until, token_until) AS ends FROM client LEFT JOIN invitation USING (identity)"
+        )
+        return dict(self._store.rows(f"{found} WHERE ends IS NOT NULL"))
+
+    def note_token(self, client_id: str, until: int) -> None:
+        """A token was handed out that is valid until then, in seconds since 1970."""
+        with self._store.change() as connection:
+            connection.execute(
+                "UPDATE client SET token_until = max(coalesce(token_until, 0), ?) WHERE client_id = ?",
+                [_micro(until), client_id],
+            )
+
     def all(self) -> list[Client]:
         """Every client, by identity."""
         return [_client(row) for row in self._store.rows(f"SELECT {_COLUMNS} FROM client ORDER BY identity")]  # noqa: S608
@@ -177,7 +195,8 @@ class Clients:
                     return
                 raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
             connection.execute(
-                "UPDATE client SET state = 'revoked', client_id = NULL, secret = NULL, since = ? WHERE identity = ?",
+                "UPDATE client SET state = 'revoked', client_id = NULL, secret = NULL, token_until = NULL, since = ? "
+                "WHERE identity = ?",
                 [_now(), identity],
             )
             connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
@@ -247,7 +266,8 @@ def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Ri
         f"INSERT INTO client (identity, state, {_RIGHTS}, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
         "ON CONFLICT (identity) DO UPDATE SET state = excluded.state, actions = excluded.actions, "
         "read = excluded.read, write = excluded.write, publish = excluded.publish, receive = excluded.receive, "
-        "priority = excluded.priority",
+        "priority = excluded.priority, "
+        "since = CASE state WHEN excluded.state THEN since ELSE excluded.since END",
         [identity, state, *_written(rights), _now()],
     )
 

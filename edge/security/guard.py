@@ -33,6 +33,7 @@ class TokenGuard:
         self._contexts = contexts
         self._issuers = issuers
         self._watchers: dict[str, _Watched] = {}
+        self._ring = tokens.ring
 
     def access(self, authorization: str | None) -> Access:
         """What the client may do that sent `Bearer <token>`, or the token alone.
@@ -66,7 +67,7 @@ class TokenGuard:
         return now.narrowed(given)
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
-        """Have `revoked` called, once, when the rights of an identity change or end. Returns what takes that back."""
+        """Have `revoked` called, once, when rights or tokens of an identity may have ended. Returns what undoes it."""
         watched = self._watchers.get(client)
         if watched is None:
             watched = self._watchers[client] = _Watched(self._standing([client])[client])
@@ -90,12 +91,16 @@ class TokenGuard:
                 _log.error("clients.unreadable", extra={"reason": error.description})
 
     def look(self) -> None:
-        """Tell those who watch a client whose rights have changed since they began to."""
+        """Tell those who watch a client whose rights have changed since they began to.
+
+        All of them where a signing key is gone: they ask again, and see whether it was their token's.
+        """
+        lost, self._ring = self._ring - self._tokens.ring, self._tokens.ring
         if not self._watchers:
             return
         now = self._standing(self._watchers)
         for identity, watched in list(self._watchers.items()):
-            if now[identity] is None or now[identity] != watched.client:
+            if lost or now[identity] is None or now[identity] != watched.client:
                 del self._watchers[identity]
                 for revoked in watched.callbacks:
                     revoked()

@@ -56,14 +56,20 @@ class Keys:
         found: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
         return {**found, "kid": kid, "use": "sig", "alg": "RS256"}
 
-    def rotate(self) -> str:
-        """Make a new key that signs from now on; forget those whose tokens have all ended. Returns its id."""
+    def rotate(self, *, forget: bool = False) -> str:
+        """Make a new key that signs from now on; forget those whose tokens have all ended. Returns its id.
+
+        With `forget` all others are: what they signed is valid no more.
+        """
         key = generate_private_key(public_exponent=65537, key_size=_BITS)
         text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         kid = uuid.uuid4().hex
         with self._store.change() as connection:
             (last,) = connection.execute("SELECT max(created) FROM signing_key").fetchone()
             now = max(time.time_ns() // 1000, (last or 0) + 1)  # clocks are set back, too
+            if forget:
+                connection.execute("DELETE FROM signing_key")
+                connection.execute("UPDATE client SET token_until = NULL")
             # A key's last token was signed when the next key came.
             connection.execute(
                 "DELETE FROM signing_key WHERE EXISTS (SELECT 1 FROM signing_key AS next "
@@ -72,6 +78,12 @@ class Keys:
             )
             connection.execute("INSERT INTO signing_key VALUES (?, ?, ?, 0)", [kid, text, now])
         return kid
+
+    @property
+    def ring(self) -> frozenset[str]:
+        """The ids of all of them."""
+        self._load()
+        return frozenset(self._public)
 
     def keep(self, kid: str, until: int) -> None:
         """Do not forget a key before this time, in seconds since 1970."""

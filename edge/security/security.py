@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from edge.protocol.errors import UnauthorizedClient
 from edge.security.authority import Authority
-from edge.security.clients import Clients
+from edge.security.clients import Clients, NoSuchClient, State
 from edge.security.guard import TokenGuard
 from edge.security.issuer import Issuer, IssuerSettings
 from edge.security.keys import Keys
@@ -27,6 +30,12 @@ class SecuritySettings:
     """Seconds that a key signs tokens; then there is a new one."""
     issuers: tuple[IssuerSettings, ...] = ()
     """Other authorisation servers whose tokens count."""
+
+
+_WHY_NOT: Final[Mapping[State, str]] = {
+    "invited": '"{0}" is invited; it has not registered yet. Once it has, with its code, it can have this',
+    "revoked": '"{0}" was revoked; edge clients allow {0} lets it in again',
+}
 
 
 class Security:
@@ -52,12 +61,18 @@ class Security:
     def token(self, identity: str, lifetime: int | None) -> str:
         """A token, valid for so many seconds, of a client that is registered, or of one that is allowed to.
 
-        Raises `UnauthorizedClient`.
+        Raises `NoSuchClient`, `UnauthorizedClient`.
         """
-        return self.tokens.issue(self._client_id(identity), lifetime).token
+        client_id = self._client_id(identity)
+        issued = self.tokens.issue(client_id, lifetime)
+        self.clients.note_token(client_id, issued.expires)
+        return issued.token
 
     def share(self, identity: str) -> SharedContext:
-        """A new security context of such a client (OSCORE); the one that it has ends. Raises `UnauthorizedClient`."""
+        """A new security context of such a client (OSCORE); the one that it has ends.
+
+        Raises `NoSuchClient`, `UnauthorizedClient`.
+        """
         return self.contexts.make(self._client_id(identity))
 
     def unshare(self, identity: str) -> None:
@@ -67,10 +82,14 @@ class Security:
             raise NoSuchContext(f'The client "{identity}" has no OSCORE keys')
 
     def _client_id(self, identity: str) -> str:
-        by_identity = {client.identity: client.client_id for client in self.clients.registered().values()}
-        client_id = by_identity.get(identity)
-        if client_id is None:
-            client_id, _ = self.clients.register(identity)  # nobody is told the secret
+        client = next((one for one in self.clients.all() if one.identity == identity), None)
+        if client is None:
+            raise NoSuchClient(f'There is no client "{identity}"; `edge clients list` shows all')
+        if client.client_id:
+            return client.client_id
+        if client.state != "allowed":
+            raise UnauthorizedClient(_WHY_NOT[client.state].format(identity))
+        client_id, _ = self.clients.register(identity)  # nobody is told the secret
         return client_id
 
     def close(self) -> None:

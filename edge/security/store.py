@@ -32,7 +32,8 @@ CREATE TABLE client (
     priority TEXT NOT NULL,      -- high, normal, low
     client_id TEXT UNIQUE,       -- once it is registered
     secret BLOB,
-    since INTEGER NOT NULL       -- microseconds since 1970
+    since INTEGER NOT NULL,      -- microseconds since 1970
+    token_until INTEGER          -- the end of the last token that the operator handed out for it
 ) WITHOUT ROWID;
 CREATE TABLE invitation (code BLOB PRIMARY KEY, identity TEXT NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE opening (
@@ -45,7 +46,7 @@ CREATE TABLE signing_key (
     created INTEGER NOT NULL,    -- microseconds since 1970
     needed INTEGER NOT NULL      -- until when tokens that live longer than others need it
 ) WITHOUT ROWID;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;
 """
 
 _FROM_1: Final = """
@@ -63,6 +64,12 @@ ALTER TABLE opening ADD COLUMN priority TEXT NOT NULL DEFAULT 'normal';
 PRAGMA user_version = 3;
 """
 """What one of version 2, which knew no priorities, lacks."""
+
+_FROM_3: Final = """
+ALTER TABLE client ADD COLUMN token_until INTEGER;
+PRAGMA user_version = 4;
+"""
+"""What one of version 3, which forgot what it had handed out, lacks."""
 
 
 class StoreRefused(EdgeError):
@@ -102,10 +109,10 @@ class Store:
             if version == 0:
                 self._run(_SCHEMA)
                 self._connection.execute("INSERT INTO gateway VALUES ('issuer', ?)", [f"urn:uuid:{uuid.uuid4()}"])
-            elif version in (1, 2):
-                for script in (_FROM_1, _FROM_2)[version - 1 :]:
+            elif version in (1, 2, 3):
+                for script in (_FROM_1, _FROM_2, _FROM_3)[version - 1 :]:
                     self._run(script)
-            elif version != 3:
+            elif version != 4:
                 raise StoreRefused(f"{self.path} was written by a newer version of the gateway")
 
     def _run(self, script: str) -> None:

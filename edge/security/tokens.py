@@ -29,6 +29,8 @@ class Issued:
 
     token: str
     expires: int
+    kid: str
+    """The key that it is signed with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Claims:
     """Of a client of another issuer: its identity."""
     expires: int
     """Seconds since 1970."""
+    kid: str = ""
+    """The key of ours that it is signed with."""
     foreign: bool = False
     """Whether another issuer says so."""
 
@@ -60,10 +64,11 @@ class Tokens:
         """A token; the client's last one while more than half of its life is left. With `lifetime`: one of its own."""
         now = int(time.time())
         last = self._last.get(client_id)
-        if lifetime is None and last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime:
+        fresh = last is not None and self._lifetime / 2 < last.expires - now <= self._lifetime
+        if lifetime is None and last is not None and fresh and self._keys.verifying(last.kid) is not None:
             return last
         kid, key = self._keys.signing()
-        expires = now + (lifetime or self._lifetime)
+        expires = now + (self._lifetime if lifetime is None else lifetime)
         if lifetime is not None:
             self._keys.keep(kid, expires)
         claims = {
@@ -75,12 +80,17 @@ class Tokens:
             "aud": self._audience,
             "jti": uuid.uuid4().hex,
         }
-        issued = Issued(jwt.encode(claims, key, _ALGORITHM, {"kid": kid}), expires)
+        issued = Issued(jwt.encode(claims, key, _ALGORITHM, {"kid": kid}), expires, kid)
         if lifetime is None:
             self._last = {known: token for known, token in self._last.items() if token.expires > now} | {
                 client_id: issued
             }
         return issued
+
+    @property
+    def ring(self) -> frozenset[str]:
+        """The ids of the keys whose tokens are valid."""
+        return self._keys.ring
 
     def forget_others(self) -> None:
         """Verify the tokens of other issuers again: they may have other keys now."""
@@ -95,6 +105,9 @@ class Tokens:
             self._verified[token] = claims
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
+        elif not claims.foreign and self._keys.verifying(claims.kid) is None:
+            del self._verified[token]
+            raise _unknown_key()
         if claims.expires <= time.time():
             where = "its issuer" if claims.foreign else "/oauth/token"
             raise InvalidGrant(f"The token has expired; ask for another one at {where}")
@@ -110,8 +123,8 @@ class Tokens:
                 return Claims(*issuer.verify(token, header), foreign=True)
             kid = header.get("kid")
             key = self._keys.verifying(kid) if isinstance(kid, str) else None
-            if key is None:
-                raise InvalidGrant("The token is signed with a key that this gateway does not know")
+            if not isinstance(kid, str) or key is None:
+                raise _unknown_key()
             found: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -124,7 +137,11 @@ class Tokens:
             raise InvalidGrant("The token has expired; ask for another one at /oauth/token") from None
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise InvalidGrant(f"The token is not valid: {error}") from None
-        return Claims(str(found["sub"]), int(found["exp"]))
+        return Claims(str(found["sub"]), int(found["exp"]), kid)
+
+
+def _unknown_key() -> InvalidGrant:
+    return InvalidGrant("The token is signed with a key that this gateway does not know; ask for another token")
 
 
 def _named_in(token: str) -> str:

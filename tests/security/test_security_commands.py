@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -75,11 +76,20 @@ def test_topics_are_said_or_go_with_the_default_graph(run, options, publish, rec
         (["allow", "lamp", "--publish", "kitchen#"], "no topic filter"),
         (["allow", "lamp", "--receive", "a/#/b"], "no topic filter"),
         (["open", "--for", "forever"], "no duration"),
-        (["token", "nobody"], "may not register"),
+        (["token", "nobody"], "no client"),
+        (["open", "--for", "3651d"], "3650d is the longest"),
+        (["invite", "lamp", "--for", "99999d"], "3650d is the longest"),
+        (["invite", "lamp", "--for", "0s"], "no time at all"),
+        (["token", "lamp", "--for", "0s"], "no time at all"),
+        (["allow", "lamp", "--action", "none", "--action", "query"], "contradict"),
+        (["allow", "lamp", "--read", "default", "--read", "none"], "contradict"),
+        (["invite", "lamp", "--write", "none", "--write", "http://a/b"], "contradict"),
+        (["allow", "lamp", "--publish", "none", "--publish", "a"], "contradict"),
+        (["allow", "lamp", "--receive", "none", "--receive", "a"], "contradict"),
     ],
 )
 def test_what_makes_no_sense_is_told(run, command, words):
-    result = run("clients", *command, code=1 if command[0] in ("revoke", "token") or " " in command[1] else 2)
+    result = run("clients", *command, code=1 if command[1] in ("nobody", "a b") else 2)
     assert words in result
 
 
@@ -104,6 +114,95 @@ async def test_a_gateway_that_runs_follows_the_commands(secured, run):
         async with house.http() as http:
             metrics = await http.get("/metrics", headers={"Authorization": f"Bearer {operator}"})
         assert metrics.status_code == 200
+
+
+async def test_a_key_that_leaked_ends_all_that_it_signed_at_once(secured, run):
+    async with secured() as house:
+
+        async def do(*command: str) -> str:
+            return await asyncio.to_thread(run, "clients", *command)
+
+        house.clients.allow("lamp", Rights())
+        credentials = await house.register("lamp")
+        handed = await do("token", "lamp", "--for", "30d")
+        token = await house.token(credentials)
+        assert (await house.query(token)).status_code == 200
+        assert (await asyncio.to_thread(listed, run))["lamp"]["until"] > time.time_ns() / 1000
+        async with house.socket() as socket:
+            await socket.ask("subscribe", token, sparql="SELECT * { ?s ?p ?o }")
+            await do("rotate-key", "--now")
+            ended = await socket.receive()
+        assert ended["error"] == "invalid_grant"
+        for old in (handed, token):
+            refused = await house.query(old)
+            assert (refused.status_code, refused.json()["error"]) == (401, "invalid_grant")
+        again = await house.token(credentials)
+        assert again != token
+        assert (await house.query(again)).status_code == 200
+        assert (await asyncio.to_thread(listed, run))["lamp"]["until"] is None
+
+
+async def test_a_subscription_goes_on_where_a_key_is_forgotten_that_did_not_sign_its_token(secured):
+    async with secured(token_lifetime=2) as house:
+        for _ in range(2):
+            house.security.keys.rotate()
+        token = await house.member()
+        async with house.socket() as socket:
+            await socket.ask("subscribe", token, sparql="SELECT * { ?s ?p ?o }")
+            house.security.keys._lifetime = -1  # all but the last key, whose tokens may live, are forgotten
+            keys = house.security.keys.ring
+            house.security.keys.rotate()
+            assert keys - house.security.keys.ring
+            house.security.guard.look()
+            assert (await house.update(token, "INSERT DATA { <urn:a> <urn:b> 1 }")).status_code == 200
+            assert (await socket.receive())["notification"]["sequence"] == 1
+
+
+def test_codes_and_tokens_end_and_the_list_says_when(run):
+    run("clients", "invite", "early", "--for", "1s")
+    run("clients", "invite", "late", "--for", "1h")
+    run("clients", "allow", "lamp")
+    assert listed(run)["lamp"]["until"] is None
+    before = time.time_ns() // 1000
+    run("clients", "token", "lamp", "--for", "2h")
+    run("clients", "token", "lamp", "--for", "1h")
+    run("clients", "oscore", "lamp")
+    assert 7_100e6 < listed(run)["lamp"]["until"] - before < 7_300e6
+    while listed(run)["early"]["state"] == "invited":
+        time.sleep(0.05)
+    shown = {line.split()[0]: line for line in run("clients", "list").splitlines()}
+    assert {name: client["state"] for name, client in listed(run).items()} == {
+        "early": "expired",
+        "late": "invited",
+        "lamp": "registered",
+    }
+    assert {name: client["oscore"] for name, client in listed(run).items()}["lamp"]
+    assert "expired" in shown["early"]
+    assert "yes" in shown["lamp"]
+    assert "yes" not in shown["late"]
+    run("clients", "revoke", "lamp")
+    assert (listed(run)["lamp"]["until"], listed(run)["lamp"]["oscore"]) == (None, False)
+
+
+def test_since_is_when_it_got_into_its_state(run):
+    run("clients", "allow", "lamp")
+    first = listed(run)["lamp"]["since"]
+    run("clients", "allow", "lamp", "--action", "query")
+    assert listed(run)["lamp"]["since"] == first
+    run("clients", "revoke", "lamp")
+    revoked = listed(run)["lamp"]["since"]
+    assert revoked > first
+    run("clients", "allow", "lamp")
+    assert listed(run)["lamp"]["since"] > revoked
+
+
+@pytest.mark.parametrize("command", ["token", "oscore"])
+def test_why_a_client_can_have_none_is_told(run, command):
+    run("clients", "invite", "lamp")
+    assert "is invited; it has not registered" in run("clients", command, "lamp", code=1)
+    run("clients", "revoke", "lamp")
+    assert "was revoked" in run("clients", command, "lamp", code=1)
+    assert "There is no client" in run("clients", command, "nobody", code=1)
 
 
 async def test_a_token_that_lives_long_outlives_the_rotation_of_keys(secured, run):
