@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
 
 from aiocoap import Code, Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 
-from edge.protocol.errors import TooLarge
-
-_LIFETIME: Final = 93.0
-"""Seconds until what is not asked for any more is forgotten: MAX_TRANSMIT_WAIT (RFC 7252, 4.8.2)."""
+from edge.gates.coap.formats import incomplete
+from edge.gates.coap.transfers import Transfer, Transfers
+from edge.protocol.errors import NotReady, TooLarge
 
 _PARTS: Final = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
 
 
 class Blocks:
-    """What is on its way in blocks, of all clients. Where it becomes too much the oldest goes, and is begun again."""
+    """What is on its way in blocks, of all clients. Where it becomes too much the oldest goes, and is begun again.
+
+    A client asks for the blocks of a notification in the same words as for those of an answer to a GET (RFC 7959, 3.4).
+    So of one resource one client is sent one thing at a time.
+    """
 
     def __init__(self, max_body: int, max_kept: int) -> None:
         """In bytes: one request, all that is kept."""
         self._max_body = max_body
-        self._requests = _Kept(max_kept)
-        self._answers = _Kept(max_kept)
+        self._requests = Transfers(max_kept)
+        self._answers = Transfers(max_kept)
 
     def whole(self, request: Message) -> Message | None:
         """None, and the request then has its whole body; or what to answer meanwhile. Raises `TooLarge`."""
@@ -36,11 +37,12 @@ class Blocks:
         if block is None:
             return None
         key = _key(request)
-        before = b"" if block.block_number == 0 else self._requests.take(key)
-        if before is None or len(before) != block.start or (block.more and len(request.payload) != block.size):
-            return Message(code=Code.REQUEST_ENTITY_INCOMPLETE)
+        kept = None if block.block_number == 0 else self._requests.take(key)
+        before = b"" if kept is None else kept.content
+        if len(before) != block.start or (block.more and len(request.payload) != block.size):
+            return incomplete(request, "Blocks before this one are missing; send the body again from the first on")
         if block.more:
-            self._requests.put(key, before + request.payload)
+            self._requests.put(key, Transfer(before + request.payload))
             return Message(code=Code.CONTINUE, block1=block)
         request.payload = before + request.payload
         return None
@@ -50,27 +52,45 @@ class Blocks:
         block = request.opt.block2
         if block is None or block.block_number == 0:
             return None
-        key = _key(request)
-        kept = self._answers.take(key)
-        if kept is None:
-            return Message(code=Code.REQUEST_ENTITY_INCOMPLETE)
-        self._answers.put(key, kept)
-        answer = Message(code=Code(kept[0]))
-        answer.payload = answer.opt.decode(kept[1:])
-        return _cut(answer, request, block.block_number)
+        transfer = self._answers.use(_key(request))
+        if transfer is None:
+            return incomplete(request, "What this is a block of is no longer kept; ask for it again from the first on")
+        answer = Message(code=Code(transfer.content[0]))
+        answer.payload = answer.opt.decode(transfer.content[1:])
+        if block.start >= len(answer.payload):
+            return incomplete(request, "There is no such block; ask for it again from the first on")
+        answer = _cut(answer, request, block.block_number)
+        transfer.went(block.start, len(answer.payload))
+        return answer
 
     def first(self, request: Message, answer: Message) -> Message:
-        """An answer, or its first block: the others can be asked for then."""
+        """An answer, or its first block: the others can be asked for then. Raises what `check_free` does."""
         answer.opt.block1 = request.opt.block1
         limit = request.remote.maximum_payload_size
         if request.opt.block2 is not None:
             limit = min(limit, request.opt.block2.size)
         if len(answer.payload) <= limit:
             return answer
+        notifies = answer.opt.observe is not None
+        if not notifies:
+            self._check_free(request)
         answer.opt.etag = hashlib.blake2b(answer.payload, digest_size=8).digest()
         kept = answer.copy(observe=None, block1=None)
-        self._answers.put(_key(request), bytes([kept.code]) + kept.opt.encode() + b"\xff" + kept.payload)
-        return _cut(answer, request, 0)
+        content = bytes([kept.code]) + kept.opt.encode() + b"\xff" + kept.payload
+        transfer = Transfer(content, len(kept.payload), notifies=notifies)
+        self._answers.put(_key(request), transfer)
+        cut = _cut(answer, request, 0)
+        transfer.went(0, len(cut.payload))
+        return cut
+
+    def transfer(self, request: Message) -> Transfer | None:
+        """What is kept of the last long answer to such a request, or of the last long notification."""
+        return self._answers.find(_key(request))
+
+    def _check_free(self, request: Message) -> None:
+        before = self.transfer(request)
+        if before is not None and before.notifies and before.moves:
+            raise NotReady("A notification of it is on its way to you, in blocks; take that first, then ask again")
 
 
 def _cut(answer: Message, request: Message, number: int) -> Message:
@@ -82,28 +102,3 @@ def _cut(answer: Message, request: Message, number: int) -> Message:
 def _key(request: Message) -> Hashable:
     """What the blocks of one exchange have in common: client, code and options."""
     return request.remote.blockwise_key, request.get_cache_key(_PARTS)
-
-
-class _Kept:
-    """Bytes by key, the most recently used, up to a size."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._kept: OrderedDict[Hashable, tuple[bytes, float]] = OrderedDict()
-
-    def put(self, key: Hashable, payload: bytes) -> None:
-        self.take(key)
-        self._kept[key] = payload, time.monotonic()
-        self._size += len(payload)
-        while self._kept and (self._size > self._limit or self._oldest < time.monotonic() - _LIFETIME):
-            self.take(next(iter(self._kept)))
-
-    def take(self, key: Hashable) -> bytes | None:
-        payload, _ = self._kept.pop(key, (None, 0.0))
-        self._size -= 0 if payload is None else len(payload)
-        return payload
-
-    @property
-    def _oldest(self) -> float:
-        return next(iter(self._kept.values()))[1]

@@ -13,6 +13,7 @@ from aiocoap.pipe import Pipe
 
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.formats import answer, failed, refused
+from edge.gates.coap.transfers import Transfer
 from edge.gates.coap.transport import Endpoint
 from edge.gates.session import Session, Sessions
 from edge.protocol.errors import NotFound, NotReady, TooManyRequests
@@ -55,6 +56,13 @@ class Followed:
 
     async def follow(self, pipe: Pipe) -> Message:
         """Serve an observer until it is gone. Returns what to say at the end."""
+        said = None
+        while said is None:
+            said = await self._serve(pipe)
+        return said
+
+    async def _serve(self, pipe: Pipe) -> Message | None:
+        """Serve an observer with one line. None: it is to have another, since it did not take all of this one."""
         line = await self.begin() if self._taken or self._line is None else self._line
         if "error" in line.first.result():
             if line is self._line:
@@ -167,21 +175,26 @@ class Following:
 
 
 class _Line:
-    """From a session to an observer, which confirms what it gets; a `Connection` of `edge.gates.outgoing`."""
+    """From a session to an observer, which confirms what it gets; a `Connection` of `edge.gates.outgoing`.
+
+    A notification that goes in blocks is taken when its last block was asked for: the acknowledgement is of the first.
+    """
 
     def __init__(self, following: Following) -> None:
         self.first: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._following = following
         self._pipe: Pipe | None = None
         self._came = asyncio.Event()
-        self._over: asyncio.Future[Callable[[Message], Message]] = asyncio.get_running_loop().create_future()
+        self._told: Transfer | None = None
+        """The last notification, if it goes in blocks."""
+        self._over: asyncio.Future[Callable[[Message], Message] | None] = asyncio.get_running_loop().create_future()
 
     @property
     def writable(self) -> bool:
-        """Whether the observer has acknowledged all so far."""
+        """Whether the observer has taken all so far."""
         if not self.first.done():
             return True
-        return self._pipe is not None and not self._following.endpoint.busy(self._pipe.request.remote)
+        return self._pipe is not None and self._free(self._pipe.request)
 
     def write(self, text: str) -> None:
         """The first message is for who subscribes, all others for the observer."""
@@ -194,11 +207,12 @@ class _Line:
             self._notify(self._pipe, content)
 
     async def write_and_wait(self, text: str) -> bool:
-        """Send when there is an observer that has acknowledged all so far."""
+        """Send when there is an observer that has taken all so far. False: it left some of it, and begins anew."""
         while not self.writable:
             await self._came.wait()
-            if self._pipe is not None:
-                await self._following.endpoint.free(self._pipe.request.remote)
+            if self._pipe is not None and not await self._freed(self._pipe.request):
+                self._finish(None)
+                return False
         self.write(text)
         return True
 
@@ -211,8 +225,11 @@ class _Line:
             self.first.set_result(error.to_message())
         self._finish(lambda request: refused(request, error))
 
-    async def serve(self, pipe: Pipe) -> Message:
-        """Tell an observer sequence 0 and all that follows. Sees now and then whether it is there. Returns the end."""
+    async def serve(self, pipe: Pipe) -> Message | None:
+        """Tell an observer sequence 0 and all that follows. Sees now and then whether it is there.
+
+        Returns what to say at the end; None where it begins anew.
+        """
         self._pipe = pipe
         self._notify(pipe, self.first.result())
         self._came.set()
@@ -221,22 +238,43 @@ class _Line:
             await asyncio.wait([self._over], timeout=self._following.ping)
             if not (self._over.done() or endpoint.busy(remote)):
                 endpoint.ping(remote)
-        return self._over.result()(pipe.request)
+        last = self._over.result()
+        return None if last is None else last(pipe.request)
 
     def leave(self, pipe: Pipe) -> None:
         """The observer is gone."""
         if self._pipe is pipe:
             self._pipe = None
             self._came.clear()
+            if self._told is not None:
+                self._told.forget()
+
+    def _free(self, request: Message) -> bool:
+        """Whether nothing is on its way to the observer, and it has the whole of the last notification."""
+        moving = self._following.blocks.transfer(request)
+        return not (
+            self._following.endpoint.busy(request.remote)
+            or (moving is not None and moving.moves)
+            or (self._told is not None and not self._told.whole)
+        )
+
+    async def _freed(self, request: Message) -> bool:
+        """Wait for that. False: it does not ask for the rest any more, or the rest is not kept."""
+        await self._following.endpoint.free(request.remote)
+        moving = self._following.blocks.transfer(request)
+        if moving is not None:
+            await moving.end()
+        return self._told is None or await self._told.end()
 
     def _notify(self, pipe: Pipe, content: dict[str, Any]) -> None:
         message = answer(pipe.request, content["notification"], Code.CONTENT)
         message.opt.observe = self._following.number()
         message.opt.max_age = _DAY
         message = self._following.blocks.first(pipe.request, message)
+        self._told = None if message.opt.block2 is None else self._following.blocks.transfer(pipe.request)
         message.transport_tuning = Reliable()
         pipe.add_response(message, is_last=False)
 
-    def _finish(self, last: Callable[[Message], Message]) -> None:
+    def _finish(self, last: Callable[[Message], Message] | None) -> None:
         if not self._over.done():
             self._over.set_result(last)

@@ -70,6 +70,13 @@ def refused(request: Message, error: EdgeError) -> Message:
     return message
 
 
+def incomplete(request: Message, text: str) -> Message:
+    """That blocks are missing, here or there (RFC 7959, section 2.9.2)."""
+    message = refused(request, InvalidRequest(text))
+    message.code = Code.REQUEST_ENTITY_INCOMPLETE
+    return message
+
+
 def diagnosed(code: Code, text: str) -> Message:
     """An answer to what cannot be opened: short, and to everybody (RFC 8613, section 8.2)."""
     return Message(code=code, payload=text.encode(), max_age=0)

@@ -40,7 +40,7 @@ from edge.gates.coap.requests import Primitive, check_options, peer, read_messag
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.session import Session, Sessions
-from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
+from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
 
 Readings = Callable[[str, bytes], Awaitable[int]]
 """Takes what a device says on a topic. Returns how many readings were in it, once they are stored."""
@@ -88,11 +88,18 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
             error = as_told(failure, None, self._sessions.metrics)
             self._sessions.answered("message", error.status_code, started)
             said = refused(request, error)
-        if said.payload and said.opt.block2 is None:
-            said = self._blocks.first(request, said)
+        said = self._in_blocks(request, said)
         said.opt.block1 = request.opt.block1
         said.opt.no_response = request.opt.no_response
         pipe.add_response(said, is_last=True)
+
+    def _in_blocks(self, request: Message, said: Message) -> Message:
+        if not said.payload or said.opt.block2 is not None:
+            return said
+        try:
+            return self._blocks.first(request, said)
+        except NotReady as error:
+            return refused(request, error)
 
     def _route(self, request: Message) -> _Serve:
         path = tuple(request.opt.uri_path)

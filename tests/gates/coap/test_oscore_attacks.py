@@ -13,6 +13,7 @@ from edge.protocol.errors import StorageFailed
 from edge.security.oscore import SharedContext
 
 WINDOW = 32
+CLEAR = "DELETE WHERE { <urn:a> ?p ?o } ;"
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ async def test_no_number_of_the_gateway_comes_twice_when_it_is_killed(engine, tm
                 path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
                 sealed, request = device.seal(GET, path, observe=0)
                 device.open(await device.exchange(sealed), request)
-                update, _ = device.seal(POST, "/update", f"INSERT DATA {{ <urn:a> <urn:b> {sent} }}".encode())
+                update, _ = device.seal(POST, "/update", f"{CLEAR} INSERT DATA {{ <urn:a> <urn:b> {sent} }}".encode())
                 await device.stranger(update)
                 told = await device.line.receive()
                 device.line.acknowledge(told)

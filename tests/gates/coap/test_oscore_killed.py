@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 import pytest
 from aiocoap import FETCH, GET, POST, Code
 from click.testing import CliRunner
-from coap_client import ALL
 from oscore_device import ASK, Device
 
 from edge.cli import edge
@@ -15,6 +14,8 @@ from edge.security.oscore import SharedContext
 from tests.support.processes import GatewayProcess
 
 ROUNDS = 3
+CLEAR = "DELETE WHERE { <urn:a> ?p ?o } ;"
+MINE = b"SELECT ?o { <urn:a> <urn:b> ?o }"
 SETTINGS = {
     "EDGE__MQTT__ENABLED": "false",
     "EDGE__HOST__ENABLED": "false",
@@ -50,11 +51,13 @@ async def test_no_number_comes_twice_and_nothing_recorded_is_carried_out(tmp_pat
             assert (await device.ask(FETCH, "/query", ASK)).code == Code.CONTENT
             for message in recorded:
                 assert (await device.stranger(message)).payload == b"Replay detected"
-            path = "/" + "/".join((await device.ask(POST, "/subscribe", ALL)).opt.location_path)
+            path = "/" + "/".join((await device.ask(POST, "/subscribe", MINE)).opt.location_path)
             follow, followed = device.seal(GET, path, observe=0)
             device.open(await device.exchange(follow), followed)
             for number in range(5):
-                update, _ = device.seal(POST, "/update", f"INSERT DATA {{ <urn:a> <urn:b> {turn}{number} }}".encode())
+                update, _ = device.seal(
+                    POST, "/update", f"{CLEAR} INSERT DATA {{ <urn:a> <urn:b> {turn}{number} }}".encode()
+                )
                 recorded.append(update)
                 await device.stranger(update)
                 told = await device.line.receive()
