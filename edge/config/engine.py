@@ -109,8 +109,14 @@ class EngineSettings(Section):
         5_000_000,
         "Steps to find the solutions of an update's WHERE, of a subscribed query when it begins, or of what an update "
         "changes in it, at the most; what takes more is refused. A step is a look-up of a triple pattern, a triple "
-        "that it finds, a row of VALUES or a call in an expression. All others wait: for about a second for each "
-        "million steps.",
+        "that it finds, a row of VALUES, a call in an expression, 512 characters of a long text that is read or 32 of "
+        "one that is made. All others wait: for about a second for each million steps.",
+        minimum=1000,
+    )
+    max_text: int = key(
+        10_000_000,
+        "Characters of a text that a function (CONCAT, REPLACE, GROUP_CONCAT and others) may make where steps are "
+        "counted; what could make a longer one is refused.",
         minimum=1000,
     )
     max_remembered: int = key(

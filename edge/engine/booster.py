@@ -122,7 +122,11 @@ class _Planner:
                 steps += [scope.condition(_plain(condition), below) for condition in node.conditions]
             below = node
         aggregates = [
-            (scope.place(variable), partial(accumulator, aggregate), scope.accumulated(aggregate, pattern))
+            (
+                scope.place(variable),
+                partial(accumulator, aggregate, self._graph.effort),
+                scope.accumulated(aggregate, pattern),
+            )
             for variable, aggregate in group.aggregates
         ]
         return Grouping([scope.place(key) for key in group.keys], aggregates, steps)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge.engine.graph import DEFAULT_GRAPH, SOME, LiveGraph, TripleIndex
-from edge.engine.operators.variables import Names, certain, expressions, own_expressions
+from edge.engine.operators.variables import Names, certain, nodes, own_expressions
 from edge.engine.requests import Dataset
 from edge.engine.sparql.algebra import (
     Alternative,
@@ -52,11 +52,12 @@ from edge.engine.sparql.algebra import (
 )
 from edge.engine.sparql.parser import parse_query
 from edge.engine.terms import canonical
+from edge.engine.text_bounds import Texts
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import Token
 
 SURE: Final = 2_000_000
-"""Solutions, each times the weight of the query: up to that it takes no more than half a second and some 50 MB."""
+"""Solutions, each times the words of the query and its work on texts: no more than half a second and some 50 MB."""
 
 _MANY: Final = 8
 """Patterns that are joined in one group; with more nothing is computed."""
@@ -73,8 +74,9 @@ class Outline:
 
     query: Query | None
     """None: one whose work nothing bounds."""
-    weight: float
-    """What each solution may cost: the words of the query, times how much longer it makes texts."""
+    words: int
+    """How long it is, in words."""
+    texts: Texts
 
 
 def outline(text: str, tokens: Sequence[Token], base_iri: str) -> Outline:
@@ -82,25 +84,8 @@ def outline(text: str, tokens: Sequence[Token], base_iri: str) -> Outline:
     try:
         query = parse_query(text, tokens, base_iri)
     except ParsingFailed:  # legal, as Oxigraph says, and beyond our grammar
-        return Outline(None, len(tokens))
-    growth = math.prod(_growth(expression, len(text)) for expression in expressions(query.pattern))
-    return Outline(query, len(tokens) * growth)
-
-
-def _growth(expression: Expression, length: int) -> int:
-    """How much longer texts can become, where what the query itself says is no longer than `length`."""
-    if not isinstance(expression, Call):
-        return 1
-    growth = math.prod(_growth(argument, length) for argument in expression.arguments)
-    match expression.name:
-        case "CONCAT":
-            return growth * max(1, len(expression.arguments))
-        case "REPLACE":
-            return growth * length
-        case "ENCODE_FOR_URI":
-            return growth * 3
-        case _:
-            return growth
+        return Outline(None, len(tokens), Texts(len(text), ()))
+    return Outline(query, len(tokens), Texts(len(text), nodes(query.pattern)))
 
 
 def is_small(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bool = False) -> bool:
@@ -109,7 +94,8 @@ def is_small(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bo
     `whole`: what stands for its default graph is not the store's, even if neither it nor the dataset says so.
     """
     try:
-        return most(outlined, graph, dataset, whole=whole) * outlined.weight <= SURE
+        each = outlined.words + outlined.texts.work(graph.dictionary.longest)
+        return most(outlined, graph, dataset, whole=whole) * each <= SURE
     except RuntimeError:  # another thread changed what was walked
         return False
 

@@ -64,7 +64,7 @@ class Engine:
     """The live graph and everything that works on it. One thread may write; queries may run on others."""
 
     def __init__(self, rules: Rules, load: Loader) -> None:
-        self.graph = LiveGraph(Effort(rules.max_steps))
+        self.graph = LiveGraph(Effort(rules.max_steps, rules.max_text))
         self.rules = rules
         self.performance = PerformanceModel()
         self.writing = threading.RLock()

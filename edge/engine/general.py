@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import pyoxigraph as ox
 
 from edge.engine.calls_text import at_time, check_calls
-from edge.engine.effort import MAX_STEPS
+from edge.engine.effort import MAX_STEPS, MAX_TEXT
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
@@ -53,8 +53,15 @@ class Rules:
     """Seconds that Oxigraph may take for what all others wait for."""
     max_query_memory: int = 256 * 1024 * 1024
     """Bytes that an evaluation apart may take."""
+    max_text: int = MAX_TEXT
+    """Characters of a text that a function of our own operators may make."""
     boost: bool = True
     """Whether subscribed queries are moved by the delta rules, as far as they have some."""
+
+    @property
+    def longest_result(self) -> int:
+        """Characters of a result that is held as text: there are a few copies of it for a while."""
+        return self.max_query_memory // 4
 
 
 def bounded(solutions: Iterable[T], rules: Rules) -> Iterator[T]:
@@ -70,6 +77,14 @@ def too_many(rules: Rules) -> ResultTooLarge:
     return ResultTooLarge(
         f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no variable? "
         "Ask for less, or change it in parts"
+    )
+
+
+def too_long(rules: Rules) -> ResultTooLarge:
+    """The error for a result that holds long texts often."""
+    return ResultTooLarge(
+        f"The result is longer than {rules.longest_result} characters (a quarter of engine.max_query_memory); ask for "
+        "less"
     )
 
 

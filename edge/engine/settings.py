@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edge.engine.clock import Trust
-from edge.engine.effort import MAX_STEPS
+from edge.engine.effort import MAX_STEPS, MAX_TEXT
 from edge.engine.sparql.size import MAX_JOINED
 
 Booster = Literal["delta", "re-evaluate"]
@@ -58,6 +58,8 @@ class EngineSettings:
     """Solutions of an update's WHERE, and of a subscribed query, at the most."""
     max_steps: int = MAX_STEPS
     """Steps to find them, at the most: see `Effort`."""
+    max_text: int = MAX_TEXT
+    """Characters of a text that a function makes meanwhile, at the most."""
     max_remembered: int = 50_000
     """Evaluations of joins, and solutions of these, that subscriptions remember at the most, all together."""
     max_joined: int = MAX_JOINED

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.family import Family, every_solution
-from edge.engine.general import too_many
+from edge.engine.general import too_long, too_many
 from edge.engine.lutt import Dependencies, Key
-from edge.engine.operators.stages import Row, Stage, Weights, add_weight, release, retain
+from edge.engine.operators.stages import Groups, Row, Stage, Weights, add_weight, long_texts, release, retain
 from edge.engine.query_plans import Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
 from edge.engine.tables import Lines, Table, rows_of
 from edge.protocol import results
+from edge.protocol.errors import ResultTooLarge
 
 _log = logging.getLogger(__name__)
 
@@ -109,24 +110,47 @@ class BoostedSpu(Spu):
 
     def begin(self, world: World) -> Weights:
         """Evaluate the query. Returns the whole result. Raises `ResultTooLarge`."""
-        return _flow(self._stages, every_solution(self.family, self.open, world.rules), start=True)
+        return self._whole(self._stages, world)
 
     def result(self, world: World) -> Weights:
         """See `Spu`."""
         stages = self.family.plan.stages(self.family.frame(0, self.open))
         try:
-            return _flow(stages, every_solution(self.family, self.open, world.rules), start=True)
+            return self._whole(stages, world)
         finally:
             for stage in stages:
                 stage.release()
 
+    def _whole(self, stages: Sequence[Stage], world: World) -> Weights:
+        solutions = every_solution(self.family, self.open, world.rules)
+        self._check_reading(solutions)
+        return _not_too_long(_flow(stages, solutions, start=True), world)
+
     def move(self, world: World, weights: Weights) -> Weights:
-        """Take in changed solutions. Returns the changed rows of the result. Raises `ResultTooLarge`."""
+        """Take in changed solutions, or none of them. Returns the changed rows. Raises `ResultTooLarge`.
+
+        Nothing can stop it half way: the limits of the evaluation are lifted.
+        """
+        self._check_reading(weights)
+        effort = self.family.effort
+        effort.refusal = None
         told = self.take(weights)
-        if any(stage.size() > world.rules.max_solutions for stage in self._stages):
+        try:
+            if effort.refusal is not None:
+                raise effort.refusal
+            if any(stage.size() > world.rules.max_solutions for stage in self._stages):
+                raise too_many(world.rules)
+            return _not_too_long(told, world)
+        except ResultTooLarge:
             self.take({row: -weight for row, weight in weights.items()})
-            raise too_many(world.rules)
-        return told
+            raise
+
+    def _check_reading(self, weights: Weights) -> None:
+        """Whether all long texts of the solutions can be read, as aggregates do. Raises `ResultTooLarge`."""
+        if any(isinstance(stage, Groups) for stage in self._stages):
+            effort = self.family.effort
+            if effort.reading(long_texts(self.family.dictionary, weights)) > effort.most:
+                raise effort.spent()
 
     def take(self, weights: Weights) -> Weights:
         """Take in changed solutions, however many are kept then: also to take back what was taken in."""
@@ -142,6 +166,13 @@ class BoostedSpu(Spu):
         for stage in self._stages:
             stage.release()
         release(world.graph.dictionary, self.open)
+
+
+def _not_too_long(rows: Weights, world: World) -> Weights:
+    """The same rows, which can be held as text. Raises `ResultTooLarge`."""
+    if long_texts(world.graph.dictionary, rows) > world.rules.longest_result:
+        raise too_long(world.rules)
+    return rows
 
 
 def _flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:

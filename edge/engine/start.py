@@ -31,6 +31,7 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
         allow_load=settings.allow_load,
         max_solutions=settings.max_solutions,
         max_steps=settings.max_steps,
+        max_text=settings.max_text,
         max_remembered=settings.max_remembered,
         max_joined=settings.max_joined,
         evaluation_timeout=settings.evaluation_timeout,

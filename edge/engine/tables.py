@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyoxigraph as ox
 
-from edge.engine.general import EvaluationFailed, Rules, too_many
+from edge.engine.general import EvaluationFailed, Rules, too_long, too_many
 from edge.engine.operators.stages import Weights, add_weight
 from edge.engine.terms import Dictionary
 from edge.protocol.results import Term
@@ -79,7 +79,7 @@ def written(
 
 
 class Text(io.BytesIO):
-    """Takes in so many lines, and no more."""
+    """Takes in so many lines, and no more; nor a text that is too long."""
 
     def __init__(self, rules: Rules, most: int) -> None:
         super().__init__()
@@ -88,7 +88,10 @@ class Text(io.BytesIO):
 
     def write(self, data: Buffer, /) -> int:
         """Take in more. Raises `ResultTooLarge`."""
-        self._left -= bytes(data).count(b"\n")
+        text = bytes(data)
+        self._left -= text.count(b"\n")
         if self._left < 0:
             raise too_many(self._rules)
-        return super().write(data)
+        if self.tell() + len(text) > self._rules.longest_result:
+            raise too_long(self._rules)
+        return super().write(text)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.remembered import remembered
 from edge.protocol.results import Term
 
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
@@ -37,7 +37,12 @@ _VALUE_FORMS: Final = {
 }
 
 
-@lru_cache(maxsize=4096)
+def size(term: Term) -> int:
+    """The characters of a term."""
+    return len(str(term)) if type(term) is ox.Triple else len(term.value)
+
+
+@remembered(4096, size)
 def _by_oxigraph(literal: ox.Literal) -> ox.Literal:
     name = ox.NamedNode("urn:x-edge:x")
     store = ox.Store()
@@ -73,6 +78,9 @@ class Dictionary:
     is forgotten by `sweep`, which the engine calls only between requests: within one, ids never change their meaning.
     """
 
+    LONG: Final = 256
+    """Characters that are no effort to read."""
+
     def __init__(self) -> None:
         self._ids: dict[Term, int] = {}
         self.find = self._ids.get
@@ -81,6 +89,10 @@ class Dictionary:
         """id -> term. Read it directly in inner loops; never write it."""
         self.kinds = bytearray()
         """id -> IRI, BLANK, LITERAL or TRIPLE."""
+        self.long: dict[int, int] = {}
+        """id -> characters, of terms that have more than `LONG`. Never write it."""
+        self.longest = self.LONG
+        """No term has more characters."""
         self._references: list[int] = []
         self._idle: set[int] = set()
         self._free: list[int] = []
@@ -121,6 +133,10 @@ class Dictionary:
             self._references.append(0)
         self._ids[term] = new
         self._idle.add(new)
+        length = size(term)
+        if length > self.LONG:
+            self.long[new] = length
+            self.longest = max(self.longest, length)
         return new
 
     def retain(self, term_id: int) -> None:
@@ -157,6 +173,8 @@ class Dictionary:
                 del self._ids[self.terms[term_id]]
                 self.terms[term_id] = _FORGOTTEN
                 self._free.append(term_id)
+                if self.long and self.long.pop(term_id, 0) == self.longest:
+                    self.longest = max(self.long.values(), default=self.LONG)
         self._idle.clear()
 
 

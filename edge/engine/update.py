@@ -253,11 +253,15 @@ class UpdateProcessor:
         self._world.mirror.stage(transaction.change_set())
         names, rows = general_rows(where, bindings, self._world, now)
         columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
-        intern = self._graph.dictionary.intern
+        intern, long = self._graph.dictionary.intern, self._graph.dictionary.long
+        effort = self._graph.effort
+        effort.begin()
         for row in rows:
             for index, place in columns:
                 term = row[index]
-                frame[place] = None if term is None else intern(term)
+                found = frame[place] = None if term is None else intern(term)
+                if found in long:
+                    effort.spend(effort.reading(long[found]))
             yield
 
     def _manage(self, operation: Manage, transaction: Transaction) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import pyoxigraph as ox
 from expression_world import DURATIONS, NUMBERS, OTHERS, STRINGS, iri, typed
 
-from edge.engine.operators.aggregates import Accumulator, accumulator
+from edge.engine.effort import Effort
+from edge.engine.operators.aggregates import Accumulator
+from edge.engine.operators.aggregates import accumulator as new_accumulator
 from edge.engine.sparql.algebra import Aggregate, Call, Reference, Variable
 from edge.engine.terms import canonical
 from edge.protocol.results import Term
@@ -42,6 +44,11 @@ POOLS: Sequence[Sequence[Term]] = (
     NODES,
 )
 MIXED = (*NUMBERS, *WORDS, *OTHERS, *DURATIONS, *NODES)
+
+
+def accumulator(aggregate: Aggregate) -> Accumulator:
+    """A new accumulator, with all effort that it wants."""
+    return new_accumulator(aggregate, Effort())
 
 
 class Bag:

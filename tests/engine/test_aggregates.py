@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import pyoxigraph as ox
 import pytest
-from aggregate_world import COMPUTED, MIXED, NAMES, POOLS, SEPARATOR, Bag, X, asked, parts, strict_best
+from aggregate_world import COMPUTED, MIXED, NAMES, POOLS, SEPARATOR, Bag, X, accumulator, asked, parts, strict_best
 from expression_world import iri, typed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.operators.aggregates import accumulator
 from edge.engine.operators.values import encode
 from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression
 from edge.protocol.results import Term

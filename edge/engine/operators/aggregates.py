@@ -19,10 +19,12 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.effort import Effort
 from edge.engine.operators.extremes import Extremes
 from edge.engine.operators.sums import Sum
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
+from edge.engine.terms import size
 from edge.protocol.results import Term
 
 Added = Term | Hashable
@@ -45,13 +47,13 @@ class Accumulator(ABC):
         """The aggregate of what is there. None: an error."""
 
 
-def accumulator(aggregate: Aggregate) -> Accumulator:
-    """A new accumulator, for an empty group."""
+def accumulator(aggregate: Aggregate, effort: Effort) -> Accumulator:
+    """A new accumulator, for an empty group. `effort`: of the evaluations that ask for its result."""
     if aggregate.name == "COUNT":
         chosen = aggregate.expression is None or _is_choice(aggregate.expression)
         new: Accumulator = _Count() if chosen else _StrictCount()
     elif aggregate.name == "GROUP_CONCAT":
-        new = _Concatenation(aggregate.separator)
+        new = _Concatenation(aggregate.separator, effort)
     else:
         new = _KINDS[aggregate.name]()
     return _Distinct(new) if aggregate.distinct and aggregate.name not in _BLIND else new
@@ -228,10 +230,11 @@ class _Sample(Accumulator):
 class _Concatenation(_Strict):
     """GROUP_CONCAT: a string with a language if all parts have the same."""
 
-    __slots__ = ("_separator", "_weights")
+    __slots__ = ("_effort", "_separator", "_weights")
 
-    def __init__(self, separator: str) -> None:
+    def __init__(self, separator: str, effort: Effort) -> None:
         super().__init__()
+        self._effort = effort
         self._separator = separator
         self._weights: dict[Term, int] = {}
 
@@ -242,6 +245,9 @@ class _Concatenation(_Strict):
         return True
 
     def _give(self) -> Term | None:
+        length = sum((size(term) + len(self._separator)) * weight for term, weight in self._weights.items())
+        if not self._effort.may_make(length):
+            return None
         literals = sorted((term.value, term.language or "", weight) for term, weight in self._weights.items())  # type: ignore[union-attr]
         text = self._separator.join(value for value, _, weight in literals for _ in range(weight))
         languages = {language for _, language, _ in literals}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
-from edge.engine.effort import Effort
 from edge.engine.operators.functions import Function
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.library import Question, ask
@@ -15,19 +14,15 @@ Result = Any
 """A Value, or None."""
 Evaluate = Callable[[Frame], Result]
 
-_ASKED: Final = 8
-"""Steps that a call takes of which Oxigraph is asked."""
-
 
 def _no_rule(*values: Value) -> Result:
     return NotImplemented
 
 
-def oxigraph(asked: Question, effort: Effort) -> Function:
-    """A call as Oxigraph answers it, which takes as long as several steps."""
+def oxigraph(asked: Question) -> Function:
+    """A call as Oxigraph answers it."""
 
     def answer(*values: Value) -> Result:
-        effort.spend(_ASKED)
         term = ask(asked, tuple(map(encode, values)))
         return None if term is None else decode(term)
 

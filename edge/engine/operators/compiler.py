@@ -465,7 +465,11 @@ class Scope:
         inner = self._inner(dict(keys), certain(node))
         operator = inner.operator(node.pattern)
         aggregates = [
-            (self.place(variable), partial(accumulator, aggregate), inner.accumulated(aggregate, node.pattern))
+            (
+                self.place(variable),
+                partial(accumulator, aggregate, self.compiler.graph.effort),
+                inner.accumulated(aggregate, node.pattern),
+            )
             for variable, aggregate in node.aggregates
         ]
         return Grouped(self.compiler.graph, operator, list(keys.values()), aggregates)
@@ -473,11 +477,11 @@ class Scope:
     def accumulated(self, aggregate: Aggregate, pattern: Node) -> Callable[[Frame], Hashable | None]:
         """What an aggregate adds up, of each solution of the pattern."""
         if aggregate.expression is None:  # COUNT(*)
-            terms = self.compiler.graph.dictionary.terms
             if not aggregate.distinct:
                 return lambda frame: True
-            places = [self.place(name) for name in possible(pattern)]
-            return lambda frame: tuple([terms[i] if (i := frame[place]) is not None else None for place in places])
+            sight = _Sight(self, pattern, certain(pattern))
+            values = [compile_expression(Reference(name), sight) for name in possible(pattern)]  # type: ignore[arg-type]
+            return lambda frame: tuple([value(frame) for value in values])
         return compile_expression(aggregate.expression, _Sight(self, pattern, certain(pattern)))
 
     def _inner(self, names: dict[Name, int], lifted: Names) -> Scope:

@@ -28,6 +28,7 @@ from edge.engine.operators.layout import Frame
 from edge.engine.operators.library import Unsupported, ask, question
 from edge.engine.operators.membership import LONG, Items, member
 from edge.engine.operators.moment import NOW_FUNCTION, Moment, date_time
+from edge.engine.operators.texts import affordable, affordable_answer, length
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
 from edge.engine.operators.volatility import uses_now, volatile
 from edge.engine.sparql.algebra import (
@@ -80,14 +81,19 @@ def compile_condition(expression: Expression, scope: Scope) -> Callable[[Frame],
 def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame], Term | None]:
     """The term that an expression gives. None: an error, or unbound. Raises `Unsupported`."""
     if isinstance(expression, Reference):
-        terms = scope.dictionary.terms
+        terms, long = scope.dictionary.terms, scope.dictionary.long
+        effort = scope.effort
         place = scope.place(expression.variable)
         if place is None:
             return _nothing
 
         def term(frame: Frame) -> Term | None:
             term_id = frame[place]
-            return None if term_id is None else terms[term_id]
+            if term_id is None:
+                return None
+            if long and term_id in long:
+                effort.read(long[term_id])
+            return terms[term_id]
 
         return term
     evaluate = _counted(_Compiler(scope).value(expression), expression, scope)
@@ -156,7 +162,7 @@ class _Compiler:
             if isinstance(expression.term, Parameter):
                 return self._slot(expression.term)
             constant = _constant(expression)
-            return lambda frame: constant
+            return self._long(constant) if length(constant) > Dictionary.LONG else lambda frame: constant
         if isinstance(expression, Exists):
             exists = self.scope.exists(expression.pattern)
             return (lambda frame: not exists(frame)) if expression.negated else exists
@@ -187,16 +193,30 @@ class _Compiler:
         if place is None:
             return _nothing
         terms = self.scope.dictionary.terms
+        long = self.scope.dictionary.long
+        effort = self.scope.effort
         literal = ox.Literal
 
         def look(frame: Frame) -> Result:
             term_id = frame[place]
             if term_id is None:
                 return None
+            if long and term_id in long:
+                effort.read(long[term_id])
             term = terms[term_id]
             return literal_value(term) if type(term) is literal else term
 
         return look
+
+    def _long(self, constant: Value) -> Evaluate:
+        characters = length(constant)
+        effort = self.scope.effort
+
+        def read(frame: Frame) -> Result:
+            effort.read(characters)
+            return constant
+
+        return read
 
     # Calls whose arguments must all have values
 
@@ -220,7 +240,9 @@ class _Compiler:
 
     def _rules(self, call: Call) -> tuple[Function | None, Function]:
         """Python's rule for a call, if there is one, and Oxigraph's."""
-        return FUNCTIONS.get(call.name), oxigraph(question(call, self.scope.base_iri), self.scope.effort)
+        effort = self.scope.effort
+        native = affordable(call.name, FUNCTIONS.get(call.name), effort)
+        return native, affordable_answer(call.name, oxigraph(question(call, self.scope.base_iri)), effort)
 
     def _now(self) -> Evaluate:
         moment = self.scope.moment

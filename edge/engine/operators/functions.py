@@ -235,9 +235,13 @@ def _lower(a: Operand) -> Result:
     return a.lower() if type(a) is str and a.isascii() else NotImplemented
 
 
+_TAGS: Final = 512
+"""Characters of a tag and a range that are taken apart."""
+
+
 def _lang_matches(tag: str, language_range: str) -> Result:
     """Basic filtering of RFC 4647."""
-    if not tag.isascii() or not language_range.isascii():
+    if not tag.isascii() or not language_range.isascii() or len(tag) + len(language_range) > _TAGS:
         return NotImplemented
     if language_range == "*":
         return tag != ""

@@ -12,8 +12,9 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.remembered import remembered
 from edge.engine.sparql.algebra import Call
-from edge.engine.terms import canonical
+from edge.engine.terms import canonical, size
 from edge.protocol.results import Term
 
 _OPERATORS: Final = frozenset({"=", "!=", "<", ">", "<=", ">=", "-", "*", "/"})
@@ -54,7 +55,11 @@ def _question(name: str, function: Term | None, arity: int, base_iri: str) -> Qu
     return asked
 
 
-@lru_cache(maxsize=8192)
+def _size(asked: Question, arguments: tuple[Term, ...]) -> int:
+    return sum(map(size, arguments))
+
+
+@remembered(8192, _size)
 def ask(asked: Question, arguments: tuple[Term, ...]) -> Term | None:
     """What a call gives for these arguments. None: an error."""
     # Written into the text the arguments would be constants, and some calls with constants Oxigraph simplifies wrongly

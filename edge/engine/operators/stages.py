@@ -301,6 +301,14 @@ def add_weight(weights: Weights, row: Row, weight: int) -> None:
         weights.pop(row, None)
 
 
+def long_texts(dictionary: Dictionary, weights: Mapping[Row, int]) -> int:
+    """Characters of the long terms of rows, as often as they occur."""
+    long = dictionary.long
+    if not long:
+        return 0
+    return sum(abs(weight) * long[cell] for row, weight in weights.items() for cell in row if cell in long)
+
+
 def retain(dictionary: Dictionary, row: Sequence[int | None]) -> None:
     """Hold on to the terms of a row."""
     for cell in row:

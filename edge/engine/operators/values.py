@@ -13,12 +13,12 @@ import struct
 from collections.abc import Callable
 from datetime import date
 from decimal import Context, Decimal
-from functools import lru_cache
 from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.terms import XSD, canonical
+from edge.engine.remembered import remembered
+from edge.engine.terms import XSD, canonical, size
 from edge.protocol.results import Term
 
 INTEGER: Final = ox.NamedNode(XSD + "integer")
@@ -137,7 +137,7 @@ _DECODERS: Final[dict[str, Callable[[ox.Literal, str], Value]]] = {
 }
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192, size)
 def literal_value(literal: ox.Literal) -> Value:
     """The value of a literal that is in value form."""
     decoder = _DECODERS.get(literal.datatype.value)
