@@ -20,7 +20,14 @@ class HttpSettings(Section):
         64 * MIB, "Largest result of a query; a larger one is given up and answered 413.", unit="bytes", minimum=KIB
     )
     cors_origins: tuple[str, ...] = key(
-        ("*",), 'Origins whose web pages may call the gateway (CORS). "*" is every origin, [] is none.'
+        ("loopback",),
+        'Origins whose web pages may call the gateway (CORS), such as "https://app.example.org". "loopback" are those '
+        'of this machine, "*" is every origin; those of the gateway itself always may.',
+    )
+    hosts: tuple[str, ...] = key(
+        (),
+        'Names by which the plain port may be asked for, beside "localhost" and loopback addresses: those of a proxy '
+        'in front of it, say. "*" is any name, which lets in every web page that is open on this machine.',
     )
     max_header: int = key(
         64 * KIB,
@@ -41,6 +48,9 @@ class HttpSettings(Section):
         unit="s",
         minimum=0.1,
         maximum=3600,
+    )
+    body_timeout: float = key(
+        300.0, "Time a client has to send a whole body; then it is answered 408.", unit="s", minimum=0.1, maximum=86_400
     )
     keep_alive: float = key(15.0, "Time a connection without a request stays open.", unit="s", minimum=0, maximum=3600)
 
@@ -81,7 +91,18 @@ class WsSettings(Section):
         100, "Requests of one connection in work; no more are read until some are answered.", minimum=1
     )
     origins: tuple[str, ...] = key(
-        ("*",), 'Origins whose web pages may subscribe. "*" is every origin; the gateway\'s own pages always may.'
+        ("loopback",),
+        'Origins whose web pages may subscribe. "loopback" are those of this machine, "*" is every origin; those of '
+        "the gateway itself always may.",
+    )
+    hosts: tuple[str, ...] = key((), "As http.hosts.")
+    authorize_within: float = key(
+        30.0,
+        "Time a client has for a first message with a token that is valid, where there is security; then its "
+        "connection is closed.",
+        unit="s",
+        minimum=0.1,
+        maximum=86_400,
     )
     compression: bool = key(
         False,
@@ -211,3 +232,11 @@ class LimitsSettings(Section):
     max_subscriptions: int = key(
         10_000, "Subscriptions of one client on all its connections; more are refused.", minimum=1
     )
+    oauth_rate: float = key(
+        5.0,
+        "Registrations and requests for tokens a second of one address, or of one connection on this machine, in the "
+        "long run; more are answered 429. 0: any number.",
+        minimum=0,
+        maximum=1_000_000,
+    )
+    oauth_burst: int = key(20, "Of these beyond that at once.", minimum=1, maximum=10_000_000)

@@ -21,16 +21,53 @@ _LOOK: Final = 1000
 """Clients that are remembered before it is looked who has long been quiet."""
 
 
+class Rate:
+    """How often each client may do something."""
+
+    def __init__(self, rate: float, burst: int, many: str) -> None:
+        """`rate` times a second in the long run, 0: any number; `burst` beyond that at once. `many`: what to say of who
+        does it more often."""
+        self._step = 1 / rate if rate else 0.0
+        self._slack = burst * self._step + _ROUNDING
+        self._many = many
+        self._due: dict[str, float] = {}
+        """By client: when it would have done what it has done, had it kept to its rate. It may be ahead of that."""
+        self._look_at = _LOOK
+
+    def take(self, who: str, now: float) -> None:
+        """A client does it at a time, in seconds of any clock that never goes back.
+
+        Raises `TooManyRequests` where it has done it `burst` times more than allowed; that one does not count.
+        """
+        if not self._step:
+            return
+        due = max(self._due.get(who, now), now) + self._step
+        ahead = due - now - self._slack
+        if ahead > 0:
+            raise TooManyRequests(f"{self._many}; try again later", retry_after=math.ceil(ahead))
+        self._due[who] = due
+        if len(self._due) > self._look_at:
+            self._due = {who: due for who, due in self._due.items() if due > now}
+            self._look_at = max(_LOOK, 2 * len(self._due))
+
+
 class Allowance:
     """The allowances of all clients. It belongs to the event loop."""
 
     def __init__(self, settings: LimitSettings) -> None:
-        self._settings = settings
-        self._step = 1 / settings.rate if settings.rate else 0.0
-        self._slack = settings.burst * self._step + _ROUNDING
-        self._due: dict[str, float] = {}
-        """By client: when it would have sent what it has sent, had it kept to its rate. It may be ahead of that."""
-        self._look_at = _LOOK
+        self._max_subscriptions = settings.max_subscriptions
+        self._requests = Rate(
+            settings.rate,
+            settings.burst,
+            f"This client sends more than {settings.rate:g} requests a second, and {settings.burst} at once "
+            "(limits.rate, limits.burst)",
+        )
+        self._introductions = Rate(
+            settings.oauth_rate,
+            settings.oauth_burst,
+            f"More than {settings.oauth_rate:g} registrations and requests for tokens a second, and "
+            f"{settings.oauth_burst} at once, come from this address (limits.oauth_rate, limits.oauth_burst)",
+        )
         self._subscriptions: Counter[str] = Counter()
 
     def request(self, who: str, now: float) -> None:
@@ -38,25 +75,15 @@ class Allowance:
 
         Raises `TooManyRequests` where it has sent `burst` more than `rate` a second allows; that one does not count.
         """
-        if not self._step:
-            return
-        due = max(self._due.get(who, now), now) + self._step
-        ahead = due - now - self._slack
-        if ahead > 0:
-            settings = self._settings
-            raise TooManyRequests(
-                f"This client sends more than {settings.rate:g} requests a second, and {settings.burst} at once "
-                "(limits.rate, limits.burst); try again later",
-                retry_after=math.ceil(ahead),
-            )
-        self._due[who] = due
-        if len(self._due) > self._look_at:
-            self._due = {who: due for who, due in self._due.items() if due > now}
-            self._look_at = max(_LOOK, 2 * len(self._due))
+        self._requests.take(who, now)
+
+    def introduce(self, peer: str, now: float) -> None:
+        """Somebody registers or asks for a token, which takes long. Raises `TooManyRequests`."""
+        self._introductions.take(peer, now)
 
     def subscribe(self, who: str) -> None:
         """A client has one more subscription, or is about to. Raises `TooManyRequests`."""
-        limit = self._settings.max_subscriptions
+        limit = self._max_subscriptions
         if self._subscriptions[who] >= limit:
             raise TooManyRequests(
                 f"This client has {limit} subscriptions on all its connections, which is the most it may have "

@@ -77,6 +77,8 @@ class Session:
         )
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
+        self.authorized = False
+        """Whether a message has come of somebody who may send it."""
         self._opening: set[Subscribe] = set()
         self._pending = 0
         self._room = asyncio.Event()
@@ -94,7 +96,7 @@ class Session:
             request = parse_message(message)
             primitive = request.kind
             access = permitted(self.shared.guard, request)
-            counted = True
+            counted = self.authorized = True
             self._count(client_of(access, self.peer), request.alias)
             if isinstance(request, SubscribeMessage):
                 self._subscribe(request, access, started)

@@ -19,6 +19,11 @@ class LimitSettings:
     """Requests beyond that at once."""
     max_subscriptions: int = 10_000
     """Subscriptions on all its connections; more are refused with 429."""
+    oauth_rate: float = 5.0
+    """Registrations and requests for tokens a second of one address in the long run; more are answered 429. 0: any
+    number."""
+    oauth_burst: int = 20
+    """Of these beyond that at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,10 @@ class HttpGateSettings:
     """Largest request body in bytes; larger ones are answered 413."""
     max_result: int = 64 * MIB
     """Largest result of a query in bytes; the evaluation of a larger one is given up and answered 413."""
-    cors_origins: tuple[str, ...] = ("*",)
-    """Origins whose pages may call the gateway; `*` is every origin."""
+    cors_origins: tuple[str, ...] = ("loopback",)
+    """Origins whose pages may call the gateway; `loopback` are this machine's own, `*` is every origin."""
+    hosts: tuple[str, ...] = ()
+    """Names beside this machine's own by which the gateway may be asked for without encryption; `*` is any."""
     max_header: int = 64 * KIB
     """Largest request line and header together in bytes; larger ones are answered 431 (414 if the URL is to blame)."""
     max_connections: int = 1000
@@ -60,6 +67,8 @@ class HttpGateSettings:
     """Connections of one address, other than this machine's own; more are answered 429 and closed."""
     read_timeout: float = 30.0
     """Seconds that a client has to send a whole header, and between two parts of a body."""
+    body_timeout: float = 300.0
+    """Seconds that a client has to send a whole body."""
     keep_alive: float = 15.0
     """Seconds that a connection without a request stays open."""
     query_timeout: float = 30.0
@@ -98,8 +107,13 @@ class WsGateSettings:
     """Bytes of notifications that may wait for one client; beyond, its notifications are merged."""
     max_pending_requests: int = 100
     """Requests of one connection that may be in work; no more are read until some are answered."""
-    origins: tuple[str, ...] = ("*",)
-    """Origins whose pages may subscribe; `*` is every origin. Pages of the gateway's own host always may."""
+    origins: tuple[str, ...] = ("loopback",)
+    """Origins whose pages may subscribe; `loopback` are this machine's own, `*` is every origin. Pages of the gateway's
+    own host always may."""
+    hosts: tuple[str, ...] = ()
+    """Names beside this machine's own by which the gateway may be asked for without encryption; `*` is any."""
+    authorize_within: float = 30.0
+    """Seconds that a client has for a first message with a token that is valid, where there is security."""
     compression: bool = False
     """Whether permessage-deflate is offered. It costs a small processor more than it saves on a local network."""
     close_timeout: float = 2.0

@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 import urllib.error
@@ -55,6 +56,21 @@ def test_it_tells_a_person_where_to_look_and_what_to_type(edge, tmp_path):
     assert edge(*publish[3:]).returncode == 0
     (binding,) = json.loads(watching.stdout.readline())["addedResults"]["results"]["bindings"]
     assert binding["value"]["value"] == "21.5"
+
+
+def test_where_tokens_are_needed_it_tells_how_to_get_one(edge, tmp_path):
+    """All that it prints works, typed one after the other into a shell."""
+    file = tmp_path / "edge settings.toml"
+    ports = "https_port = 0\nwss_port = 0\nmqtts_port = 0\n"
+    file.write_text(f'[security]\nenabled = true\naudience = "this house"\n{ports}')
+    running = launch(edge, tmp_path / "data", "--config", file, EDGE__HOST__ENABLED="false")
+    text = wait_until(lambda: "publish a reading" in running.output.read_text() and running.output.read_text(), "told")
+    allow, token, subscribe, publish = (line.strip() for line in text.splitlines() if " -m edge " in line)
+    assert token.startswith("export EDGE_TOKEN=")
+    script = f"set -e\n{allow}\n{token}\n{publish}\n{subscribe} --count 1\n{publish}\n"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, env=edge.environ())
+    assert done.returncode == 0, done.stderr
+    assert "21.5" in done.stdout
 
 
 def test_nobody_else_on_the_machine_reads_what_it_stores(edge, tmp_path):
@@ -108,7 +124,7 @@ def silent_client(running):
     host, port = running.endpoints["ws"].removeprefix("ws://").removesuffix("/subscribe").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
         client.sendall(
-            b"GET /subscribe HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"GET /subscribe HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
         assert b"101" in client.recv(4096)

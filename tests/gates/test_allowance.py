@@ -74,7 +74,7 @@ def test_clients_that_are_quiet_are_forgotten():
     allowance = Allowance(LimitSettings(rate=1000, burst=10))
     for number in range(10_000):
         allowance.request(f"client {number}", number / 100)
-    assert len(allowance._due) <= 1001
+    assert len(allowance._requests._due) <= 1001
 
 
 def test_no_rate_is_no_limit():

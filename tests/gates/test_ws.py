@@ -250,6 +250,13 @@ async def test_pages_of_other_origins_are_refused_where_origins_are_listed(serve
             assert (await client.subscribe())["sequence"] == 0
 
 
+async def test_without_security_nobody_has_to_say_who_he_is(serve):
+    async with serve(ws=WsGateSettings(port=0, authorize_within=0.05)) as gateway:
+        client = await gateway.client()
+        await asyncio.sleep(0.3)
+        assert (await client.subscribe())["sequence"] == 0
+
+
 async def test_a_broken_frame_closes_only_its_own_connection(gateway):
     bad, good = await gateway.client(), await gateway.client()
     await good.subscribe()

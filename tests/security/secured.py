@@ -20,13 +20,20 @@ from edge.security.store import Store
 EVERYTHING = "SELECT * { ?s ?p ?o }"
 
 
-def settings(data_dir: Path, mqtt: dict[str, Any] | None = None, **security: Any) -> Settings:
+def settings(
+    data_dir: Path,
+    mqtt: dict[str, Any] | None = None,
+    ws: dict[str, Any] | None = None,
+    limits: dict[str, Any] | None = None,
+    **security: Any,
+) -> Settings:
     anywhere = {"port": 0}
     return Settings.model_validate(
         {
             "data_dir": data_dir,
             "http": anywhere,
-            "ws": anywhere,
+            "ws": {**anywhere, **(ws or {})},
+            "limits": limits or {},
             "mqtt": mqtt or {"enabled": False},
             "host": {"enabled": False},
             "security": {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, **security},

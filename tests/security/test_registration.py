@@ -264,7 +264,7 @@ def test_rights_on_topics_go_with_who_registers_while_it_is_open(tmp_path):
     assert (lamp.access(None).publish, lamp.access(None).receive) == (rights.publish, frozenset())
 
 
-@pytest.mark.parametrize(("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",))])
+@pytest.mark.parametrize(("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",)), (3, ())])
 def test_a_file_of_an_older_version_is_read_on(tmp_path, version, missing):
     store = Store(tmp_path)
     Clients(store).allow("lamp", Rights(read=frozenset({"http://a/b"})))
@@ -274,6 +274,7 @@ def test_a_file_of_an_older_version_is_read_on(tmp_path, version, missing):
         for table in ("client", "opening"):
             for column in missing:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        connection.execute("ALTER TABLE client DROP COLUMN token_until")
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     clients = Clients(Store(tmp_path))
@@ -293,3 +294,27 @@ def test_priority_is_kept_and_changes_at_once(tmp_path):
     clients.allow("lamp", Rights(priority="high"))
     (lamp,) = clients.registered().values()
     assert lamp.access(None).priority == "high"
+
+
+async def test_half_a_surrogate_pair_is_no_identity(house):
+    async with house.http() as http:
+        answer = await http.post("/oauth/register", content=b'{"register": {"client_identity": "\\ud800"}}')
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+async def test_an_address_registers_and_asks_for_tokens_so_often_and_is_told_when_it_may_again(secured):
+    limits = {"oauth_rate": 0.001, "oauth_burst": 3}
+    async with secured(limits=limits) as house, house.http() as busy, house.http() as other:
+        answers = [await busy.post("/oauth/token", auth=("x", "y")) for _ in range(2)]
+        answers += [await busy.post("/oauth/register", json=asking("x")) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 3
+        assert int(answers[-1].headers["Retry-After"]) > 900
+        assert "limits.oauth_rate" in answers[-1].json()["error_description"]
+        assert (await other.post("/oauth/token", auth=("x", "y"))).status_code == 401
+        assert (await busy.get("/health")).status_code == 200
+
+
+async def test_who_looks_at_a_wrong_path_is_told_where_tokens_are(house):
+    async with house.http() as http:
+        told = (await http.post("/token")).json()["error_description"]
+    assert "/oauth/register, /oauth/token" in told

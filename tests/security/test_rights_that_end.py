@@ -114,3 +114,17 @@ async def test_while_the_clients_cannot_be_read_nobody_comes_in_and_afterwards_a
         assert (await house.query(token)).status_code == 200
         house.clients.revoke("lamp")
         assert (await socket.receive())["error"] == "invalid_client"
+
+
+async def test_a_socket_without_a_valid_token_is_closed_after_a_while_and_no_other(secured):
+    async with secured(ws={"authorize_within": 0.5}) as house:
+        token = await house.member()
+        async with house.socket() as silent, house.socket() as stranger, house.socket() as mine:
+            await mine.ask("query", token, sparql="ASK {}")
+            assert (await stranger.ask("query", "nonsense", sparql="ASK {}"))["status_code"] == 401
+            for socket in (silent, stranger):
+                async with asyncio.timeout(20):
+                    await socket.socket.wait_closed()
+                assert socket.socket.close_code == 1008
+                assert "ws.authorize_within" in socket.socket.close_reason
+            assert "result" in await mine.ask("query", token, sparql="ASK {}")

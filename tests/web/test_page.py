@@ -6,9 +6,11 @@ import httpx
 import pytest
 from browser import launch, quit_browser
 
+from edge.gates.http import HttpGate
 from edge.gates.http.page import FILES
-from edge.gates.settings import WsGateSettings
+from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
+from edge.metrics import Metrics
 
 HOSTILE = "<img src=x onerror='document.title=1'><script>document.title=2</script>"
 
@@ -138,8 +140,14 @@ async def test_files_are_served_with_a_strict_policy_and_revalidated(served):
             assert f"ws://localhost:{served.ws_port}" in policy
             again = await http.get(path, headers={"If-None-Match": answer.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_a_name_that_a_client_makes_up_does_not_get_into_the_policy(served):
+    gate = HttpGate(served.engine, HttpGateSettings(port=0, hosts=("*",)), Metrics())
+    async with httpx.AsyncClient(base_url=f"http://localhost:{await gate.start()}") as http:
         hostile = await http.get("/", headers={"Host": "a;script-src *"})
         assert "script-src *" not in hostile.headers["content-security-policy"]
+    await gate.stop()
 
 
 async def test_nothing_comes_from_elsewhere(served):

@@ -110,8 +110,9 @@ class Routes:
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
         ]
-        boundary = Middleware(Boundary, origins=self._settings.cors_origins, metrics=self._metrics)
-        app = Starlette(routes=routes, middleware=[boundary], exception_handlers={HTTPException: _framework_error})
+        settings = self._settings
+        boundary = Middleware(Boundary, origins=settings.cors_origins, hosts=settings.hosts, metrics=self._metrics)
+        app = Starlette(routes=routes, middleware=[boundary], exception_handlers={HTTPException: self._refuse})
         app.router.redirect_slashes = False
         return app
 
@@ -119,11 +120,11 @@ class Routes:
         """What there is where there is security."""
 
         async def register(request: Request) -> Response:
-            self._allowance.request(_peer(request), time.monotonic())
+            self._allowance.introduce(_peer(request), time.monotonic())
             return await oauth.register(request, authority, self._settings)
 
         async def token(request: Request) -> Response:
-            self._allowance.request(_peer(request), time.monotonic())
+            self._allowance.introduce(_peer(request), time.monotonic())
             return await oauth.token(request, authority)
 
         return [
@@ -143,6 +144,10 @@ class Routes:
         self._allowance.request(client_of(access, _peer(request)), time.monotonic())
         return access
 
+    def _still(self, request: Request) -> Access:
+        """What the client may do now that the body is there: its rights may have ended while it was on its way."""
+        return self._guard.access(request.headers.get("authorization"))
+
     def _operators(self, endpoint: _Endpoint) -> _Endpoint:
         """For those who run the gateway."""
 
@@ -159,8 +164,9 @@ class Routes:
     def _sparql(self, accepted: list[Primitive]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
             self._check_ready()
-            access = self._access(request)
+            self._access(request)
             operation = await read_operation(request, accepted, self._settings)
+            access = self._still(request)
             request.scope[PRIMITIVE] = operation.primitive
             check(access, operation.primitive)
             who = client_of(access, _peer(request))
@@ -223,6 +229,7 @@ class Routes:
             if client not in (None, access.client):
                 raise Forbidden("Nobody has updates run later for another client")
             operation = await read_operation(request, ["update"], self._settings)
+            check(access := self._still(request), "update")
             if operation.when is None:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
             if operation.name not in (None, name):
@@ -242,9 +249,9 @@ class Routes:
 
     async def _explain(self, request: Request) -> Response:
         self._check_ready()
-        access = self._access(request)
-        check(access, "administer")
+        check(self._access(request), "administer")
         operation = await read_operation(request, ["query"], self._settings)
+        check(access := self._still(request), "administer")
         timeout = self._settings.query_timeout
         try:
             async with asyncio.timeout(timeout):
@@ -256,10 +263,10 @@ class Routes:
         return _json(asdict(told))
 
     async def _health(self, request: Request) -> Response:
-        self._check_ready()
         operates, fault = self._operates(request), self._views.fault()
         if fault:
             raise NotReady(fault if operates else "The gateway does not move on; who may administer is told here why")
+        self._check_ready()
         return _json({"status": "ready", **(self._views.health() if operates else self._views.open_health())})
 
     def _operates(self, request: Request) -> bool:
@@ -276,7 +283,9 @@ class Routes:
     async def _operate(self, request: Request) -> Response:
         self._check_ready()
         if request.method == "PUT":
-            self._engine.processing = await read_processing(request, self._settings)
+            wanted = await read_processing(request, self._settings)
+            check(self._still(request), "administer")
+            self._engine.processing = wanted
         return _json(shown(self._engine))
 
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
@@ -287,6 +296,18 @@ class Routes:
 
     async def _describe(self, request: Request) -> Response:
         return Response(openapi(), media_type="application/json")
+
+    async def _refuse(self, request: Request, exception: Exception) -> Response:
+        """What the framework refuses: no such path, or no such method there."""
+        headers = dict(getattr(exception, "headers", None) or {})
+        if getattr(exception, "status_code", 500) == MethodNotAllowed.status_code:
+            allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
+            error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
+            return error_response(error, {"Allow": allow})
+        paths = "/query, /update, /sparql, /timers, /explain, /health, /metrics"
+        if self._authority is not None:
+            paths += ", /oauth/register, /oauth/token"
+        return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
     async def _page(self, request: Request) -> Response:
         return page_response(request, self._views.endpoints().get("wss" if request.url.scheme == "https" else "ws"))
@@ -311,17 +332,6 @@ def _route(path: str, primitive: str, endpoint: _Endpoint, methods: list[str]) -
 
 def _with_head(methods: list[str]) -> list[str]:
     return sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])})
-
-
-async def _framework_error(request: Request, exception: Exception) -> Response:
-    """What the framework refuses: no such path, or no such method there."""
-    headers = dict(getattr(exception, "headers", None) or {})
-    if getattr(exception, "status_code", 500) == MethodNotAllowed.status_code:
-        allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
-        error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
-        return error_response(error, {"Allow": allow})
-    paths = "/query, /update, /sparql, /timers, /explain, /health, /metrics"
-    return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
 
 
 async def _result(future: Future[_T], *, kept: bool = False) -> _T:

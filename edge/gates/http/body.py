@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import InvalidRequest, RequestTimeout, TooLarge, UnsupportedMediaType
 
 FORM = "application/x-www-form-urlencoded"
@@ -35,16 +37,16 @@ def content_type(request: Request) -> ContentType:
     return ContentType(media_type.strip().lower(), charset)
 
 
-async def read_text(request: Request, limit: int, timeout: float) -> str:  # noqa: ASYNC109 - of each part, not of all
-    """The body as text.
+async def read_text(request: Request, settings: HttpGateSettings, most: int | None = None) -> str:
+    """The body as text, at most as many bytes, or as the settings have it.
 
-    `limit` is in bytes, `timeout` in seconds between two parts. Raises `TooLarge` (before anything is read, where the
-    header says how long the body is), `UnsupportedMediaType`, `InvalidRequest`, `RequestTimeout`.
+    Raises `TooLarge` (before anything is read, where the header says how long the body is), `UnsupportedMediaType`,
+    `InvalidRequest`, `RequestTimeout`.
     """
     charset = content_type(request).charset
     if charset not in ("utf-8", "utf8", "us-ascii", "ascii"):
         raise UnsupportedMediaType(f'The charset "{charset}" is not understood: send UTF-8')
-    body = await _read(request, limit, timeout)
+    body = await _read(request, settings, settings.max_body if most is None else min(most, settings.max_body))
     try:
         return body.decode()
     except UnicodeDecodeError as error:
@@ -66,7 +68,7 @@ def parse_parameters(text: str | bytes) -> list[tuple[str, str]]:
         raise InvalidRequest(f"There are more than {_MAX_FIELDS} parameters") from None
 
 
-async def _read(request: Request, limit: int, timeout: float) -> bytearray:  # noqa: ASYNC109 - of each part
+async def _read(request: Request, settings: HttpGateSettings, limit: int) -> bytearray:
     too_large = TooLarge(f"The body is longer than {limit} bytes, the limit http.max_body; send it in parts")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
@@ -74,17 +76,26 @@ async def _read(request: Request, limit: int, timeout: float) -> bytearray:  # n
     body = bytearray()
     parts = request.stream()
     try:
-        while True:
-            async with asyncio.timeout(timeout):
-                part = await anext(parts)
-            if len(body) + len(part) > limit:
-                raise too_large
-            body += part
-    except StopAsyncIteration:
-        return body
+        async with asyncio.timeout(settings.body_timeout):
+            while (part := await _next(parts, settings.read_timeout)) is not None:
+                if len(body) + len(part) > limit:
+                    raise too_large
+                body += part
+            return body
     except TimeoutError:
-        raise RequestTimeout(f"No more of the body came for {timeout:g} s") from None
+        raise RequestTimeout(
+            f"The body took longer than {settings.body_timeout:g} s, the limit http.body_timeout; send it in parts"
+        ) from None
     except ClientDisconnect:
         raise InvalidRequest("The client went away before it had sent the whole body") from None
     finally:
         await parts.aclose()
+
+
+async def _next(parts: AsyncGenerator[bytes, None], seconds: float) -> bytes | None:
+    """What comes within that time; None at the end."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(parts, None)
+    except TimeoutError:
+        raise RequestTimeout(f"No more of the body came for {seconds:g} s") from None

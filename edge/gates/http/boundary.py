@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.gates.origins import origin_allowed
+from edge.gates.origins import ANY, host_allowed, origin_allowed
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, Forbidden, NotReady, TooManyRequests, Unauthorized
 
@@ -41,9 +41,10 @@ class Boundary:
     number that the client gets with a 500, and the process lives on.
     """
 
-    def __init__(self, app: ASGIApp, *, origins: Sequence[str], metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, origins: Sequence[str], hosts: Sequence[str], metrics: Metrics) -> None:
         self._app = app
         self._origins = origins
+        self._hosts = hosts
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,18 +52,24 @@ class Boundary:
         started = time.perf_counter()
         headers = Headers(scope=scope)
         origin = headers.get("origin")
-        allowed = origin_allowed(origin, headers.get("host"), self._origins)
+        host = headers.get("host")
+        refusal = _wrong_name(host) if not host_allowed(host, self._hosts) else None
+        if refusal is None and not origin_allowed(origin, host, self._origins):
+            refusal = _wrong_page()
         status = 0
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._add_headers(MutableHeaders(raw=message["headers"]), origin if allowed else None)
+                self._add_headers(MutableHeaders(raw=message["headers"]), origin if refusal is None else None)
             await send(message)
 
         try:
-            await self._answer(scope, receive, send_and_note, headers, allowed=allowed)
+            if refusal is not None:
+                # The browser would only hide the answer from the page, after the update was made.
+                raise refusal
+            await self._answer(scope, receive, send_and_note, headers)
         except EdgeError as error:
             await error_response(error)(scope, receive, send_and_note)
         except asyncio.CancelledError:  # the time that the server has to stop is over
@@ -77,42 +84,37 @@ class Boundary:
         finally:
             self._metrics.answered(_GATE, scope.get(PRIMITIVE, "other"), status, time.perf_counter() - started)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers, *, allowed: bool) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         if scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
-            if not allowed:
-                raise _forbidden()
-            await _preflight(scope["path"], headers)(scope, receive, send)
+            await self._preflight(scope["path"], headers)(scope, receive, send)
             return
-        if scope["method"] in ("POST", "PUT", "DELETE") and not allowed:
-            # The browser would only hide the answer from the page, after the update was made.
-            raise _forbidden()
         await self._app(scope, receive, send)
 
     def _add_headers(self, headers: MutableHeaders, origin: str | None) -> None:
         headers["X-Content-Type-Options"] = "nosniff"
-        if "*" not in self._origins:
+        if ANY not in self._origins:
             headers.add_vary_header("Origin")
         if origin is not None:
-            headers["Access-Control-Allow-Origin"] = "*" if "*" in self._origins else origin
+            headers["Access-Control-Allow-Origin"] = "*" if ANY in self._origins else origin
+
+    def _preflight(self, path: str, headers: Headers) -> Response:
+        others = ", PUT, DELETE" if path.startswith("/timers/") else ""
+        answer = {
+            "Access-Control-Allow-Methods": f"GET, HEAD, POST, OPTIONS{others}",
+            "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Accept, Content-Type"),
+            "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
+            "Vary": "Access-Control-Request-Headers",
+        }
+        named = headers["origin"] in self._origins
+        if named and headers.get("access-control-request-private-network") == "true":
+            answer["Access-Control-Allow-Private-Network"] = "true"
+        return Response(status_code=204, headers=answer)
 
     def _internal(self, failure: Exception) -> EdgeError:
         incident = uuid.uuid4().hex[:12]
         self._metrics.internal_errors.inc()
         logger.error("internal error %s", incident, exc_info=failure)
         return EdgeError(f"Internal error {incident}: the gateway's log tells more")
-
-
-def _preflight(path: str, headers: Headers) -> Response:
-    others = ", PUT, DELETE" if path.startswith("/timers/") else ""
-    answer = {
-        "Access-Control-Allow-Methods": f"GET, HEAD, POST, OPTIONS{others}",
-        "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Accept, Content-Type"),
-        "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
-        "Vary": "Access-Control-Request-Headers",
-    }
-    if headers.get("access-control-request-private-network") == "true":
-        answer["Access-Control-Allow-Private-Network"] = "true"
-    return Response(status_code=204, headers=answer)
 
 
 def _given_up() -> NotReady:
@@ -122,5 +124,12 @@ def _given_up() -> NotReady:
     )
 
 
-def _forbidden() -> Forbidden:
+def _wrong_name(host: str | None) -> Forbidden:
+    return Forbidden(
+        f'This port does not answer to the name "{host}"; http.hosts of the settings lists those that it has beside '
+        "localhost"
+    )
+
+
+def _wrong_page() -> Forbidden:
     return Forbidden("Pages of this origin may not call the gateway; http.cors_origins of the settings lists who may")

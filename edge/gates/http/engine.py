@@ -45,7 +45,7 @@ async def read_processing(request: Request, settings: HttpGateSettings) -> Proce
     if content_type(request).media_type != _JSON:
         raise UnsupportedMediaType(f'Send {_JSON}, for example {{"processing": "parallel"}}')
     try:
-        wanted = json.loads(await read_text(request, settings.max_body, settings.read_timeout))
+        wanted = json.loads(await read_text(request, settings))
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The body is not JSON: {error}") from None
     if not isinstance(wanted, dict) or set(wanted) != {"processing"}:

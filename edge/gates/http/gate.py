@@ -8,6 +8,7 @@ import math
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import uvicorn
@@ -18,6 +19,7 @@ from edge.gates.engine import OperatedEngine
 from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
+from edge.gates.origins import ANY
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
 from edge.metrics import Metrics
@@ -39,6 +41,8 @@ class HttpGate:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Without `tls`: plain HTTP."""
+        if tls is not None:
+            settings = replace(settings, hosts=(ANY,))  # what names it has its certificate says
         self._settings = settings
         allowance = allowance or Allowance(LimitSettings())
         self._app = Routes(engine, settings, metrics, views or Views(), guard, allowance, authority).app()

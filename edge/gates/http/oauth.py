@@ -25,7 +25,7 @@ _LONGEST = 16 * 1024
 
 async def register(request: Request, authority: Authority, settings: HttpGateSettings) -> Response:
     """`POST /oauth/register`. Raises `InvalidRequest`, and what the authority does."""
-    identity = _identity(await read_text(request, min(_LONGEST, settings.max_body), settings.read_timeout))
+    identity = _identity(await read_text(request, settings, _LONGEST))
     return _created({"credentials": await authority.register(identity)})
 
 
@@ -48,7 +48,12 @@ def _identity(text: str) -> str:
     types = wanted.get("grant_types", ["client_credentials"])
     if not isinstance(types, list) or "client_credentials" not in types:
         raise InvalidRequest('The only grant type is "client_credentials"')
-    return str(wanted["client_identity"])
+    identity = str(wanted["client_identity"])
+    try:
+        identity.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("The client identity is no text: it has half of a surrogate pair") from None
+    return identity
 
 
 def _credentials(header: str | None) -> tuple[str, str]:

@@ -51,7 +51,7 @@ async def read_operation(request: Request, accepted: Collection[Primitive], sett
         return _from_parameters(parameters, ["query"])
     media_type = content_type(request).media_type
     if media_type == FORM:
-        text = await read_text(request, settings.max_body, settings.read_timeout)
+        text = await read_text(request, settings)
         return _from_parameters([*parameters, *parse_parameters(text)], accepted)
     primitive = _DIRECT.get(media_type)
     if primitive is None or primitive not in accepted:
@@ -61,7 +61,7 @@ async def read_operation(request: Request, accepted: Collection[Primitive], sett
     for name, _ in parameters:
         if name in _DATASET:
             raise InvalidRequest(f'With {media_type} the text is the body: leave out the parameter "{name}"')
-    text = await read_text(request, settings.max_body, settings.read_timeout)
+    text = await read_text(request, settings)
     return _operation(primitive, text, parameters)
 
 

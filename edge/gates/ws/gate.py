@@ -19,7 +19,7 @@ from edge.gates.allowance import Allowance, peer_of
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.origins import origin_allowed
+from edge.gates.origins import host_allowed, origin_allowed
 from edge.gates.parking import Parking
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
@@ -110,6 +110,13 @@ class WsGate:
     def _admit(self, listener: Listener, socket: ServerConnection, request: Request) -> Response | None:
         headers = request.headers
         listener.known(socket.remote_address)
+        if self._tls is None and not host_allowed(headers.get("Host"), self._settings.hosts):
+            return _refusal(
+                Forbidden(
+                    f'This port does not answer to the name "{headers.get("Host")}"; ws.hosts of the settings lists '
+                    "those that it has beside localhost"
+                )
+            )
         if not origin_allowed(headers.get("Origin"), headers.get("Host"), self._settings.origins):
             return _refusal(
                 Forbidden("Pages of this origin may not subscribe; ws.origins of the settings lists who may")
@@ -123,6 +130,10 @@ class WsGate:
             reason = f"This address has {most} connections (ws.max_connections_of_one), which is the most it may have"
             return _refusal(TooManyRequests(f"{reason}; close some"))
         return None
+
+    def _dismiss_stranger(self, session: Session, connection: WsConnection) -> None:
+        if self._guard is not OPEN_GUARD and not session.authorized:
+            connection.close(CloseCode.POLICY_VIOLATION, "no message with a valid token came (ws.authorize_within)")
 
     def _paths(self) -> list[str]:
         path = self._settings.path
@@ -140,6 +151,9 @@ class WsGate:
         )
         session = Session(sessions, connection, peer_of(*socket.remote_address[:2]))
         self._open.inc()
+        patience = asyncio.get_running_loop().call_later(
+            self._settings.authorize_within, self._dismiss_stranger, session, connection
+        )
         try:
             async for message in socket:
                 session.receive(message)
@@ -147,6 +161,7 @@ class WsGate:
         except ConnectionClosed:
             pass  # however a client goes away, it is gone
         finally:
+            patience.cancel()
             self._open.dec()
             stopping = self._server is None  # whatever a client then answers: it is not the one that goes
             session.close(lost=stopping or socket.close_code not in _FAREWELL)
