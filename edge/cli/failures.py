@@ -28,6 +28,12 @@ Exit codes:
 """
 
 
+_TRUST: Final = (
+    "Set SSL_CERT_FILE=DATA_DIR/tls/ca.pem, of a gateway elsewhere to a copy of that file; `edge cert show` says there "
+    "which names it is for, and `edge cert init NAME` adds one"
+)
+
+
 class Failure(click.ClickException):
     """A failure told in one line, `edge: what happened and what to do`."""
 
@@ -54,7 +60,12 @@ def misused(message: str) -> Failure:
 
 
 def unreachable(what: str, reason: object) -> Failure:
-    """Nobody answers: exit code 3."""
+    """Nobody answers, or somebody who may be another: exit code 3. `reason` is an error of the network, or a text."""
+    if distrust := getattr(reason, "verify_message", None):  # of ssl.SSLCertVerificationError
+        return Failure(
+            f"{what} shows a certificate that is not trusted: {str(distrust).rstrip('.')}. {_TRUST}", UNREACHABLE
+        )
+    reason = getattr(reason, "strerror", None) or reason
     return Failure(
         f"cannot reach the gateway at {what}: {reason}. Is it running (`edge run`)? "
         "--data-dir, --url and --ws say where to look",

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.message import Message
 from http.client import HTTPException
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import urlencode
 
 import click
 
 from edge.cli.failures import Failure, misused, refused, unreachable
+from edge.cli.table import printable
+from edge.cli.token import ADVICE, token_for
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-TOKEN = "EDGE_TOKEN"  # noqa: S105 - the name of the environment variable that holds it
-
 _ADVICE = {
     400: "correct the request",
-    401: "edge clients token IDENTITY, on the gateway, prints a token; put it into the variable EDGE_TOKEN",
+    401: ADVICE,
     404: "is --url the gateway's address?",
     406: "choose another --format",
     408: "make the query simpler, or raise engine.query_timeout",
@@ -64,35 +64,42 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
     """
     if not url.startswith(("http://", "https://")):
         raise misused(f"{url} is not an address of HTTP; it looks like http://127.0.0.1:8000")
-    request = urllib.request.Request(url, body, {**headers, **_token()}, method=method)  # noqa: S310 - the scheme is checked above
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a gateway is near, proxies are not
+    if (token := token_for(url)) is not None:
+        headers = {**headers, "Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the scheme is checked above
+    # A gateway is near, proxies are not.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Nowhere)
     try:
         with opener.open(request, timeout=timeout) as response:
             return Answer(response.read(), response.headers.get_content_type())
     except urllib.error.HTTPError as error:
         with error:
-            raise _refusal(error.code, error.read()) from None
+            if (elsewhere := error.headers.get("Location")) is not None and 300 <= error.code < 400:
+                raise refused(f"{url} sends on to {printable(elsewhere)}; if that is right, give it as --url") from None
+            raise refusal(error.code, error.read()) from None
     except urllib.error.URLError as error:
         raise _no_answer(url, error.reason, timeout) from None
     except (OSError, HTTPException, ValueError) as error:
         raise _no_answer(url, error, timeout) from None
 
 
-def _token() -> dict[str, str]:
-    """Who asks, where the gateway wants to know."""
-    token = os.environ.get(TOKEN)
-    return {"Authorization": f"Bearer {token}"} if token else {}
+class _Nowhere(urllib.request.HTTPRedirectHandler):
+    """Follows nobody who sends it elsewhere: what it carries is for the gateway alone."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        """No request: the answer is an error then."""
 
 
 def _no_answer(url: str, reason: object, timeout: float) -> Failure:
     if isinstance(reason, TimeoutError):
         return unreachable(url, f"no answer within {timeout:g} s")
-    if isinstance(reason, OSError):
-        return unreachable(url, reason.strerror or reason)
     return unreachable(url, reason)
 
 
-def _refusal(status: int, body: bytes) -> Failure:
+def refusal(status: int, body: bytes | str) -> Failure:
+    """What the gateway says, and what to do: exit code 1."""
     told = describe(body)
     message = told or f"the gateway answered {status}"
     # A gateway that says what it does not have is one.

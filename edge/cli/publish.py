@@ -11,9 +11,13 @@ import click
 
 from edge.cli.failures import EXIT_CODES, misused, refused, unreachable
 from edge.cli.locate import data_dir_option, locate
+from edge.cli.token import TOKEN, unencrypted
+from edge.protocol.addresses import keeps_secrets
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _PASSWORD: Final = "EDGE_MQTT_PASSWORD"  # noqa: S105 - the name of a variable
+_USERNAME: Final = "edge"
+"""Where nobody said one: MQTT 3.1.1 has no password without it (3.1.2.9), and a gateway does not look at it."""
 
 
 @click.command(epilog=EXIT_CODES)
@@ -24,7 +28,9 @@ _PASSWORD: Final = "EDGE_MQTT_PASSWORD"  # noqa: S105 - the name of a variable
 @click.option(
     "--mqtt", "url", envvar="EDGE_MQTT", metavar="URL", help="Broker, e.g. mqtt://127.0.0.1:1883.  [env: EDGE_MQTT]"
 )
-@click.option("--username", metavar="NAME", help=f"User name at the broker; password or token: ${_PASSWORD}.")
+@click.option(
+    "--username", metavar="NAME", help=f"User name at the broker. {_PASSWORD} holds the password, {TOKEN} a token."
+)
 @data_dir_option
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Seconds to wait for the broker."
@@ -70,8 +76,9 @@ def _send(
             client.disconnect()
 
     client.on_connect = on_connect
-    if username is not None:
-        client.username_pw_set(username, os.environ.get(_PASSWORD))
+    password = _password(address)
+    if username is not None or password is not None:
+        client.username_pw_set(username or _USERNAME, password)
     if secure:
         client.tls_set()
     try:
@@ -81,7 +88,7 @@ def _send(
         message.wait_for_publish(timeout)
         arrived = message.is_published()
     except OSError as error:
-        raise unreachable(address, error.strerror or error) from None
+        raise unreachable(address, error) from None
     except (RuntimeError, ValueError) as error:
         if not refusals:
             raise refused(f"the broker at {address} did not take it: {error}") from None
@@ -91,10 +98,20 @@ def _send(
         client.loop_stop()
     if refusals:
         raise refused(
-            f"the broker at {address} refused the connection: {refusals[0]} (see --username and ${_PASSWORD})"
+            f"the broker at {address} refused the connection: {refusals[0]} (see --username and ${_PASSWORD}; "
+            f"of a gateway, a token: ${TOKEN})"
         )
     if not arrived:
         raise unreachable(address, f"no acknowledgement within {timeout:g} s")
+
+
+def _password(address: str) -> str | None:
+    """What the broker is told: a password that was given for it, else the token, where nobody reads it on the way."""
+    if password := os.environ.get(_PASSWORD):
+        if not keeps_secrets(address):
+            raise unencrypted(_PASSWORD, address)
+        return password
+    return os.environ.get(TOKEN) or None if keeps_secrets(address) else None
 
 
 def _parts(address: str) -> tuple[str, int, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import shutil
@@ -52,7 +53,7 @@ def run(file: Path | None, data_dir: Path | None) -> None:
 
     log.configure(settings.log.level, settings.log.format)
     try:
-        process.run(settings, ready=_greet)
+        process.run(settings, ready=functools.partial(_greet, file))
     except StartError as error:
         raise Failure(error.description, USAGE) from None
     except StopError as error:
@@ -70,8 +71,8 @@ def _keep_private(data_dir: Path) -> None:
             file.chmod(0o600)
 
 
-def _greet(gateway: Gateway) -> None:
-    """Say where to look, and give the two commands that show the gateway at work."""
+def _greet(file: Path | None, gateway: Gateway) -> None:
+    """Say where to look, and give the commands that show the gateway at work. `file`: its settings."""
     where = gateway.endpoints
     command = _command()
     directory = "" if gateway.is_default_data_dir else f" --data-dir {shlex.quote(str(gateway.settings.data_dir))}"
@@ -92,7 +93,14 @@ def _greet(gateway: Gateway) -> None:
     width = max(len(value) for _, value, _ in rows[:-1])
     text = [f"sepa-edge {__version__} is running. Ctrl-C stops it.", ""]
     text += [f"  {name:<10} {value:<{width}}  {note}" for name, value, note in rows]
-    text += ["", "In another terminal, be told what changes:", ""]
+    if gateway.settings.security.enabled:
+        settings = "" if file is None else f" --config {shlex.quote(str(file))}"
+        allow, token = (f"{command} clients {what} me{settings}{directory}" for what in ("allow", "token"))
+        text += ["", "Who asks needs a token. In another terminal, as this user, let yourself in:", ""]
+        text += [f"  {allow}", f"  export EDGE_TOKEN=$({token})"]
+        text += ["", "Then be told what changes:", ""]
+    else:
+        text += ["", "In another terminal, be told what changes:", ""]
     text += [f"  {command} subscribe{directory} {shlex.quote(_EXAMPLE_QUERY)}"]
     if "mqtt" in where:
         publish = f"{command} publish{directory} {_EXAMPLE_TOPIC} {shlex.quote(_EXAMPLE_PAYLOAD)}"

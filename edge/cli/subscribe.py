@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,9 +14,10 @@ import click
 
 from edge.cli import table
 from edge.cli.failures import EXIT_CODES, UNREACHABLE, Failure, misused, refused, unreachable
-from edge.cli.http import TOKEN, dataset_options, describe
+from edge.cli.http import dataset_options, refusal
 from edge.cli.locate import data_dir_option, locate
 from edge.cli.source import SOURCE_HELP, read_source
+from edge.cli.token import token_for
 
 _RETRY: Final = 1.0
 """Seconds between attempts to come back."""
@@ -59,8 +59,6 @@ def subscribe(
 ) -> None:
     """Subscribe, print until stopped."""
     body: dict[str, Any] = {"sparql": read_source(text), "alias": alias or "edge-subscribe"}
-    if token := os.environ.get(TOKEN):
-        body["authorization"] = f"Bearer {token}"
     if default_graphs:
         body["default-graph-uri"] = list(default_graphs)
     if named_graphs:
@@ -68,7 +66,7 @@ def subscribe(
     show: _Json | _People = _Json() if as_json else _People()
     seen = 0
     try:
-        for notification in _notifications(json.dumps({"subscribe": body}), ws, data_dir, reconnect):
+        for notification in _notifications(body, ws, data_dir, reconnect):
             show(notification)
             sys.stdout.flush()
             seen += 1
@@ -78,7 +76,9 @@ def subscribe(
         return
 
 
-def _notifications(request: str, ws: str | None, data_dir: Path | None, reconnect: bool) -> Iterator[Notification]:
+def _notifications(
+    body: dict[str, Any], ws: str | None, data_dir: Path | None, reconnect: bool
+) -> Iterator[Notification]:
     """The notifications of one subscription; with `reconnect`, of one after the other for ever."""
     came_through = False
     told = False
@@ -86,7 +86,7 @@ def _notifications(request: str, ws: str | None, data_dir: Path | None, reconnec
         try:
             # Looked up each time: a gateway with free ports comes back on others.
             url = ws if ws is not None else locate(data_dir).get("ws")
-            for notification in _connection(url, request):
+            for notification in _connection(url, body):
                 came_through, told = True, False
                 yield notification
         except Failure as failure:
@@ -98,8 +98,11 @@ def _notifications(request: str, ws: str | None, data_dir: Path | None, reconnec
             time.sleep(_RETRY)
 
 
-def _connection(url: str, request: str) -> Iterator[Notification]:
+def _connection(url: str, body: dict[str, Any]) -> Iterator[Notification]:
     """The notifications until the connection breaks, which raises `Failure`."""
+    if (token := token_for(url)) is not None:
+        body = {**body, "authorization": f"Bearer {token}"}
+
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
     from websockets.sync.client import connect
 
@@ -111,10 +114,10 @@ def _connection(url: str, request: str) -> Iterator[Notification]:
     except InvalidHandshake as error:
         raise refused(f"{url} speaks no WebSocket ({error}); is --ws right?") from None
     except OSError as error:
-        raise unreachable(url, error.strerror or error) from None
+        raise unreachable(url, error) from None
     with connection:
         try:
-            connection.send(request)
+            connection.send(json.dumps({"subscribe": body}))
             for text in connection:
                 yield _notification(text)
         except ConnectionClosed as error:
@@ -133,7 +136,8 @@ def _notification(text: str | bytes) -> Notification:
         if isinstance(found, dict):
             return found
         if "error" in message:
-            raise refused(describe(text) or str(message["error"]))
+            status = message.get("status_code")
+            raise refusal(status if isinstance(status, int) else 0, text)
     raise refused("the answer is not that of a gateway; is --ws right?")
 
 

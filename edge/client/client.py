@@ -23,6 +23,7 @@ from edge.client.over_socket import OverSocket
 from edge.client.results import Result, Rows
 from edge.client.subscription import Subscription
 from edge.client.transport import Attempt, Text, Transport
+from edge.protocol.addresses import keeps_secrets
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class Client:
 
     Requests wait for a broker that is not there, up to `options.timeout`. Queries are sent again if the connection
     breaks, and so are updates with `repeat` or a name; others are not, once they may have arrived: `NoAnswer.sent`
-    tells.
+    tells. With `options.token`, endpoints that are neither encrypted nor on this machine are refused (`ValueError`).
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Client:
         self._shared = connections is not None
         self._connections = connections if connections is not None else Connections(options or Options())
         self._options = self._connections.options
+        if self._options.token is not None:
+            _check_encrypted(self.endpoints)
         self._socket = self._connections.socket(self.endpoints.subscribe)
         self._over_socket = OverSocket(self._socket.link)
         self._over_http = OverHttp(self._connections.http, self.endpoints)
@@ -266,6 +269,12 @@ class Client:
                 self._failure = str(failure)
                 _log.warning("%s; trying again", failure)
             await asyncio.sleep(wait)
+
+
+def _check_encrypted(endpoints: Endpoints) -> None:
+    for url in (endpoints.query, endpoints.update, endpoints.subscribe):
+        if not keeps_secrets(url):
+            raise ValueError(f"{url} is not encrypted: others would read the token on the way; use https and wss")
 
 
 def _be(kind: type[T], result: object) -> T:

@@ -26,6 +26,13 @@ _CLOSE_TIMEOUT: Final = 2.0
 _log = logging.getLogger("edge.client")
 
 
+class _Connect(connect):
+    """Follows nobody who sends it elsewhere: what it carries is for the broker alone."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        return exc
+
+
 class Listener(Protocol):
     """Who looks after subscriptions."""
 
@@ -163,7 +170,7 @@ class Link:
             began = loop.time()
             self._heard = False
             try:
-                async with connect(
+                async with _Connect(
                     self.url,
                     proxy=None,  # a broker is near
                     compression=None,

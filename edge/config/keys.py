@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from edge.protocol.addresses import is_loopback
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
@@ -55,14 +57,6 @@ def _absolute(path: Path | None, info: ValidationInfo) -> Path | None:
 
 def _none_if_empty(value: object) -> object:
     return None if value == "" else value
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _loopback(host: str) -> str:

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from edge.config.adapters import MqttSettings
 from edge.config.explain import explain, is_section, unknown_variable
-from edge.config.keys import is_loopback
 from edge.config.models import Settings
+from edge.protocol.addresses import is_loopback
 from edge.protocol.errors import EdgeError
 
 PREFIX: Final = "EDGE__"

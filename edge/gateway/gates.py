@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from edge.config import Settings
-from edge.config.keys import is_loopback
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.allowance import Allowance
@@ -23,6 +22,7 @@ from edge.gateway.listening import listening, url_host
 from edge.gateway.probes import coap_answers, http_answers
 from edge.gateway.watchdog import Part
 from edge.metrics import Metrics
+from edge.protocol.addresses import is_loopback
 
 if TYPE_CHECKING:
     from edge.gates.coap.contexts import Contexts
