@@ -68,9 +68,11 @@ class Engine:
         self.rules = rules
         self.performance = PerformanceModel()
         self.writing = threading.RLock()
-        """Held by the writer from the first execution of a batch until it is published or undone."""
+        """Held by the writer while it moves the live graph, or what is noted of it; not while it waits for the disk."""
+        self._unshown: list[ChangeSet] = []
+        """What was executed and is not committed yet, or was not to be."""
         self._writer_mirror = Mirror(self._dump, self.writing, shared=False)
-        self._reader_mirror = Mirror(self._dump, self.writing, shared=True)
+        self._reader_mirror = Mirror(self._dump, self.writing, shared=True, ahead=lambda: self._unshown)
         self.apart = Apart(rules.max_query_memory)
         """Where what may take long is evaluated. Whoever runs the engine closes it."""
         world = World(self.graph, self._writer_mirror, self.apart, rules)
@@ -106,26 +108,32 @@ class Engine:
     def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
         """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
         done: list[Executed] = []
-        try:
-            for update in updates:
-                done.append(self._execute(update, now))  # noqa: PERF401  what is done so far must be known
-        except BaseException:
-            self.undo(done)
-            raise
+        with self.writing:
+            try:
+                for update in updates:
+                    done.append(self._execute(update, now))  # what is done so far must be known
+                    self._unshown.append(done[-1].changes)
+            except BaseException:
+                self.undo(done)
+                raise
         return done
 
     def undo(self, executed: Sequence[Executed]) -> None:
         """Take back what was executed last, which could not be made durable."""
-        for step in reversed(executed):
-            inverse = step.changes.inverse()
-            self._apply(inverse)
-            self._writer_mirror.note(inverse)
-            self.spus.undo(step.activations)
+        with self.writing:
+            for step in reversed(executed):
+                inverse = step.changes.inverse()
+                self._apply(inverse)
+                self._unshown.pop()
+                self._writer_mirror.note(inverse)
+                self.spus.undo(step.activations)
 
     def show(self, executed: Sequence[Executed]) -> None:
-        """Make what was executed visible to queries: before anybody is told that it is done."""
-        for step in executed:
-            self._reader_mirror.note(step.changes)
+        """Make all that was executed visible to queries: before anybody is told that it is done."""
+        with self.writing:
+            for step in executed:
+                self._reader_mirror.note(step.changes)
+            self._unshown.clear()
 
     def publish(self, executed: Sequence[Executed]) -> int:
         """Tell the subscribers of what was shown. Returns the notifications sent."""

@@ -2,7 +2,8 @@
 
 It is told every change set, and brought up to date, with the net change only, when somebody asks. There are two: one
 for the writer, which can also see the uncommitted state of the update that is running, and one for the readers, which
-sees what is committed. So a query never waits for an update, and no lock is shared between them.
+sees what is committed. So a query never waits for an update, and no lock is shared between them. Only the very first
+one needs the whole live graph: it waits for the update that is being executed, if there is one, but never for the disk.
 
 Oxigraph's in-memory store is three to six times faster here than its disk store, but never frees what is overwritten.
 So the mirror counts what it has overwritten and is copied into a new store when that is more than it holds.
@@ -11,7 +12,7 @@ So the mirror counts what it has overwritten and is copied into a new store when
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -25,6 +26,9 @@ T = TypeVar("T")
 Source = Callable[[], tuple[Iterable[ox.Quad], Iterable[GraphName]]]
 """Gives the whole live graph, for the first filling."""
 
+Ahead = Callable[[], Sequence[ChangeSet]]
+"""Gives what that graph has, in order, and the mirror is not to show before it is noted."""
+
 MIN_GARBAGE = 20_000
 """Overwritten quads that are never worth a copy."""
 
@@ -32,7 +36,7 @@ MIN_GARBAGE = 20_000
 class Mirror:
     """Follows the live graph from its first use on; before that it costs nothing."""
 
-    def __init__(self, source: Source, writing: threading.RLock, *, shared: bool) -> None:
+    def __init__(self, source: Source, writing: threading.RLock, *, shared: bool, ahead: Ahead = tuple) -> None:
         """`writing` is held by whoever changes the live graph and notes the change, and by the first filling.
 
         `shared`: several threads read it. It then moves in one transaction, at about twice the cost: a query that
@@ -40,6 +44,7 @@ class Mirror:
         """
         self._shared = shared
         self._source = source
+        self._ahead = ahead
         self._writing = writing
         self._lock = threading.Lock()
         self._store: ox.Store | None = None
@@ -114,6 +119,8 @@ class Mirror:
         for name in graphs:
             store.add_graph(name)
         self._store, self._size, self._garbage = store, len(store), 0
+        for changes in reversed(self._ahead()):
+            self._fold(changes.inverse())
 
     def _apply(self, store: ox.Store) -> ox.Store:
         if not self._quads and not self._graphs:

@@ -108,32 +108,31 @@ class Writer:
     def _run(self, batch: Sequence[Work]) -> None:
         now = self._clock.wall()
         engine, timers = self._engine, self._timers
-        with engine.writing:
-            done = [work for work in batch if _execute(work, now)]
-            stored = [entry for work in done for entry in entries(work, now)]
-            executed = [step for work in done for step in work.executed]
-            try:
-                if stored or timers.changed:
-                    others = timers.changed or self._kept.changed
-                    self._journal.commit(stored, self._write_others if others else None)
-            except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
-                engine.undo(executed)
-                timers.undo()
-                self._note_storage(error)
-                for work in done:
-                    work.failed(error)
-                return
+        done = [work for work in batch if _execute(work, now)]
+        stored = [entry for work in done for entry in entries(work, now)]
+        executed = [step for work in done for step in work.executed]
+        try:
             if stored or timers.changed:
-                self._kept.written()
-            if timers.changed:
-                timers.kept()
-            if stored and self.storage_failing:
-                self.storage_failing = ""
-                _log.info("journal.commit_recovered")
-            engine.show(executed)
+                others = timers.changed or self._kept.changed
+                self._journal.commit(stored, self._write_others if others else None)
+        except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
+            engine.undo(executed)
+            timers.undo()
+            self._note_storage(error)
             for work in done:
-                work.done()
-            engine.publish(executed)
+                work.failed(error)
+            return
+        if stored or timers.changed:
+            self._kept.written()
+        if timers.changed:
+            timers.kept()
+        if stored and self.storage_failing:
+            self.storage_failing = ""
+            _log.info("journal.commit_recovered")
+        engine.show(executed)
+        for work in done:
+            work.done()
+        engine.publish(executed)
 
     def _write_others(self, connection: sqlite3.Connection) -> None:
         if self._timers.changed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from typing import Any
 
 import pytest
 from scheduler_house import WAIT, Client, House, commits, insert, until
@@ -138,6 +140,37 @@ def test_what_could_not_be_stored_was_never_there(tmp_path):
     again = House(tmp_path)
     assert again.values() == [1, 2]
     assert again.scheduler.close(WAIT)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_the_first_query_waits_for_no_disk_and_sees_what_is_committed(tmp_path, monkeypatch, stored):
+    journal = Journal.open(tmp_path)
+    house = House(journal=journal)
+    house.update(insert(1), "INSERT DATA { GRAPH <a:old> { <a:s> <a:q> 1 } }")
+    answering, asked = threading.Event(), threading.Event()
+    commit = journal.commit
+
+    def slow(*args: Any) -> None:
+        asked.set()
+        assert answering.wait(WAIT)
+        if not stored:
+            raise StorageFailed("no")
+        commit(*args)
+
+    monkeypatch.setattr(journal, "commit", slow)
+    future = house.queue(insert(2), "DELETE WHERE { ?s <a:p> 1 }", insert(3), "DROP ALL", insert(4))
+    assert asked.wait(WAIT)
+    assert (house.values(), _graphs(house)) == ([1], ["a:old"])
+    answering.set()
+    assert (future.exception(WAIT) is None) == stored
+    assert (house.values(), _graphs(house)) == (([4], []) if stored else ([1], ["a:old"]))
+    assert house.scheduler.close(WAIT)
+
+
+def _graphs(house: House) -> list[str]:
+    result = house.scheduler.query(QueryRequest("SELECT ?g { GRAPH ?g {} }")).result(WAIT)
+    assert isinstance(result, Solutions)
+    return [row[0].value for row in result.rows]  # type: ignore[union-attr]
 
 
 def _noise(length: int) -> str:
