@@ -63,8 +63,9 @@ class Listener(socket.socket):
 
     A connection of another machine is a stranger's until the gate says that it knows what it wants (`known`). There is
     room for a quarter as many strangers as connections; when it is full the one goes who has waited longest, of the
-    address that has most. Who is known, and this machine's own, may have a tenth more connections than the gate
-    serves: these it tells so. What is beyond is closed.
+    address that has most, or the new one if it is of such an address itself. Who is known, and this machine's own, may
+    have a tenth more connections than the gate serves, and this machine a few beyond that: these it tells so. What is
+    beyond is closed.
     """
 
     def __init__(self, host: str, port: int, most: int, most_of_one: int) -> None:
@@ -120,14 +121,10 @@ class Listener(socket.socket):
         host: str = address[0]
         local = is_local(host)
         with plain:
-            if self._known >= self._most or (not local and self._of_one[host] >= self._most_of_one):
-                self._turn_away(host)
-                return None
-            try:
-                descriptor = fcntl.fcntl(plain, fcntl.F_DUPFD_CLOEXEC, self._lowest)
-            except OSError:  # all that are for clients are in use
-                self._turn_away(host)
-                return None
+            descriptor = self._descriptor(plain) if self._serves(host, local) else None
+        if descriptor is None:
+            self._turn_away(host)
+            return None
         connection = _Connection(self.family, self.type, self.proto, descriptor)
         connection.stranger = not local
         connection.gone = lambda: self._gone(connection, address, local)
@@ -135,19 +132,36 @@ class Listener(socket.socket):
             self._known += 1
         else:
             self._of_one[host] += 1
-            if len(self._strangers) >= self._room:
-                self._make_room()
             self._strangers[address] = connection
         return connection
 
-    def _make_room(self) -> None:
-        crowd = Counter(host for host, *_ in self._strangers).most_common(1)[0][0]
+    def _serves(self, host: str, local: bool) -> bool:
+        if local:
+            return self._known < self._most + AT_ONCE
+        return self._known < self._most and self._of_one[host] < self._most_of_one and self._has_room(host)
+
+    def _descriptor(self, plain: socket.socket) -> int | None:
+        """One that is for clients; None: all are in use."""
+        try:
+            return fcntl.fcntl(plain, fcntl.F_DUPFD_CLOEXEC, self._lowest)
+        except OSError:
+            return None
+
+    def _has_room(self, host: str) -> bool:
+        """Whether there is room for one more stranger of an address; it may have to be made."""
+        if len(self._strangers) < self._room:
+            return True
+        of_one = Counter(address[0] for address in self._strangers)
+        crowd, most = of_one.most_common(1)[0]
+        if of_one[host] >= most:
+            return False
         oldest = next(address for address in self._strangers if address[0] == crowd)
         connection = self._strangers[oldest]
         self._turn_away(crowd)
         self.known(oldest)
         with contextlib.suppress(OSError):  # it has gone itself
             connection.shutdown(socket.SHUT_RDWR)
+        return True
 
     def _gone(self, connection: _Connection, address: Any, local: bool) -> None:  # noqa: ANN401
         if connection.stranger:

@@ -89,9 +89,19 @@ def test_of_one_address_a_few_more_come_in_than_are_served_so_that_they_can_be_t
 
 def test_connections_of_this_machine_count_in_total_only():
     with clients() as those:
-        opened = [those.connect() for _ in range(7)]
-        assert [is_open(client) for client in opened] == [True] * (MOST + 1) + [False] * 2
+        most = MOST + 1 + AT_ONCE
+        opened = [those.connect() for _ in range(most + 2)]
+        assert [is_open(client) for client in opened] == [True] * most + [False] * 2
         those.accepted[0][0].close()
+        assert is_open(those.connect())
+
+
+def test_where_others_have_all_connections_there_are_some_for_this_machine(monkeypatch):
+    monkeypatch.setattr(listening, "is_local", lambda host: host == "127.0.0.1")
+    with clients(of_one=100) as those:
+        while is_open(those.connect("127.0.0.2")):
+            those.to.known(those.accepted[-1][1])
+        assert len(those.accepted) == MOST + 1
         assert is_open(those.connect())
 
 
@@ -106,11 +116,18 @@ def test_of_strangers_the_oldest_of_the_largest_crowd_makes_room(remote, small_r
         assert [is_open(client) for client in crowd] == [False, True, True, True]
 
 
+def test_who_is_of_the_largest_crowd_does_not_come_in_himself(remote, small_room):
+    with clients(of_one=10) as those:
+        opened = [those.connect("127.0.0.2") for _ in range(5)]
+        assert not is_open(those.connect("127.0.0.2"))
+        assert all(map(is_open, opened))
+
+
 def test_who_is_known_does_not_have_to_make_room(remote, small_room):
     with clients(of_one=100) as those:
-        opened = [those.connect() for _ in range(5)]
+        opened = [those.connect("127.0.0.2") for _ in range(5)]
         those.to.known(those.accepted[0][1])
-        later = [those.connect() for _ in range(3)]
+        later = [those.connect(f"127.0.0.{host}") for host in (2, 3, 4)]
         assert [is_open(client) for client in [*opened, *later]] == [True, False, False, *[True] * 5]
 
 
@@ -200,7 +217,7 @@ def test_without_descriptors_asyncio_is_told_once_a_second_only(monkeypatch):
 def test_one_line_tells_of_many_that_were_turned_away(caplog):
     caplog.set_level(logging.WARNING)
     with clients() as those:
-        for _ in range(30):
+        for _ in range(50):
             those.connect()
     (line,) = caplog.records
     assert line.message == "listener.turned_away"

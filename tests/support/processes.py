@@ -90,8 +90,10 @@ class Mosquitto:
 class GatewayProcess:
     """`edge run` as a process, with settings from the environment."""
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, data_dir: Path, settings: Mapping[str, str], descriptors: int | None = None) -> None:
+        """`descriptors`: how many the process may have (`ulimit -n`)."""
         self.data_dir = data_dir
+        self._limits = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("EDGE__")},
             "EDGE__HTTP__PORT": "0",
@@ -115,7 +117,7 @@ class GatewayProcess:
         endpoints.unlink(missing_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "edge", "run", "--data-dir", str(self.data_dir)],
+                [*self._limits, sys.executable, "-m", "edge", "run", "--data-dir", str(self.data_dir)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
