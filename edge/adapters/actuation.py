@@ -78,8 +78,9 @@ class Actuation:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread works."""
-        return self._thread.is_alive()
+        """Whether its threads work."""
+        connects = self._link is None or not self._link_started or self._link.alive
+        return self._thread.is_alive() and connects
 
     @property
     def connected(self) -> bool:

@@ -76,6 +76,11 @@ class EmbeddedBroker:
         """Where the gateway's own clients connect: before devices do, and until all that these said is taken."""
         return f"mqtt://127.0.0.1:{self._own_port}"
 
+    @property
+    def secure_port(self) -> int:
+        """The port with TLS; 0: there is none."""
+        return 0 if self._secure_at is None else self._secure_at[1]
+
     async def start(self) -> None:
         """Serve the gateway's own clients."""
         # Late: a gateway with a broker of its own never needs these 8 MB.
@@ -190,6 +195,8 @@ class EmbeddedBroker:
         bounded = BoundedWriter(writer, None if own else settings.max_unread)
         self._clients.add(client)
         try:
+            if not await bounded_reader.begins():
+                return
             if door is None or await let_in(bounded_reader, bounded, door, own=own):
                 known()
                 await self._serve(bounded_reader, bounded, own=own)

@@ -29,6 +29,12 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         self._ended = False
         self._ahead = b""
 
+    async def begins(self) -> bool:
+        """Wait for the first byte. False: the client says nothing."""
+        first = await self.read(1)
+        self.put_back(first)
+        return bool(first)
+
     def put_back(self, data: bytes) -> None:
         """Have this read next, before what the client sends."""
         self._ahead = data

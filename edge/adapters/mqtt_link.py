@@ -59,6 +59,11 @@ class Link:
         self._down = False
         self._thread = threading.Thread(target=self._stay_connected, name=f"edge-{name}", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread works."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Connect and stay connected. Returns at once."""
         self._thread.start()

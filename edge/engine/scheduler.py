@@ -265,6 +265,11 @@ class Scheduler:
         return self._writer.storage_failing
 
     @property
+    def storing(self) -> bool:
+        """Whether the writer waits for the disk."""
+        return self._writer.storing
+
+    @property
     def busy_seconds(self) -> float:
         """How long the writer has been at what it does now; 0 while it waits for something to do."""
         return self._writer.busy_seconds

@@ -246,6 +246,10 @@ class Timers:
         if self._scale.changed:
             connection.execute(*self._table.anchor(self._scale.anchors))
 
+    def write_anchor(self, connection: sqlite3.Connection) -> None:
+        """Write what time it is, which can be written at any time."""
+        connection.execute(*self._table.anchor(self._scale.anchors))
+
     def kept(self) -> None:
         """What was written is on disk."""
         self._statements.clear()

@@ -10,11 +10,12 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine
-from edge.engine.journal import Journal
+from edge.engine.journal import Entry, Journal
 from edge.engine.kept import KeptSubscriptions
 from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
@@ -23,6 +24,9 @@ from edge.engine.work import Fire, Rights, Task, Work, entries
 from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
+
+_RETRY: Final = 10.0
+"""Seconds until it is tried whether something can be stored again."""
 
 
 class Writer:
@@ -50,6 +54,9 @@ class Writer:
         self._flush_at = 0.0
         self._flush_failing = False
         self._busy_since: float | None = None
+        self._retry_at = 0.0
+        self.storing = False
+        """Whether it waits for the disk."""
         self.storage_failing = ""
         """Why the last commit failed; empty: it did not."""
         for work in self._due():  # overdue ones go before all that is asked from now on
@@ -99,7 +106,8 @@ class Writer:
     def _wait(self) -> float | None:
         if self._kept.urgent:
             return 0.0
-        times = [seconds for seconds in (self._flush_interval, self._timers.wait()) if seconds is not None]
+        retry = _RETRY if self.storage_failing else None
+        times = [seconds for seconds in (self._flush_interval, self._timers.wait(), retry) if seconds is not None]
         return min(times, default=None)
 
     def _due(self) -> list[Work]:
@@ -114,7 +122,7 @@ class Writer:
         try:
             if stored or timers.changed:
                 others = timers.changed or self._kept.changed
-                self._journal.commit(stored, self._write_others if others else None)
+                self._commit(stored, self._write_others if others else None)
         except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
             engine.undo(executed)
             timers.undo()
@@ -126,13 +134,19 @@ class Writer:
             self._kept.written()
         if timers.changed:
             timers.kept()
-        if stored and self.storage_failing:
-            self.storage_failing = ""
-            _log.info("journal.commit_recovered")
+        if stored:
+            self._note_recovery()
         engine.show(executed)
         for work in done:
             work.done()
         engine.publish(executed)
+
+    def _commit(self, stored: Sequence[Entry], others: Callable[[sqlite3.Connection], None] | None) -> None:
+        self.storing = True
+        try:
+            self._journal.commit(stored, others)
+        finally:
+            self.storing = False
 
     def _write_others(self, connection: sqlite3.Connection) -> None:
         if self._timers.changed:
@@ -147,6 +161,22 @@ class Writer:
         elif not self.storage_failing:
             _log.error("journal.commit_failed", extra={"reason": error.description})
         self.storage_failing = str(error)
+        self._retry_at = time.monotonic() + _RETRY
+
+    def _note_recovery(self) -> None:
+        if self.storage_failing:
+            self.storage_failing = ""
+            _log.info("journal.commit_recovered")
+
+    def _try_storage(self) -> None:
+        """Whether something can be stored again, where nobody asks for it."""
+        self._retry_at = time.monotonic() + _RETRY
+        try:
+            self._commit([], self._timers.write_anchor)
+        except EdgeError as error:
+            self.storage_failing = str(error)
+        else:
+            self._note_recovery()
 
     def _look_after_storage(self) -> None:
         if self._flush_interval is not None and time.monotonic() >= self._flush_at:
@@ -156,6 +186,8 @@ class Writer:
             self._snapshot()
         if self._timers.anchor_changed:
             self._store_anchor()
+        if self.storage_failing and time.monotonic() >= self._retry_at:
+            self._try_storage()
 
     def _snapshot(self) -> None:
         graph, kept, last = self._engine.graph, self._kept, self._engine.spus.last

@@ -130,14 +130,16 @@ class Gateway:
         )
         await gates.start(self._stack, tls)
         self.endpoints.update(gates.endpoints)
-        watchdog.watch(Part("engine", self._prove_engine), *gates.parts)
+        watchdog.watch(
+            Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
+        )
         observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
         if settings.mqtt.enabled or settings.coap.enabled:
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
             self._mappings.start(self._stack)
-            watchdog.watch(Part("mappings", self._mappings.prove))
+            watchdog.watch(Part("mappings", self._mappings.prove, ends=True))
             if settings.mqtt.enabled:
                 self._mqtt = Mqtt(
                     settings,
@@ -174,7 +176,12 @@ class Gateway:
         except OSError as error:
             _log.error("endpoints.not_written", extra={"reason": str(error)})
         else:
-            self._stack.callback(endpoints.remove, self.settings.data_dir)
+            self._stack.push_async_callback(self._remove_endpoints)
+
+    async def _remove_endpoints(self) -> None:
+        """A disk that does not answer must not keep the gates open."""
+        removing = asyncio.create_task(asyncio.to_thread(endpoints.remove, self.settings.data_dir))
+        await asyncio.wait([removing], timeout=self.settings.shutdown.timeout * 0.1)
 
     async def _start_engine(self) -> Scheduler:
         settings, kept = self.settings, self.settings.subscriptions
@@ -231,6 +238,10 @@ class Gateway:
         if fault := self._engine_fault():
             raise StandsStill(fault)
 
+    async def _prove_journal(self) -> None:
+        if fault := self._journal_fault():
+            raise StandsStill(fault)
+
     async def _take_reading(self, topic: str, payload: bytes) -> int:
         if self._mappings is None:
             raise NotReady("No readings are taken yet: the gateway is starting; try again")
@@ -250,13 +261,21 @@ class Gateway:
     def _fault(self) -> str:
         """What is wrong though requests are taken; empty: nothing."""
         still = self._watchdog.still(time.monotonic()) if self._watchdog is not None else []
-        return self._engine_fault() or "; ".join(still)
+        return self._engine_fault() or self._journal_fault() or "; ".join(still)
+
+    def _journal_fault(self) -> str:
+        engine = self._engine
+        if engine is None:
+            return ""
+        if engine.storing and engine.busy_seconds > self.settings.engine.stall_after:
+            return f"Updates wait: the disk has not answered for {engine.busy_seconds:.0f} s"
+        return f"Updates are refused: {engine.storage_failing}" if engine.storage_failing else ""
 
     def _engine_fault(self) -> str:
         engine, limit = self._engine, self.settings.engine.stall_after
-        if engine is not None and not engine.ready:
+        if engine is not None and self._ready and not engine.ready:
             return "The thread that runs updates has ended; restart the gateway"
-        if engine is not None and engine.busy_seconds > limit:
+        if engine is not None and not engine.storing and engine.busy_seconds > limit:
             return (
                 f"Updates have not moved on for {engine.busy_seconds:.0f} s (engine.stall_after is {limit:g} s): one "
                 "update or subscription takes that long; wait for it, or restart the gateway"

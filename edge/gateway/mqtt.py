@@ -25,6 +25,7 @@ from edge.gates.settings import MqttGateSettings
 from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
 from edge.gateway.mappings import Mappings
+from edge.gateway.probes import connects
 from edge.gateway.watchdog import Part, StandsStill
 from edge.metrics import Metrics
 
@@ -125,6 +126,11 @@ class Mqtt:
         adapter = self.adapter
         if adapter is not None and adapter.alive and not adapter.connected:
             raise StandsStill("it does not serve the gateway's own connection")
+        if self.broker is not None and "mqtt" in self.endpoints:
+            settings, broker = self._settings, self.broker
+            await connects(settings.mqtt.host, broker.port, tls=False)
+            if broker.secure_port:
+                await connects(settings.security.host, broker.secure_port, tls=True)
 
     # Readings in
 
@@ -188,11 +194,11 @@ class Mqtt:
         watch("actuation_failed", "Messages that could not be made or sent.", lambda: actuation.failed)
         actuation.start(self._connection)
         stack.push_async_callback(asyncio.to_thread, actuation.stop, self._settings.shutdown.timeout * 0.2)
-        self.parts.append(Part("actuation", self._prove_actuation))
+        self.parts.append(Part("actuation", self._prove_actuation, ends=True))
 
     async def _prove_actuation(self) -> None:
         if not self._mappings.actuation.alive:
-            raise StandsStill("its thread has ended")
+            raise StandsStill("a thread of it has ended")
 
     # The gate
 
@@ -251,6 +257,8 @@ class Mqtt:
         await self._new_gate()
 
     async def _prove_gate(self) -> None:
+        if self.gate is not None and not self.gate.alive:
+            raise StandsStill("the thread of its connection has ended")
         if self.connected and self.gate is not None and not self.gate.connected:
             raise StandsStill("it is not connected to the broker, and readings are")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from functools import cache
 from typing import Final
@@ -22,6 +23,18 @@ async def http_answers(host: str, port: int, tls: bool) -> None:
         writer.write(_REQUEST)
         if not await reader.read(1):
             raise StandsStill("connections are closed without an answer")
+    finally:
+        writer.transport.abort()
+
+
+async def connects(host: str, port: int, tls: bool) -> None:
+    """Whether a connection to the port is taken, and closed where nothing is said on it. Raises `OSError`."""
+    reader, writer = await asyncio.open_connection(_reachable(host), port, ssl=_trusting() if tls else None)
+    try:
+        if not tls:  # with it the handshake is the proof
+            writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                await reader.read(1)
     finally:
         writer.transport.abort()
 

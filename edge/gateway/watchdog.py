@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,8 @@ from typing import Final
 from edge.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
 _LAST: Final = 1.0
 """Seconds that a restart gets to end when the gateway stops."""
@@ -34,6 +37,8 @@ class Part:
     """Returns where it moves; raises, or does not return in time, where not."""
     restart: Callable[[], Awaitable[None]] | None = None
     """None: it cannot be restarted alone."""
+    ends: bool = False
+    """Whether a new start of the gateway would help, where a restart of the part cannot."""
     reason: str = field(default="", init=False)
     """Why it seems to stand still; empty: it moves."""
     since: float = field(default=0.0, init=False)
@@ -48,8 +53,8 @@ class Watchdog:
     """Looks at the parts every `interval` seconds. All methods are called on the event loop.
 
     A part whose proofs have failed for `stall_after` seconds is restarted; if that does not help it is again, each
-    time after twice as long. One that cannot be restarted alone and has stood still for `end_after` seconds makes the
-    gateway `lost`: whoever runs it has to start it anew.
+    time after twice as long. One that only a new start of the gateway helps, and that has stood still for `end_after`
+    seconds, makes the gateway `lost`: whoever runs it has to start it anew.
     """
 
     def __init__(self, interval: float, stall_after: float, end_after: float, metrics: Metrics) -> None:
@@ -99,6 +104,9 @@ class Watchdog:
 
     async def _look_at(self, part: Part, now: float) -> None:
         reason = await self._proof(part)
+        if reason is None:
+            part.reason, part.since = "not known: the process is out of file descriptors", now
+            return
         if not reason:
             if part.restarts or (part.reason and now - part.since >= self._stall_after):
                 _log.info("part.moves", extra={"part": part.name, "seconds": round(now - part.since, 1)})
@@ -109,18 +117,21 @@ class Watchdog:
         part.reason = reason
         still = now - part.since
         if part.restart is None:
-            if self._end_after and still >= self._end_after and not self.lost.done():
+            if part.ends and self._end_after and still >= self._end_after and not self.lost.done():
                 self.lost.set_result(f"{part.name} has not moved for {still:.0f} s: {reason}")
         elif still >= self._stall_after and now >= part.again:
             await self._restart(part, part.restart, now)
 
-    async def _proof(self, part: Part) -> str:
+    async def _proof(self, part: Part) -> str | None:
+        """Why there is none; empty: there is one; None: nobody can tell."""
         try:
             async with asyncio.timeout(self._interval):
                 await part.prove()
         except TimeoutError:
             return f"no answer within {self._interval:g} s"
         except Exception as error:  # noqa: BLE001  whatever it is, it is no proof
+            if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+                return None
             return str(error) or type(error).__name__
         return ""
 

@@ -72,7 +72,9 @@ def restarts(gateway: Gateway, part: str) -> float:
 
 async def test_health_names_the_parts(tmp_path):
     async with Gateway(settings(tmp_path)) as gateway:
-        assert (await ask_health(gateway)).json()["parts"] == {"engine": "moves", "ws": "moves", "http": "moves"}
+        assert (await ask_health(gateway)).json()["parts"] == dict.fromkeys(
+            ("engine", "journal", "ws", "http"), "moves"
+        )
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to find the gate's socket")
@@ -134,6 +136,10 @@ async def end_broker(gateway: Gateway) -> None:
     await gateway._mqtt.broker.stop()
 
 
+async def end_port(gateway: Gateway) -> None:
+    deafen(urlsplit(gateway.endpoints["mqtt"]).port or 0)
+
+
 async def end_gate(gateway: Gateway) -> None:
     await asyncio.to_thread(gateway._mqtt.gate._wire._link.stop, 5)
 
@@ -144,7 +150,13 @@ async def end_host(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize(
     ("part", "end"),
-    [("mqtt", end_adapter), ("mqtt_broker", end_broker), ("mqtt_gate", end_gate), ("host", end_host)],
+    [
+        ("mqtt", end_adapter),
+        ("mqtt_broker", end_broker),
+        ("mqtt_broker", end_port),
+        ("mqtt_gate", end_gate),
+        ("host", end_host),
+    ],
 )
 async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, part, end):
     sections = {"mqtt": {"port": 0}, "host": {"enabled": True, "interval": 1}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ class Fake:
         self.mended = mended
         self.restarts: list[float] = []
         self.now = 0.0
-        self.part = Part(name, self.prove, self.restart if alone else None)
+        self.part = Part(name, self.prove, self.restart if alone else None, ends=not alone)
 
     async def prove(self) -> None:
         if not self.moves:
@@ -94,6 +95,19 @@ async def test_a_restart_that_does_not_help_is_tried_ever_more_seldom():
     gaps = [later - earlier for earlier, later in zip(fake.restarts, fake.restarts[1:], strict=False)]
     assert gaps == [30, 60, 120, 240, 480, *[600] * (len(gaps) - 5)]
     assert made.still(5000) == ["gate: it was told to"]
+
+
+async def test_without_descriptors_nobody_can_tell_and_nothing_is_restarted():
+    async def prove() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    fake = Fake()
+    fake.part.prove = prove
+    made = watchdog(fake)
+    for now in range(0, 500, 10):
+        await look(made, now, fake)
+    assert (fake.restarts, made.still(500)) == ([], [])
+    assert made.states() == {"gate": "not known: the process is out of file descriptors"}
 
 
 async def test_a_proof_that_never_comes_is_none():

@@ -79,6 +79,11 @@ class MqttGate:
         """Whether clients can be heard and answered."""
         return bool(self._connection)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread of its connection works."""
+        return self._wire.alive
+
     def faults(self) -> dict[str, str]:
         """Standing queries that have no result, by file or name, and why."""
         return {**{str(file): reason for file, reason in self._unreadable.items()}, **self._standing.failures()}

@@ -34,6 +34,10 @@ class Came(NamedTuple):
 class Link(Protocol):
     """What keeps the connection up, on a thread of its own."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread works."""
+
     def start(self) -> None:
         """Connect and stay connected. Returns at once."""
 
@@ -85,6 +89,11 @@ class Wire:
     def connected(self) -> bool:
         """Whether clients can be heard and answered."""
         return self._client is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the link's thread works."""
+        return self._link.alive
 
     def publish(
         self,
