@@ -80,11 +80,10 @@ def too_many(rules: Rules) -> ResultTooLarge:
     )
 
 
-def too_long(rules: Rules) -> ResultTooLarge:
-    """The error for a result that holds long texts often."""
+def too_long(rules: Rules, what: str = "The result") -> ResultTooLarge:
+    """The error for what holds long texts often."""
     return ResultTooLarge(
-        f"The result is longer than {rules.longest_result} characters (a quarter of engine.max_query_memory); ask for "
-        "less"
+        f"{what} is longer than {rules.longest_result} characters (a quarter of engine.max_query_memory); ask for less"
     )
 
 

@@ -147,10 +147,10 @@ class BoostedSpu(Spu):
 
     def _check_reading(self, weights: Weights) -> None:
         """Whether all long texts of the solutions can be read, as aggregates do. Raises `ResultTooLarge`."""
-        if any(isinstance(stage, Groups) for stage in self._stages):
-            effort = self.family.effort
-            if effort.reading(long_texts(self.family.dictionary, weights)) > effort.most:
-                raise effort.spent()
+        dictionary, effort = self.family.dictionary, self.family.effort
+        reads = dictionary.long and any(isinstance(stage, Groups) for stage in self._stages)
+        if reads and effort.reading(long_texts(dictionary, weights)) > effort.most:
+            raise effort.spent()
 
     def take(self, weights: Weights) -> Weights:
         """Take in changed solutions, however many are kept then: also to take back what was taken in."""
@@ -170,7 +170,8 @@ class BoostedSpu(Spu):
 
 def _not_too_long(rows: Weights, world: World) -> Weights:
     """The same rows, which can be held as text. Raises `ResultTooLarge`."""
-    if long_texts(world.graph.dictionary, rows) > world.rules.longest_result:
+    dictionary = world.graph.dictionary
+    if dictionary.long and long_texts(dictionary, rows) > world.rules.longest_result:
         raise too_long(world.rules)
     return rows
 

@@ -14,11 +14,12 @@ import pyoxigraph as ox
 from edge.engine import forced
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.evaluator import World
-from edge.engine.general import too_many
+from edge.engine.general import too_long, too_many
 from edge.engine.general_where import general_rows
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
 from edge.engine.modify_compiler import Given
 from edge.engine.operators.layout import Frame
+from edge.engine.operators.stages import long_texts
 from edge.engine.plan import (
     Data,
     GeneralWhere,
@@ -216,7 +217,14 @@ class UpdateProcessor:
                 for place in operation.fresh:
                     frame[place] = self._graph.dictionary.intern(ox.BlankNode())
                 added += self._instances(operation.inserts, frame)
+        self._check_length(added)
         transaction.apply(removed, added)
+
+    def _check_length(self, added: Iterable[Quad]) -> None:
+        """Whether what a few words insert can be written to the journal. Raises `ResultTooLarge`."""
+        dictionary = self._graph.dictionary
+        if dictionary.long and long_texts(dictionary, dict.fromkeys(added, 1)) > self._rules.longest_result:
+            raise too_long(self._rules, "What is inserted")
 
     def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:
         """The quads of templates for one solution; what is unbound or in an illegal position yields none."""
@@ -305,7 +313,9 @@ class UpdateProcessor:
         triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]
         if operation.verb != "ADD" and destination in self._graph.graphs:
             transaction.drop(destination)
-        transaction.apply((), [(s, p, o, destination) for s, p, o in triples])
+        added = [(s, p, o, destination) for s, p, o in triples]
+        self._check_length(added)
+        transaction.apply((), added)
         if operation.verb == "MOVE":
             for source in sources:
                 transaction.drop(source)

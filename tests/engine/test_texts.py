@@ -123,6 +123,22 @@ def test_a_result_that_holds_a_long_text_often_is_refused(tail: str) -> None:
     assert isinstance(client.items[-1], SubscribeFailed)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["INSERT { ?s ex:text ?t } WHERE { ex:big ex:text ?t . ?s ex:is ?n }", "ADD ex:g TO ex:h"],
+    ids=["copies", "a graph"],
+)
+def test_a_few_words_do_not_fill_the_disk(text: str) -> None:
+    engine = new_engine(Rules(max_query_memory=1_000_000))
+    numbers = " ".join(f"ex:s{number} ex:is {number} ." for number in range(40))
+    update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
+    update(engine, "INSERT { GRAPH ex:g { ?s ex:text ?t } } WHERE { ex:big ex:text ?t . ?s ex:is ?n FILTER(?n < 20) }")
+    update(engine, "INSERT { GRAPH ex:g { ?s ex:text ?t } } WHERE { ex:big ex:text ?t . ?s ex:is ?n FILTER(?n >= 20) }")
+    assert "What is inserted" in refused(engine, PREFIX + text, ResultTooLarge)
+    update(engine, "CLEAR ALL")
+    assert triples(engine) == set()
+
+
 # Queries
 
 

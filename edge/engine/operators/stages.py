@@ -301,11 +301,9 @@ def add_weight(weights: Weights, row: Row, weight: int) -> None:
         weights.pop(row, None)
 
 
-def long_texts(dictionary: Dictionary, weights: Mapping[Row, int]) -> int:
+def long_texts(dictionary: Dictionary, weights: Mapping[tuple[int | None, ...], int]) -> int:
     """Characters of the long terms of rows, as often as they occur."""
     long = dictionary.long
-    if not long:
-        return 0
     return sum(abs(weight) * long[cell] for row, weight in weights.items() for cell in row if cell in long)
 
 
