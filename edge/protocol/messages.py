@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from edge.protocol.errors import InvalidRequest
+from edge.protocol.json_faults import json_fault
 from edge.protocol.moments import When, read_when
 from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
@@ -171,7 +172,7 @@ def parse_message(text: str | bytes) -> Message:
     except _GivenTwice as error:
         raise InvalidRequest(f'Member "{error}" is given twice; give it once', alias=_salvaged_alias(text)) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The message is not JSON: {error}", alias=_salvaged_alias(text)) from None
+        raise InvalidRequest(json_fault("The message", error), alias=_salvaged_alias(text)) from None
     if not isinstance(message, dict):
         raise InvalidRequest('The message must be a JSON object such as {"subscribe":{"sparql":"SELECT ..."}}')
     kinds = [kind for kind in _MESSAGES if kind in message]

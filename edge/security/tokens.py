@@ -12,7 +12,7 @@ from typing import Any, Final
 import jwt
 
 from edge.protocol.errors import InvalidGrant
-from edge.security.issuer import Issuer
+from edge.security.issuer import Issuer, not_valid
 from edge.security.keys import Keys
 
 _ALGORITHM: Final = "RS256"
@@ -135,8 +135,8 @@ class Tokens:
             )
         except jwt.ExpiredSignatureError:
             raise InvalidGrant("The token has expired; ask for another one at /oauth/token") from None
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise InvalidGrant(f"The token is not valid: {error}") from None
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+            raise not_valid(error) from None
         return Claims(str(found["sub"]), int(found["exp"]), kid)
 
 

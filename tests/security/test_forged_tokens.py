@@ -175,3 +175,18 @@ async def test_a_private_key_never_leaves(house):
     jwk = answer.json()["credentials"]["signature"]
     assert set(jwk) == {"kty", "key_ops", "n", "e", "kid", "use", "alg"}
     assert own.decode().splitlines()[1] not in answer.text
+
+
+def deep(part: str) -> str:
+    """A token whose head or body is nested deeper than anybody reads."""
+    parts = {"head": b'{"alg":"RS256"}', "body": b"{}", part: b'{"iss":' + b"[" * 2500 + b"]" * 2500 + b"}"}
+    return f"{encoded(parts['head'])}.{encoded(parts['body'])}.{encoded(b'x')}"
+
+
+@pytest.mark.parametrize("token", [deep("head"), deep("body"), f"{encoded(b'{' + b'9' * 5000)}.e30.eA", "a.b.c"])
+async def test_what_is_no_token_is_refused_in_words_about_tokens(house, token):
+    answer = await house.query(token)
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_grant")
+    told = answer.json()["error_description"]
+    assert "recursion" not in told
+    assert "sys." not in told

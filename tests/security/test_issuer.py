@@ -92,6 +92,11 @@ async def test_each_way_to_sign_that_was_chosen_counts_and_no_other(trusting, se
         assert await told(house, server.token("first", algorithm=other)) == (401, "invalid_grant")
 
 
+@pytest.mark.parametrize("header", [{"typ": "at+jwt"}, {"typ": "application/AT+JWT"}, {"typ": "JWT"}])
+async def test_access_tokens_come_in_however_they_name_their_type(house, server, header):
+    assert await told(house, server.token(header=header, typ="Bearer")) == (200, None)
+
+
 def encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -135,6 +140,14 @@ FORGERIES = {
     "no end": lambda s: s.token(exp=None),
     "an end that is no number": lambda s: s.token(exp="tomorrow"),
     "an end that never comes": lambda s: s.token(exp=float("inf")),
+    "an end in a thousand years": lambda s: s.token(exp=NOW + 31_536_000_000),
+    "an end that is no date": lambda s: s.token(exp=1e300),
+    "an end that is a text": lambda s: s.token(exp=str(NOW + 600)),
+    "an end that is a truth": lambda s: s.token(exp=True),
+    "an ID token": lambda s: s.token(at_hash="x"),
+    "an ID token of Keycloak": lambda s: s.token(typ="ID"),
+    "a refresh token of Keycloak": lambda s: s.token(typ="Refresh"),
+    "a token of another type": lambda s: s.token(header={"typ": "logout+jwt"}),
     "expired": lambda s: s.token(exp=NOW - 60),
     "not yet": lambda s: s.token(nbf=NOW + 600),
     "from the future": lambda s: s.token(iat=NOW + 600),

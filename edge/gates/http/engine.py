@@ -12,6 +12,7 @@ from edge.gates.engine import OperatedEngine
 from edge.gates.http.body import content_type, read_text
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
+from edge.protocol.json_faults import json_fault
 
 _JSON = "application/json"
 _PROCESSING: dict[object, Processing] = {"sequential": "sequential", "parallel": "parallel"}
@@ -47,7 +48,7 @@ async def read_processing(request: Request, settings: HttpGateSettings) -> Proce
     try:
         wanted = json.loads(await read_text(request, settings))
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not JSON: {error}") from None
+        raise InvalidRequest(json_fault("The body", error)) from None
     if not isinstance(wanted, dict) or set(wanted) != {"processing"}:
         raise InvalidRequest('What can be changed is {"processing": "sequential"} or {"processing": "parallel"}')
     value = wanted["processing"]

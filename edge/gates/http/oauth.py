@@ -18,6 +18,7 @@ from edge.gates.guard import Authority
 from edge.gates.http.body import read_text
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import InvalidRequest, MissingAuthorization
+from edge.protocol.json_faults import json_fault
 
 _LONGEST = 16 * 1024
 """Bytes of a registration; those of clients in the wild have up to 10 KB, of objects of their own."""
@@ -39,7 +40,7 @@ def _identity(text: str) -> str:
     try:
         body: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not JSON: {error}") from None
+        raise InvalidRequest(json_fault("The body", error)) from None
     wanted = body.get("register") if isinstance(body, dict) else None
     if not isinstance(wanted, dict) or not isinstance(wanted.get("client_identity"), str):
         raise InvalidRequest(
