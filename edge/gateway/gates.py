@@ -142,7 +142,7 @@ class Gates:
         # Memory and time that only who wants it pays for.
         from edge.gates.coap import CoapGate
 
-        coap = self._settings.coap
+        coap, root = self._settings.coap, self._settings.mqtt_gate.root
         plain = is_loopback(coap.host)
         if not plain and self._contexts is None:
             raise StartError(f'coap.host: "{coap.host}" is not a loopback address, which needs security.enabled')
@@ -159,6 +159,7 @@ class Gates:
                 guard=self._guard,
                 allowance=self._allowance,
                 contexts=self._contexts,
+                own_topics=f"{root}/" if self._settings.serves_mqtt_clients else "",
             )
 
         found = await self._open(stack, "coap", make, coap.host, coap.port, coap_answers)

@@ -7,8 +7,10 @@ import secrets
 from collections.abc import Callable
 from typing import Protocol
 
+from edge.gates.coap.requests import TOKEN
 from edge.gates.guard import Guard
 from edge.protocol.access import Access
+from edge.protocol.errors import MissingAuthorization
 
 
 class SharedKeys(Protocol):
@@ -64,6 +66,10 @@ class ContextGuard:
         secret, _, kid = (authorization or "").rpartition(".")
         if hmac.compare_digest(secret.encode(), self._secret.encode()):
             return self.contexts.access(bytes.fromhex(kid))
+        if not authorization:
+            raise MissingAuthorization(
+                f"A token is needed, in the option {TOKEN}; or keys: this request was not protected with OSCORE"
+            )
         return self._guard.access(authorization)
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:

@@ -11,12 +11,15 @@ from typing import Any
 from aiocoap import Code, Message, Reliable
 from aiocoap.pipe import Pipe
 
+from edge.gates.allowance import client_of
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.formats import answer, failed, refused
+from edge.gates.coap.shares import Shares
 from edge.gates.coap.transfers import Transfer
 from edge.gates.coap.transport import Endpoint
 from edge.gates.session import Session, Sessions
-from edge.protocol.errors import NotFound, NotReady, TooManyRequests
+from edge.protocol.access import Access
+from edge.protocol.errors import NotFound, NotReady
 
 _NUMBERS = 1 << 24
 """Of notifications; RFC 7641, section 3.4."""
@@ -29,10 +32,11 @@ _DAY = 86_400
 class Followed:
     """One subscription. It begins anew for each observer, so that nobody misses what was on its way to another."""
 
-    def __init__(self, following: Following, message: dict[str, Any], client: str, peer: str) -> None:
-        """`message` is the subscribe message; `client` whose it is; `peer` from where it came."""
+    def __init__(self, following: Following, message: dict[str, Any], access: Access, peer: str) -> None:
+        """`message` is the subscribe message; `access` of the client whose it is; `peer` from where it came."""
         self.name = secrets.token_urlsafe(12)
-        self.client = client
+        self.client = access.client
+        self.who = client_of(access, peer)
         self.message = message
         self._peer = peer
         self._following = following
@@ -127,18 +131,14 @@ class Following:
         self.ping = ping
         self.observers: set[asyncio.Task[Any]] = set()
         """The tasks that serve them."""
-        self._limit = limit
+        self._shares = Shares(limit, "subscriptions", "coap.max_subscriptions")
         self._followed: dict[str, Followed] = {}
         self._number = 0
 
-    async def create(self, message: dict[str, Any], client: str, peer: str) -> tuple[Followed, dict[str, Any]]:
+    async def create(self, message: dict[str, Any], access: Access, peer: str) -> tuple[Followed, dict[str, Any]]:
         """Subscribe. Returns it with sequence 0, or the error. Raises `TooManyRequests`."""
-        if len(self._followed) >= self._limit:
-            raise TooManyRequests(
-                f"There are {self._limit} subscriptions, which is the most that there may be (coap.max_subscriptions); "
-                "delete some or try again later"
-            )
-        followed = Followed(self, message, client, peer)
+        followed = Followed(self, message, access, peer)
+        self._shares.take(followed.who)
         self._followed[followed.name] = followed
         try:
             first = (await followed.begin()).first.result()
@@ -158,13 +158,14 @@ class Following:
 
     def forget(self, followed: Followed) -> None:
         """It has ended."""
-        self._followed.pop(followed.name, None)
+        if self._followed.pop(followed.name, None) is not None:
+            self._shares.give_back(followed.who)
 
     async def stop(self) -> None:
         """Tell all observers that the gateway stops."""
-        for followed in self._followed.values():
+        for followed in list(self._followed.values()):
+            self.forget(followed)
             followed.stop()
-        self._followed.clear()
         if self.observers:
             await asyncio.wait(self.observers, timeout=_FAREWELL)
 

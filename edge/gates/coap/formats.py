@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-from decimal import Decimal
 from typing import Any, Final
 
 import cbor2
 from aiocoap import Code, Message
 
-from edge.protocol.errors import EdgeError, InvalidRequest, NotAcceptable, TooLarge, UnsupportedMediaType
+from edge.gates.coap.cbor import Json, read_cbor
+from edge.protocol.errors import EdgeError, InvalidRequest, NotAcceptable, UnsupportedMediaType
+from edge.protocol.json_faults import json_fault
 
 TEXT: Final = 0
 LINK_FORMAT: Final = 40
@@ -19,13 +19,6 @@ CBOR: Final = 60
 SENML_JSON: Final = 110
 SENML_CBOR: Final = 112
 """Numbers of content formats (IANA CoAP Content-Formats; RFC 7252, 12.3; RFC 8949, 9.4; RFC 8428, 12.3.2)."""
-
-Json = Any
-"""What JSON can say."""
-
-_MAX_SIZE: Final = 4 * 1024 * 1024
-"""Values and characters in one CBOR body: references make what is small on the way large when it is written."""
-_MAX_DEPTH: Final = 100
 
 _CODES: Final[dict[int, Code]] = {
     400: Code.BAD_REQUEST,
@@ -116,46 +109,10 @@ def read_json(payload: bytes) -> Json:
     try:
         return json.loads(read_text(payload))
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not JSON: {error}") from None
-
-
-def read_cbor(payload: bytes) -> Json:
-    """Values that JSON has, too; keys of maps may be integers. Raises `InvalidRequest`, `TooLarge`."""
-    try:
-        return _Plain().value(cbor2.loads(payload, max_depth=_MAX_DEPTH, allow_duplicate_keys=False))
-    except (cbor2.CBORError, ValueError, OverflowError, RecursionError, EOFError) as error:
-        raise InvalidRequest(f"The body is not CBOR that can be read: {error}") from None
+        raise InvalidRequest(json_fault("The body", error)) from None
 
 
 def unsupported(request: Message, *formats: int) -> UnsupportedMediaType:
     """That a resource does not take the content format of a request."""
     wanted = ", ".join(map(str, formats))
     return UnsupportedMediaType(f"The content format {format_of(request)} is not taken here; send one of {wanted}")
-
-
-class _Plain:
-    """From what CBOR can say to what JSON can."""
-
-    def __init__(self) -> None:
-        self._left = _MAX_SIZE
-
-    def value(self, item: object) -> Json:
-        self._left -= 1 + len(item) if isinstance(item, str) else 1
-        if self._left < 0:
-            raise TooLarge(f"The body holds more than {_MAX_SIZE} values and characters")
-        if isinstance(item, Decimal):
-            item = float(item)
-        if isinstance(item, float) and not math.isfinite(item):
-            raise InvalidRequest("The body holds a number that is not finite")
-        if item is None or isinstance(item, str | bool | int | float):
-            return item
-        if isinstance(item, list | tuple):
-            return [self.value(member) for member in item]
-        if isinstance(item, dict):
-            return {self._key(key): self.value(member) for key, member in item.items()}
-        raise InvalidRequest(f"The body holds a value that JSON does not have ({type(item).__name__})")
-
-    def _key(self, key: object) -> str | int:
-        if isinstance(key, str | int) and not isinstance(key, bool):
-            return key
-        raise InvalidRequest("The keys of maps must be text or integers")

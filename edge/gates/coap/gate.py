@@ -36,8 +36,12 @@ class CoapGate:
         guard: Guard = OPEN_GUARD,
         allowance: Allowance | None = None,
         contexts: Contexts | None = None,
+        own_topics: str = "",
     ) -> None:
-        """`contexts`: of clients that protect their requests with OSCORE. Tokens do on loopback addresses alone."""
+        """`contexts`: of clients that protect their requests with OSCORE. Tokens do on loopback addresses alone.
+
+        `own_topics`: what the topics of the MQTT gate begin with, where there is one.
+        """
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
@@ -45,6 +49,7 @@ class CoapGate:
         self._guard = guard
         self._allowance = allowance
         self._contexts = contexts
+        self._own_topics = own_topics
         self._endpoint: Endpoint | None = None
         self._following: Following
 
@@ -66,6 +71,8 @@ class CoapGate:
                 max_pending_requests=1,
                 max_pending_answers=1,
                 max_unmerged=0,
+                merge_after=0.0,
+                max_waiting=settings.max_result,
             ),
             allowance=self._allowance,
         )
@@ -74,6 +81,7 @@ class CoapGate:
             sessions,
             blocks,
             self._readings,
+            own_topics=self._own_topics,
             max_pending=settings.max_pending_requests,
             protected=shared is not None,
         )

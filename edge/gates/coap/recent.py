@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, NamedTuple
 
-_OVERHEAD: Final = 800
+_OVERHEAD: Final = 860
 """Bytes that one takes beside its answer."""
+
+
+class _Request(NamedTuple):
+    until: float
+    """When it is forgotten, by the loop's clock."""
+    digest: bytes
+    answer: bytes
 
 
 class Recent:
@@ -19,20 +26,26 @@ class Recent:
         self._lifetime = lifetime
         self._limit = limit
         self._size = 0
-        self._kept: OrderedDict[Hashable, tuple[float, bytes]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _Request] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, key: Hashable) -> bytes | None:
-        """What a request was answered; empty if it is still in work; None if it is new."""
-        found = self._kept.get(key)
-        return None if found is None else found[1]
+    def find(self, key: Hashable, digest: bytes = b"") -> bytes | None:
+        """What a request was answered; empty if it is still in work; None if it is new.
 
-    def came(self, key: Hashable) -> None:
+        `digest` is of what it says: a device that begins its numbers anew says something else.
+        """
+        found = self._kept.get(key)
+        return None if found is None or found.digest != digest else found.answer
+
+    def came(self, key: Hashable, digest: bytes = b"") -> None:
         """A request is new."""
-        self._kept[key] = asyncio.get_running_loop().time() + self._lifetime, b""
+        before = self._kept.pop(key, None)
+        if before is not None:
+            self._size -= _OVERHEAD + len(before.answer)
+        self._kept[key] = _Request(asyncio.get_running_loop().time() + self._lifetime, digest, b"")
         self._size += _OVERHEAD
         self._forget()
 
@@ -40,8 +53,8 @@ class Recent:
         """Keep the answer to a request, unless it is forgotten."""
         found = self._kept.get(key)
         if found is not None:
-            self._kept[key] = found[0], datagram
-            self._size += len(datagram) - len(found[1])
+            self._kept[key] = found._replace(answer=datagram)
+            self._size += len(datagram) - len(found.answer)
             self._forget()
 
     def close(self) -> None:
@@ -52,12 +65,12 @@ class Recent:
 
     def _forget(self) -> None:
         now = asyncio.get_running_loop().time()
-        while self._kept and (self._size > self._limit or next(iter(self._kept.values()))[0] <= now):
-            _, (_, datagram) = self._kept.popitem(last=False)
-            self._size -= _OVERHEAD + len(datagram)
+        while self._kept and (self._size > self._limit or next(iter(self._kept.values())).until <= now):
+            _, oldest = self._kept.popitem(last=False)
+            self._size -= _OVERHEAD + len(oldest.answer)
         if self._kept and self._timer is None:
-            oldest, _ = next(iter(self._kept.values()))
-            self._timer = asyncio.get_running_loop().call_at(oldest, self._again)
+            oldest = next(iter(self._kept.values()))
+            self._timer = asyncio.get_running_loop().call_at(oldest.until, self._again)
 
     def _again(self) -> None:
         self._timer = None

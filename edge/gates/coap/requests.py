@@ -24,6 +24,12 @@ _TEXTS: Final[dict[Primitive, tuple[str, ...]]] = {
     "subscribe": ("alias",),
 }
 _LISTS: Final[dict[Primitive, tuple[str, ...]]] = {"query": _GRAPHS, "update": _USING, "subscribe": _GRAPHS}
+_NOT_HERE: Final[dict[Primitive, frozenset[str]]] = {
+    "query": frozenset(),
+    "update": frozenset(),
+    "subscribe": frozenset({"resume", "spuid", "sequence"}),
+}
+"""What there is over the WebSocket."""
 
 _UNDERSTOOD: Final = frozenset(
     {
@@ -88,7 +94,12 @@ def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
             raise _twice(name)
         members[name] = value
     if "sparql" not in members:
-        raise InvalidRequest(f'There is no text: send it as the body, or as the parameter "{text_parameter}"')
+        raise _no_text(primitive, members, text_parameter)
+    for name in _NOT_HERE[primitive] & members.keys():
+        raise InvalidRequest(
+            f'"{name}" does not apply over CoAP: a subscription waits for its observer at its path, for '
+            "coap.follow_within, and tells the whole result again; leave it out"
+        )
     if (said := token(request)) is not None:
         members["authorization"] = said
     return {primitive: members}
@@ -97,10 +108,23 @@ def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
 def _body(request: Message) -> dict[str, Any]:
     sent = format_of(request)
     if sent == TEXT:
-        return {"sparql": read_text(request.payload)}
+        text = read_text(request.payload)
+        if text.lstrip().startswith("{"):
+            raise InvalidRequest(f"This is no SPARQL; JSON needs the content format {JSON} (coap-client -t {JSON})")
+        return {"sparql": text}
     if sent in (JSON, CBOR):
         return read_object(request)
     raise unsupported(request, TEXT, JSON, CBOR)
+
+
+def _no_text(primitive: Primitive, members: dict[str, Any], parameter: str) -> InvalidRequest:
+    if primitive in members:
+        return InvalidRequest(
+            f'The member "sparql" is missing; the path says already that this is "{primitive}", so send what is inside'
+        )
+    if members:
+        return InvalidRequest(f'There is no text: the member "sparql" is missing, or the parameter "{parameter}"')
+    return InvalidRequest(f'There is no text: send it as the body, or as the parameter "{parameter}"')
 
 
 def _twice(name: str) -> InvalidRequest:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
-from edge.gates.coap.formats import read_cbor
+from edge.gates.coap.cbor import Json, read_cbor
 from edge.protocol.errors import InvalidRequest
 
 _LABELS: Final = {
@@ -31,10 +31,12 @@ _LABELS: Final = {
 def as_json(payload: bytes) -> bytes:
     """A SenML pack in the other form. Raises `InvalidRequest`, `TooLarge`."""
     pack = read_cbor(payload)
-    if not isinstance(pack, list) or not all(isinstance(record, dict) for record in pack):
+    if not isinstance(pack, list):
         raise InvalidRequest("SenML is an array of records (RFC 8428)")
     return json.dumps([_record(record) for record in pack]).encode()
 
 
-def _record(record: dict[str | int, Any]) -> dict[str, Any]:
+def _record(record: Json) -> Json:
+    if not isinstance(record, dict):
+        return record
     return {_LABELS.get(label, str(label)) if isinstance(label, int) else label: record[label] for label in record}

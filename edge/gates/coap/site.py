@@ -20,6 +20,7 @@ from aiocoap.util.linkformat import Link, LinkFormat
 from edge.gates.allowance import client_of
 from edge.gates.calls import as_told
 from edge.gates.coap.blocks import Blocks
+from edge.gates.coap.cbor import read_cbor
 from edge.gates.coap.following import Followed, Following
 from edge.gates.coap.formats import (
     CBOR,
@@ -32,15 +33,16 @@ from edge.gates.coap.formats import (
     check_acceptable,
     failed,
     format_of,
-    read_cbor,
     refused,
     unsupported,
 )
 from edge.gates.coap.requests import Primitive, check_options, peer, read_message, token
 from edge.gates.coap.senml import as_json
+from edge.gates.coap.shares import Shares
 from edge.gates.guard import check, check_publish
 from edge.gates.session import Session, Sessions
-from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
+from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady
+from edge.protocol.topics import is_topic
 
 Readings = Callable[[str, bytes], Awaitable[int]]
 """Takes what a device says on a topic. Returns how many readings were in it, once they are stored."""
@@ -55,15 +57,25 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     """Set before the first request comes."""
 
     def __init__(
-        self, sessions: Sessions, blocks: Blocks, readings: Readings, *, max_pending: int, protected: bool
+        self,
+        sessions: Sessions,
+        blocks: Blocks,
+        readings: Readings,
+        *,
+        own_topics: str,
+        max_pending: int,
+        protected: bool,
     ) -> None:
-        """`max_pending`: requests in work at a time; observers do not count. `protected`: whether OSCORE is spoken."""
+        """`own_topics`: what those begin with that hold no readings; empty where there are none.
+
+        `max_pending`: requests in work at a time; observers do not count. `protected`: whether OSCORE is spoken.
+        """
         super().__init__()
         self._sessions = sessions
         self._blocks = blocks
         self._readings = readings
-        self._max_pending = max_pending
-        self._pending = 0
+        self._own_topics = own_topics
+        self._working = Shares(max_pending, "requests in work", "coap.max_pending_requests", retry_after=1)
         self._core = WKCResource(partial(_links, protected), impl_info=None)
 
     async def render(self, request: Message) -> Message:
@@ -140,7 +152,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
 
     async def _ask(self, primitive: Primitive, request: Message) -> Message:
         check_acceptable(request)
-        with self._work():
+        with self._work(request):
             said = await _Once.ask(self._sessions, read_message(primitive, request), peer(request))
         if "error" in said:
             return failed(request, said)
@@ -150,14 +162,17 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     async def _subscribe(self, pipe: Pipe) -> Message:
         request = pipe.request
         check_acceptable(request)
-        client = self._sessions.guard.access(token(request)).client
-        with self._work():
-            followed, first = await self.following.create(read_message("subscribe", request), client, peer(request))
+        access = self._sessions.guard.access(token(request))
+        message = read_message("subscribe", request)
+        with self._work(request):
+            followed, first = await self.following.create(message, access, peer(request))
         if "error" in first:
             return failed(request, first)
-        message = Message(code=Code.CREATED)
-        message.opt.location_path = ("subscribe", followed.name)
-        return message
+        path = ("subscribe", followed.name)
+        created = {"path": f"/{'/'.join(path)}", "spuid": first["notification"]["spuid"]}
+        said = answer(request, created, Code.CREATED)
+        said.opt.location_path = path
+        return said
 
     async def _follow(self, pipe: Pipe) -> Message:
         request = pipe.request
@@ -167,7 +182,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
             return await followed.follow(pipe)
         if request.opt.observe == 1:
             followed.end()
-        with self._work():
+        with self._work(request):
             said = await _Once.ask(self._sessions, followed.as_query(token(request)), peer(request))
         return failed(request, said) if "error" in said else answer(request, said["result"], Code.CONTENT)
 
@@ -187,11 +202,9 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         check_acceptable(request)
         access = self._sessions.guard.access(token(request))
         self._sessions.allowance.request(client_of(access, peer(request)), time.monotonic())
-        topic = "/".join(request.opt.uri_path[1:])
-        if set(topic) & set("+#\0"):
-            raise InvalidRequest("A topic has no wildcards")
+        topic = self._topic(request)
         check_publish(access, topic)
-        with self._work():
+        with self._work(request):
             count = await self._readings(topic, _payload(request))
         if not count:
             raise InvalidRequest(
@@ -201,16 +214,25 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         self._sessions.answered("reading", 200, started)
         return answer(request, {"readings": count}, Code.CHANGED)
 
+    def _topic(self, request: Message) -> str:
+        """What the path of a reading says. Raises `InvalidRequest`."""
+        topic = "/".join(request.opt.uri_path[1:])
+        if not is_topic(topic):
+            raise InvalidRequest(f'"{topic}" is no topic: it has a wildcard or a zero byte, or is empty or too long')
+        if topic.startswith("$"):
+            raise InvalidRequest(f'"{topic}" is a topic of a broker\'s own (it begins with $); no readings are there')
+        if self._own_topics and topic.startswith(self._own_topics):
+            raise InvalidRequest(f'"{topic}" is a topic of the MQTT gate (mqtt_gate.root); no readings are there')
+        return topic
+
     @contextmanager
-    def _work(self) -> Iterator[None]:
-        if self._pending >= self._max_pending:
-            limit = f"{self._max_pending} requests are in work (coap.max_pending_requests)"
-            raise TooManyRequests(f"{limit}; try again later", retry_after=1)
-        self._pending += 1
+    def _work(self, request: Message) -> Iterator[None]:
+        who = peer(request)
+        self._working.take(who)
         try:
             yield
         finally:
-            self._pending -= 1
+            self._working.give_back(who)
 
 
 class _Once:

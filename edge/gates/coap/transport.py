@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import hashlib
 import logging
 import socket
 from collections.abc import Hashable
@@ -17,13 +17,18 @@ from aiocoap.messagemanager import MessageManager
 from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.types import Type
 from aiocoap.tokenmanager import TokenManager
-from aiocoap.transports.udp6 import MessageInterfaceUDP6
+from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
+from edge.gates.coap.formats import BadOption, refused
 from edge.gates.coap.recent import Recent
 
 Remote = Any
 """A client's address, as the library has it; or a `Peer`."""
 
+_HEADER: Final = 4
+"""Bytes before the token (RFC 7252, section 3)."""
+_LOCAL_ADDRESS: Final = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)
+"""By which the system says which of its addresses a datagram was sent to (RFC 3542, section 6.2)."""
 _ATTEMPTS: Final = 10
 """To send a datagram."""
 _MAX_RECENT: Final = 4 * 1024 * 1024
@@ -107,8 +112,24 @@ class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:  # noqa: ANN401
         # The library drops what it cannot read, but for text that is no UTF-8: that it leaves to the event loop.
-        with contextlib.suppress(UnicodeDecodeError):
+        try:
             super().datagram_msg_received(data, ancdata, flags, address)
+        except UnicodeDecodeError:
+            local = next((found for level, kind, found in ancdata if (level, kind) == _LOCAL_ADDRESS), None)
+            self._refuse_text(data, UDP6EndpointAddress(address, self, pktinfo=local))
+
+    def _refuse_text(self, data: bytes, remote: Remote) -> None:
+        """A critical option that cannot be read is one that is not understood (RFC 7252, 5.4.1)."""
+        request = Message.decode(data[: _HEADER + (data[0] & 0x0F)])
+        if not request.code.is_request() or request.mtype not in (Type.CON, Type.NON):
+            return
+        answer = refused(request, BadOption("Paths and parameters are UTF-8 text"))
+        answer.direction, answer.remote, answer.token = Direction.OUTGOING, remote, request.token
+        if request.mtype is Type.CON:
+            answer.mtype, answer.mid = Type.ACK, request.mid
+        else:
+            answer.mtype, answer.mid = Type.NON, self._ctx._next_message_id()
+        self.send(answer)
 
 
 class _Manager(MessageManager):  # type: ignore[misc]  # the library has no types
@@ -149,10 +170,10 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
 
     def _deduplicate_message(self, message: Message) -> bool:
         """Whether a request has come before; it is answered as then. The library keeps whole messages, without end."""
-        key = message.remote, message.mid
-        answer = self._recent.find(key)
+        key, digest = (message.remote, message.mid), _digest(message)
+        answer = self._recent.find(key, digest)
         if answer is None:
-            self._recent.came(key)
+            self._recent.came(key, digest)
             return False
         if answer and message.mtype is Type.CON:
             again = Message.decode(answer)
@@ -168,6 +189,11 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def _wake(self, remote: Remote) -> None:
         for event in self._waiting.get(remote, ()):
             event.set()
+
+
+def _digest(message: Message) -> bytes:
+    said = bytes([message.code]) + message.token + b"\xff" + message.opt.encode() + b"\xff" + message.payload
+    return hashlib.blake2b(said, digest_size=8).digest()
 
 
 def _address(remote: Remote) -> Any:  # noqa: ANN401 - the library has no types

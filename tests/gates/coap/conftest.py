@@ -44,14 +44,16 @@ def serving(engine):
     """`async with serving(max_body=...) as gate`."""
 
     @asynccontextmanager
-    async def start(allowance: Allowance | None = None, **limits: Any) -> AsyncIterator[Gate]:
+    async def start(allowance: Allowance | None = None, own_topics: str = "", **limits: Any) -> AsyncIterator[Gate]:
         metrics, came = Metrics(), []
 
         async def readings(topic: str, payload: bytes) -> int:
             came.append((topic, payload))
             return 0 if topic == "unmapped" else 1
 
-        gate = CoapGate(engine, CoapGateSettings(port=0, **limits), metrics, readings, allowance=allowance)
+        gate = CoapGate(
+            engine, CoapGateSettings(port=0, **limits), metrics, readings, allowance=allowance, own_topics=own_topics
+        )
         port = await gate.start()
         try:
             yield Gate(engine, port, metrics, came)

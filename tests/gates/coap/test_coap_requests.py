@@ -6,7 +6,7 @@ import socket
 import aiocoap
 import cbor2
 import pytest
-from aiocoap import DELETE, FETCH, GET, POST, PUT, Code
+from aiocoap import ACK, CON, DELETE, FETCH, GET, NON, POST, PUT, Code, Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 from coap_client import ALL, CoapClient, Datagrams, body, values
 
@@ -156,6 +156,11 @@ async def test_what_is_kept_of_many_clients_is_bounded(serving):
         (FETCH, "/query", b'{"sparql": 5}', {"content_format": JSON}, (Code.BAD_REQUEST, "invalid_request", 400)),
         (FETCH, "/query", b"\xff", {"content_format": CBOR}, (Code.BAD_REQUEST, "invalid_request", 400)),
         (FETCH, "/query", cbor2.dumps({1: 2}), {"content_format": CBOR}, (Code.BAD_REQUEST, "invalid_request", 400)),
+        (POST, "/reading", b"1", {}, (Code.NOT_FOUND, "not_found", 404)),
+        (POST, "/reading/", b"1", {}, (Code.BAD_REQUEST, "invalid_request", 400)),
+        (POST, "/reading/a/%00", b"1", {}, (Code.BAD_REQUEST, "invalid_request", 400)),
+        (POST, "/reading/a/+", b"1", {}, (Code.BAD_REQUEST, "invalid_request", 400)),
+        (POST, "/reading/$SYS/a", b"1", {}, (Code.BAD_REQUEST, "invalid_request", 400)),
         (FETCH, "/query", ALL, {"accept": 41}, (Code.NOT_ACCEPTABLE, "not_acceptable", 406)),
         (FETCH, "/query", ALL, {"if_none_match": True}, (Code.BAD_OPTION, "invalid_request", 400)),
         (PUT, "/update", X.encode(), {}, (Code.METHOD_NOT_ALLOWED, "method_not_allowed", 405)),
@@ -222,3 +227,55 @@ async def test_the_token_is_no_parameter(client):
     message = aiocoap.Message(code=FETCH, uri=client.base + "/query", payload=b"ASK {}")
     message.opt.add_option(OptionNumber(65000).create_option(value=b"any"))
     assert (await client.send(message)).code == Code.CONTENT
+
+
+@pytest.mark.parametrize(
+    ("path", "payload", "content_format", "said"),
+    [
+        ("/query", b' {"sparql": "ASK {}"}', None, "content format 50"),
+        ("/query", b'{"query": {"sparql": "ASK {}"}}', JSON, 'member "sparql" is missing'),
+        ("/subscribe", b'{"subscribe": {"sparql": "ASK {}"}}', JSON, 'member "sparql" is missing'),
+        ("/query", b'{"alias": "mine"}', JSON, 'member "sparql" is missing'),
+        ("/subscribe", b'{"sparql": "ASK {}", "resume": true}', JSON, '"resume" does not apply'),
+        ("/subscribe", b'{"sparql": "ASK {}", "spuid": "x", "sequence": 1}', JSON, "does not apply"),
+    ],
+)
+async def test_what_is_said_in_the_manner_of_another_gate_is_told_how_it_is_said_here(
+    client, path, payload, content_format, said
+):
+    answer = await client.ask(POST, path, payload, content_format=content_format)
+    assert error(answer) == (Code.BAD_REQUEST, "invalid_request", 400)
+    assert said in body(answer)["error_description"]
+
+
+async def test_topics_of_the_mqtt_gate_hold_no_readings(serving):
+    async with serving(own_topics="sepa/gateway/") as gate, CoapClient(gate.url) as client:
+        for path in "/reading/sepa/gateway/request/me", "/reading/sepa/gateway/":
+            answer = await client.ask(POST, path, b"1")
+            assert error(answer) == (Code.BAD_REQUEST, "invalid_request", 400)
+            assert "mqtt_gate.root" in body(answer)["error_description"]
+        assert (await client.ask(POST, "/reading/sepa/gateways", b"1")).code == Code.CHANGED
+        assert gate.came == [("sepa/gateways", b"1")]
+
+
+@pytest.mark.parametrize("option", [OptionNumber.URI_PATH, OptionNumber.URI_QUERY])
+@pytest.mark.parametrize("kind", [CON, NON])
+async def test_paths_and_parameters_that_are_no_text_are_answered(gate, option, kind):
+    device = Datagrams(gate.port)
+    plain = Message(code=GET, _mtype=kind, _mid=7, _token=b"me").encode()
+    device.socket.send(plain + header(option) + b"\xff\xfe")
+    answer = await device.receive()
+    assert error(answer) == (Code.BAD_OPTION, "invalid_request", 400)
+    assert (answer.token, answer.mtype) == (b"me", ACK if kind is CON else NON)
+    assert answer.mid == 7 or kind is NON
+
+
+def header(option):
+    """Of an option of two bytes, the first of a message (RFC 7252, 3.1)."""
+    return bytes([option << 4 | 2]) if option < 13 else bytes([0xD2, option - 13])
+
+
+async def test_what_is_no_request_and_no_text_is_ignored(gate):
+    device = Datagrams(gate.port)
+    device.socket.send(Message(code=Code.CONTENT, _mtype=CON, _mid=7, _token=b"me").encode() + b"\xb2\xff\xfe")
+    assert (await device.ask(FETCH, "/query", b"ASK {}")).code == Code.CONTENT

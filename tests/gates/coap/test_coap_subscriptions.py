@@ -36,6 +36,15 @@ async def test_first_the_result_then_every_change_in_order(gate, client):
     assert gate.metric("edge_notifications_total") == 7
 
 
+@pytest.mark.parametrize("accept", [None, 60])
+async def test_the_answer_to_a_subscription_says_where_it_is(client, accept):
+    answer = await client.ask(POST, "/subscribe", ALL, accept=accept)
+    path = "/" + "/".join(answer.opt.location_path)
+    assert (answer.code, body(answer)["path"]) == (Code.CREATED, path)
+    first = await (await client.observe(path)).notification()
+    assert first["spuid"] == body(answer)["spuid"]
+
+
 async def test_numbers_of_notifications_grow(client):
     path = await client.subscribe()
     one = await (await client.observe(path)).message()
@@ -235,14 +244,28 @@ async def test_an_observer_can_register_again(gate, client):
     device.close()
 
 
-async def test_there_are_only_so_many(serving):
-    async with serving(max_subscriptions=2) as gate, CoapClient(gate.url) as client:
+async def test_one_client_has_as_many_as_it_leaves_to_others(serving):
+    async with serving(max_subscriptions=4) as gate, CoapClient(gate.url) as client, CoapClient(gate.url) as other:
         first = await client.subscribe()
         await client.subscribe()
         answer = await client.ask(POST, "/subscribe", ALL)
         assert (answer.code, body(answer)["error"]) == (Code.TOO_MANY_REQUESTS, "too_many_requests")
+        assert "This client has 2 subscriptions" in body(answer)["error_description"]
+        await other.subscribe()
         await client.ask(DELETE, first)
         await client.subscribe()
+        await eventually(lambda: gate.engine.subscriptions == 3, "the end of the first")
+
+
+async def test_there_are_only_so_many(serving):
+    async with serving(max_subscriptions=2) as gate, CoapClient(gate.url) as client, CoapClient(gate.url) as other:
+        first = await client.subscribe()
+        await other.subscribe()
+        async with CoapClient(gate.url) as third:
+            answer = await third.ask(POST, "/subscribe", ALL)
+            assert "all clients together have 2 of 2" in body(answer)["error_description"]
+            await client.ask(DELETE, first)
+            await third.subscribe()
 
 
 async def test_an_observer_is_told_that_the_gateway_stops(serving):

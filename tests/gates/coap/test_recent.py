@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from aiocoap import ACK, CON, NON, POST
+from aiocoap import ACK, CON, NON, POST, Code
 from coap_client import ALL, Datagrams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.gates.coap.recent import Recent
 
-PLAIN = 800
+PLAIN = 860
 
 
 async def test_what_came_is_known_with_its_answer():
@@ -80,3 +80,27 @@ async def test_it_is_answered_as_the_first_time(gate):
         assert (again.mid, again.mtype) == (1, ACK)
         if first.mtype is ACK:  # it was answered with the acknowledgement
             assert again.opt.location_path == first.opt.location_path
+
+
+async def test_a_device_that_begins_its_numbers_anew_says_something_new(gate):
+    """After a restart, say. Of its old request nothing is left then."""
+    device = Datagrams(gate.port)
+    for value in b"1", b"2", b"2", b"1":
+        device._number = 0
+        assert (await device.ask(POST, "/reading/a", value)).code == Code.CHANGED
+    assert gate.came == [("a", b"1"), ("a", b"2"), ("a", b"1")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=1)), max_size=30))
+def test_a_request_is_known_by_its_number_and_what_it_says_as_long_as_no_other_has_the_number(story):
+    async def told():
+        recent, last = Recent(60, 1_000_000), {}
+        for number, digest in story:
+            assert (recent.find(number, digest) is not None) == (last.get(number) == digest)
+            recent.came(number, digest)
+            last[number] = digest
+            assert len(recent) == len(last)
+        recent.close()
+
+    asyncio.run(told())
