@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "libcoap", "aiocoap"]),
     default="text",
     show_default=True,
-    help="For people; the file for `coap-client -E`; the secret.json of an aiocoap context.",
+    help="For people; the file for `coap-client -E`; the secret.json of an aiocoap context, which needs "
+    "`pip install 'aiocoap[oscore]'`: without it aiocoap sends in the clear.",
 )
 @click.option("--end", is_flag=True, help="Make none; end the one that there is.")
 @config_option

@@ -68,7 +68,7 @@ class ContextGuard:
             return self.contexts.access(bytes.fromhex(kid))
         if not authorization:
             raise MissingAuthorization(
-                f"A token is needed, in the option {TOKEN}; or keys: this request was not protected with OSCORE"
+                f"A token is needed, in the option {int(TOKEN)}; or keys: this request was not protected with OSCORE"
             )
         return self._guard.access(authorization)
 

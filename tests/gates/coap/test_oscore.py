@@ -275,3 +275,13 @@ async def test_many_at_once(client):
     await client.ask(FETCH, "/query", ASK)
     answers = await asyncio.gather(*(client.ask(FETCH, "/query", ASK) for _ in range(20)))
     assert {answer.code for answer in answers} == {Code.CONTENT}
+
+
+async def test_where_tokens_will_do_too_a_request_without_either_is_told_of_both(engine, tmp_path):
+    """A client that was set up to protect its requests, and does not, is not looking for a token."""
+    async with protected_gate(engine, tmp_path / "data") as gate, CoapClient(gate.url) as client:
+        answer = await client.ask(FETCH, "/query", ASK)
+        assert answer.code == Code.UNAUTHORIZED
+        said = body(answer)["error_description"]
+        assert "not protected with OSCORE" in said
+        assert "option 65000" in said
