@@ -63,6 +63,10 @@ _MANY: Final = 8
 """Patterns that are joined in one group; with more nothing is computed."""
 _GRAPHS: Final = 64
 """Named graphs; likewise."""
+_WORDS: Final = 1000
+"""Words of a query; likewise."""
+_LOOKS: Final = 500
+"""Looks at parts of a query, which are many times as many where parts are nested; likewise."""
 
 _NONE: Final[Names] = frozenset()
 _HUGE: Final = math.inf
@@ -103,11 +107,18 @@ def is_small(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bo
 def most(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bool = False) -> float:
     """The most solutions at any point of its evaluation, and triples that it gives; infinite: nobody knows."""
     query = outlined.query
-    if query is None:
+    if query is None or outlined.words > _WORDS:
         return _HUGE
     whole = whole or dataset.given or dataset.readable is not None or query.default_graphs is not None
-    peak = _Bounds(graph, whole=whole).peak(query.pattern, _NONE)
+    try:
+        peak = _Bounds(graph, whole=whole).peak(query.pattern, _NONE)
+    except _TooManyLooksError:
+        return _HUGE
     return peak if query.form != "DESCRIBE" else (peak + len(query.resources)) * max(1, len(graph))
+
+
+class _TooManyLooksError(Exception):
+    """What a query may come to cannot be said in reasonable time."""
 
 
 class _Bounds:
@@ -117,9 +128,13 @@ class _Bounds:
         """`whole`: a pattern may match in any graph."""
         self._graph = graph
         self._whole = whole
+        self._looks = 0
 
     def peak(self, node: Node, bound: Names) -> float:
         """The most solutions at any point of evaluating a pattern, at least 1, where the variables `bound` are."""
+        self._looks += 1
+        if self._looks > _LOOKS:
+            raise _TooManyLooksError
         match node:
             case Triple() | Path() | Values() | Join():
                 most = self._join(node.parts if isinstance(node, Join) else (node,), bound)

@@ -86,6 +86,14 @@ def test_what_may_go_on_for_ever_is_not(house: Engine, text: str) -> None:
     assert not small(house, text)
 
 
+@pytest.mark.parametrize("nesting", ["OPTIONAL { ?s ?p ?o %s }", "FILTER EXISTS { ?s ?p ?o %s }", "{ ?s ?p ?o %s }"])
+def test_what_is_nested_deep_is_not_computed_to_the_end(house: Engine, nesting: str) -> None:
+    text = "?a ?b ?c"
+    for _ in range(60):
+        text = nesting % text
+    assert not small(house, f"SELECT * {{ ?s ?p ?o . ?x ?y ?z . {text} }}")
+
+
 def test_a_dataset_is_counted_as_a_whole(house: Engine) -> None:
     text = "SELECT * { ?a <urn:dims> ?b . ?c <urn:dims> ?d . ?e <urn:dims> ?f }"
     assert not small(house, text, Dataset(("urn:nowhere",)))
