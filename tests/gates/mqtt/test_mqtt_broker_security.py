@@ -11,9 +11,12 @@ import subprocess
 import jwt
 import pytest
 from device import Device, token
+from hypothesis import example, given
+from hypothesis import strategies as st
 from mqtt_house import ALL, ROOT, house, port_of
 from paho.mqtt.client import MQTTMessageInfo
 
+from edge.gates.mqtt.topics import level
 from edge.security.clients import Rights
 from tests.support.processes import wait_for
 
@@ -178,10 +181,26 @@ def test_nobody_asks_or_answers_in_the_name_of_another(gateway, port):
         assert gateway._mqtt.broker.refused == 6
 
 
-def test_a_name_that_is_a_pattern_has_no_topics_of_the_gate(gateway, port):
-    with Device(port, token(gateway, "+")) as client:
-        assert not client.subscribe(f"{ROOT}/response/+")
-        assert not client.subscribe(f"{ROOT}/response/+/#")
+@pytest.mark.parametrize(("identity", "name"), [("+", "%2B"), ("house/ann+1@x", "house%2Fann%2B1%40x")])
+def test_a_name_that_is_no_level_of_a_topic_stands_there_encoded(gateway, port, identity, name):
+    mine = token(gateway, identity)
+    with Device(port, mine) as client:
+        for others in ("+", "+/#", "house/ann", "#"):
+            assert not client.subscribe(f"{ROOT}/response/{others}"), others
+        assert client.subscribe(f"{ROOT}/response/{name}")
+        client.publish(f"{ROOT}/request/{name}", f'{{"query": {{"sparql": "ASK {{}}", "authorization": "{mine}"}}}}')
+        assert '"boolean":true' in client.hear()[1]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), min_size=2, max_size=2, unique=True))
+@example(["a/b", "a%2Fb"])
+@example(["a b", "a%20b"])
+def test_the_names_of_two_clients_differ_and_each_is_one_level(identities):
+    names = [level(identity) for identity in identities]
+    assert names[0] != names[1]
+    assert all(not set("/+#") & set(name) for name in names)
+    assert level("https://auth.example/realms/home lamp(1)") == "https%3A%2F%2Fauth.example%2Frealms%2Fhome%20lamp(1)"
+    assert level("ann.2@example.org:x_-") == "ann.2@example.org:x_-"
 
 
 def test_topics_of_the_gate_are_given_by_filters_that_name_its_root(gateway, port):
@@ -248,8 +267,10 @@ def test_rights_that_change_count_at_once_and_leave_nothing_of_before(gateway, p
 def test_topics_with_wildcards_and_system_topics_cannot_be_published(gateway, port, operator):
     for topic in ("kitchen/+", "kitchen/#", "#", "$SYS/broker"):
         with Device(port, token(gateway, "lamp"), will="lamp/gone") as lamp:
+            connection = lamp.client._sock
             lamp.client._send_publish(1, topic.encode(), b"1", info=MQTTMessageInfo(1))  # publish() would refuse
-            lamp.client._sock.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # the broker may have ended it by now
+                connection.shutdown(socket.SHUT_WR)
         assert operator.heard_before("lamp/gone") == [], topic
 
 
