@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from paho.mqtt.client import (
@@ -41,8 +41,18 @@ class MqttAdapter:
     further and messages of QoS 0 are dropped. A broker that is away is tried again for ever.
     """
 
-    def __init__(self, settings: MqttSettings, intake: Intake, receipts: Iterable[bytes] = ()) -> None:
-        """`receipts`: those the engine has. Raises OSError (ssl.SSLError included) for an unusable certificate file."""
+    def __init__(
+        self,
+        settings: MqttSettings,
+        intake: Intake,
+        receipts: Iterable[bytes] = (),
+        own: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`receipts`: those the engine has. `own` is told the topics of messages that come on `settings.own_topics`.
+
+        Raises OSError (ssl.SSLError included) for an unusable certificate file.
+        """
+        self._own = own
         self._settings = settings
         self._intake = intake
         self._client = make_client(settings)
@@ -199,6 +209,7 @@ class MqttAdapter:
             topic = came._topic.decode("utf-8", errors="replace")  # paho has no public access to it
         if self._settings.own_topics and topic.startswith(self._settings.own_topics):
             self._client.acknowledge(came.mid, came.qos)
+            self._own(topic)
             return
         payload = bytes(came.payload)
         receipt = receipt_of(came.mid, topic, payload) if came.qos else b""

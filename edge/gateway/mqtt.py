@@ -19,7 +19,8 @@ from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.allowance import Allowance
 from edge.gates.guard import Guard
-from edge.gates.mqtt import MqttGate, Visitors, Wire
+from edge.gates.mqtt import MqttGate, Strays, Visitors, Wire
+from edge.gates.mqtt.query_files import read_queries
 from edge.gates.parking import Parking
 from edge.gates.settings import MqttGateSettings
 from edge.gateway.errors import StartError
@@ -68,6 +69,7 @@ class Mqtt:
         self._parking = parking
         self._health = health
         self._connection: adapters.MqttSettings
+        self._strays = Strays(settings.mqtt_gate.root)
         self._written = -1
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
@@ -95,6 +97,8 @@ class Mqtt:
         self._start_actuation(stack)
         if self._settings.serves_mqtt_clients:
             await self._start_gate(stack)
+        elif self._settings.mqtt_gate.enabled != "never":
+            await self._tell_that_there_is_no_gate()
 
     # The embedded broker
 
@@ -160,7 +164,9 @@ class Mqtt:
         )
 
     def _new_adapter(self) -> MqttAdapter:
-        self.adapter = adapter = MqttAdapter(self._connection, self._mappings.intake, self._engine.receipts())
+        self.adapter = adapter = MqttAdapter(
+            self._connection, self._mappings.intake, self._engine.receipts(), self._strays.look
+        )
         adapter.start()
         return adapter
 
@@ -212,6 +218,19 @@ class Mqtt:
             lambda: self.gate is not None and self.gate.connected,
         )
 
+    async def _tell_that_there_is_no_gate(self) -> None:
+        """Who has put a query there waits for its result."""
+        queries = (await asyncio.to_thread(read_queries, self._settings.queries_dir)).queries
+        _log.log(
+            logging.WARNING if queries else logging.INFO,
+            "mqtt_gate.closed",
+            extra={
+                "reason": "whoever may publish at this broker could read and change the graph; security.enabled, or "
+                'mqtt_gate.enabled = "always", opens it',
+                "standing_queries": sorted(queries),
+            },
+        )
+
     async def _new_gate(self) -> None:
         settings = self._settings
         largest = settings.mqtt_gate.max_result
@@ -233,6 +252,7 @@ class Mqtt:
             guard=self._guard,
             allowance=self._allowance,
             parking=self._parking,
+            strays=self._strays,
         )
         await gate.start()
         self.gate = gate

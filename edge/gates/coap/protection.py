@@ -85,7 +85,9 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         """A protected request for the site; or what to say meanwhile, or where it cannot be opened."""
         request = pipe.request
         if request.opt.oscore is None:
-            raise MissingAuthorization("Protect requests with OSCORE here; no token is read")
+            raise MissingAuthorization(
+                "Protect requests with OSCORE here (edge clients oscore); a token in the option 65000 is not read"
+            )
         check_options(request, OptionNumber.OSCORE)
         if request.code not in (Code.POST, Code.FETCH):
             raise MethodNotAllowed("A protected request is a POST or a FETCH")

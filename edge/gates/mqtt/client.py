@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import time
 from collections.abc import Callable
 
@@ -15,6 +17,7 @@ from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooM
 from edge.protocol.messages import parse_message
 
 _LONGEST_TOPIC = 1024
+_LONGEST_STATUS = 1000
 
 
 class MqttClient:
@@ -64,17 +67,32 @@ class MqttClient:
         try:
             self._inbox.put_nowait(self._read(came))
         except asyncio.QueueFull:
-            self._refuse(TooManyRequests(f"{self._limit} requests wait already; wait for answers"), came, started)
+            self._refuse(
+                TooManyRequests(f"{self._limit} requests of this client wait already; wait for answers"), came, started
+            )
         except EdgeError as error:
             self._refuse(error, came, started)
 
     def status(self, payload: bytes) -> None:
         """Take what the client says of itself: after `online` only `offline` ends it, all else is a sign of life."""
         self._heard = asyncio.get_running_loop().time()
-        if is_online(payload):
+        state = state_of(payload)
+        if state == "online":
             self._has_will = True
-        elif payload.strip().lower() == b"offline":
+        elif state == "offline":
             self.close()
+
+    @property
+    def silent(self) -> float:
+        """Seconds since it was last heard."""
+        return asyncio.get_running_loop().time() - self._heard
+
+    def give_way(self) -> None:
+        """End for want of room, and say so."""
+        self._end(
+            "The gate is full (mqtt_gate.max_clients), and no client was silent for longer: the session has ended, and "
+            "its subscriptions with it; subscribe again, or resume"
+        )
 
     def close(self) -> None:
         """The client is gone. A will and a farewell look the same, so it may always come back to what it can resume."""
@@ -119,14 +137,16 @@ class MqttClient:
         loop = asyncio.get_running_loop()
         left = self._heard + self._idle_timeout - loop.time()
         if left <= 0 and not self._has_will:
-            error = RequestTimeout(
+            self._end(
                 f"Nothing came for {self._idle_timeout:g} s (mqtt_gate.idle_timeout): the session has ended, and its "
                 "subscriptions with it; subscribe again, and send something now and then"
             )
-            self._session.refuse(error, "message", time.perf_counter())
-            self.close()
         else:
             self._idle = loop.call_later(left if left > 0 else self._idle_timeout, self._look)
+
+    def _end(self, reason: str) -> None:
+        self._session.refuse(RequestTimeout(reason), "message", time.perf_counter())
+        self.close()
 
     def _end_subscription(self, spuid: str) -> None:
         call = self._session.forget(spuid)
@@ -135,6 +155,14 @@ class MqttClient:
             self._session.end(spuid)
 
 
-def is_online(payload: bytes) -> bool:
-    """Whether a client says that it is there, and that its will tells when it no longer is."""
-    return payload.strip().lower() == b"online"
+def state_of(payload: bytes) -> str:
+    """How a client says that it is: `online` (and its will tells when it no longer is), `offline`, or anything else.
+
+    As the word alone, or as the gateway says it of itself: `{"status": "online"}`.
+    """
+    text = payload.decode(errors="replace").strip()
+    if text.startswith(("{", '"')) and len(text) <= _LONGEST_STATUS:
+        with contextlib.suppress(ValueError):
+            said = json.loads(text)
+            text = str(said.get("status")) if isinstance(said, dict) else str(said)
+    return text.lower()

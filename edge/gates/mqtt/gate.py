@@ -14,10 +14,11 @@ from edge.gates.allowance import Allowance
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.mqtt.client import MqttClient, is_online
+from edge.gates.mqtt.client import MqttClient, state_of
 from edge.gates.mqtt.correlation import Correlation
 from edge.gates.mqtt.query_files import read_queries
 from edge.gates.mqtt.standing import StandingQueries
+from edge.gates.mqtt.strays import Strays
 from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.wire import Came, Link, Wire
 from edge.gates.parking import Parking
@@ -31,6 +32,9 @@ _LOOK = 2.0
 """Seconds between two looks for changed queries."""
 _LONGEST_NAME = 100
 """Characters; an answer must fit into a packet."""
+
+_ROOM = 0.9
+"""Of all sessions: with fewer it is told again when there are too many."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +59,12 @@ class MqttGate:
         guard: Guard = OPEN_GUARD,
         allowance: Allowance | None = None,
         parking: Parking | None = None,
+        strays: Strays | None = None,
     ) -> None:
-        """`health` is what is told of the gateway: a JSON object. Without `parking` nothing can be resumed."""
+        """`health` is what is told of the gateway: a JSON object. Without `parking` nothing can be resumed.
+
+        `strays`: who else hears what is said below the root, so that all of it is told once.
+        """
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
@@ -66,9 +74,12 @@ class MqttGate:
         self._parking = parking
         self._health = health
         self._topics = Topics(settings.root)
+        self._strays = strays or Strays(settings.root)
         self._correlation = Correlation()
         self._open = metrics.connections.labels(_GATE)
         self._clients: dict[str, MqttClient] = {}
+        self._full = False
+        """Whether it was told that there is no room."""
         self._connection = ""
         self._status: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -157,7 +168,7 @@ class MqttGate:
         client = self._clients.get(name)
         if kind == "status":
             # What a client retains is how it is; `online` is a beginning, everything else at most an end.
-            if client is None and is_online(message.payload):
+            if client is None and state_of(message.payload) == "online":
                 client = self._admit(name)
             if client is not None:
                 client.status(message.payload)
@@ -169,10 +180,11 @@ class MqttGate:
 
     def _admit(self, name: str) -> MqttClient | None:
         """A session for a client that has none."""
-        if len(name) > _LONGEST_NAME:
+        if not 0 < len(name) <= _LONGEST_NAME:
+            self._strays.tell(self._topics.request(name), f"NAME has 1 to {_LONGEST_NAME} characters")
             return None
         limit = self._settings.max_clients
-        if len(self._clients) >= limit:
+        if len(self._clients) >= limit and not self._make_room():
             error = TooManyRequests(f"All {limit} sessions are in use (mqtt_gate.max_clients); try again later")
             self._wire.publish(self._topics.response(name), error.to_json().encode())
             self._metrics.answered(_GATE, "message", error.status_code, 0.0)
@@ -189,9 +201,21 @@ class MqttGate:
         self._open.inc()
         return client
 
+    def _make_room(self) -> bool:
+        """End the session that was silent the longest, if it was so for long: those that are left do not say so."""
+        if not self._full:
+            self._full = True
+            _log.warning("mqtt_gate.full", extra={"sessions": len(self._clients), "setting": "mqtt_gate.max_clients"})
+        client = max(self._clients.values(), key=lambda client: client.silent)
+        if client.silent < self._settings.idle_timeout:
+            return False
+        client.give_way()
+        return True
+
     def _forget(self, name: str) -> None:
         if self._clients.pop(name, None) is not None:
             self._open.dec()
+            self._full = self._full and len(self._clients) >= _ROOM * self._settings.max_clients
 
     def _end_sessions(self) -> None:
         if self._status is not None:

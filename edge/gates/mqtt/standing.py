@@ -78,7 +78,7 @@ class StandingQueries:
 
     def failures(self) -> dict[str, str]:
         """Queries that cannot be evaluated, and why."""
-        return {name: query.failure for name, query in self._queries.items() if query.failure}
+        return {name: query.failure.description for name, query in self._queries.items() if query.failure is not None}
 
 
 class StandingQuery:
@@ -89,8 +89,8 @@ class StandingQuery:
 
     def __init__(self, name: str, text: str, shared: StandingQueries) -> None:
         self.text = text
-        self.failure = ""
-        """Why there is no result; empty: there is one, or will be."""
+        self.failure: EdgeError | None = None
+        """Why there is no result; None: there is one, or will be."""
         self._name = name
         self._shared = shared
         self._spuid = ""
@@ -154,7 +154,7 @@ class StandingQuery:
             self._failed(SubscriptionFailed(item.description))
             return
         if item.sequence == 0:
-            self.failure, self._variables, self._rows = "", item.delta.variables, {}
+            self.failure, self._variables, self._rows = None, item.delta.variables, {}
             self._news, self._whole = None, True
         elif self._news is None:
             self._news = Net(item)
@@ -177,10 +177,10 @@ class StandingQuery:
     def _failed(self, error: EdgeError) -> None:
         if self._closed:
             return
-        if self.failure != error.description:
+        if self.failure is None or self.failure.description != error.description:
             _log.error("mqtt_gate.query_failed", extra={"query": self._name, "reason": error.description})
             self._whole = True
-        self.failure, self._variables, self._news = error.description, None, None
+        self.failure, self._variables, self._news = error, None, None
         self._retry = asyncio.get_running_loop().call_later(self._wait, self._subscribe)
         self._wait = min(self._wait * 2, _RETRY_MAX)
         self._plan()
@@ -194,7 +194,7 @@ class StandingQuery:
         self._timer = None
         news, self._news = self._news, None
         if self._whole:
-            if self._variables is None and not self.failure:
+            if self._variables is None and self.failure is None:
                 return
             self._whole = False
             self._sequence += 1
@@ -212,10 +212,10 @@ class StandingQuery:
         self._busy = self._publish(self._shared.topics.result(self._name), self._result(), retain=True)
 
     def _result(self) -> str:
-        if self._variables is None:
-            return SubscriptionFailed(self.failure).to_json()
+        if self.failure is not None:
+            return self.failure.to_json()
         rows = (row for row, count in self._rows.items() for _ in range(count))
-        return f'{{"sequence":{self._sequence},{results_to_json(self._variables, rows)[1:]}'
+        return f'{{"sequence":{self._sequence},{results_to_json(self._variables or (), rows)[1:]}'
 
     def _publish(self, topic: str, text: str, *, retain: bool) -> bool:
         payload = text.encode()

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
+from urllib.parse import quote
 
 Kind = Literal["request", "status", "query"]
 """What comes: a request, how a client is, the result of a standing query that the broker retained."""
 
 _KINDS = get_args(Kind)
+
+
+_NO_LEVEL = frozenset("/+#% ")
+_AS_IT_IS = "!'()*"
+"""What JavaScript's encodeURIComponent leaves alone beside letters, digits and `-._~`."""
+
+
+def level(identity: str) -> str:
+    """The name of a client in its topics: its identity, percent-encoded (RFC 3986, 2.1) where that is no level of one.
+
+    No two identities have the same: those that stand as they are have no `%`.
+    """
+    return identity if _NO_LEVEL.isdisjoint(identity) else quote(identity, safe=_AS_IT_IS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +68,10 @@ class Topics:
         if root or not separator or "/" in name or kind not in _KINDS:
             return None
         return cast("Kind", kind), name
+
+    def are(self, topic: str) -> bool:
+        """Whether a topic is one of these, whoever writes there."""
+        match topic.removeprefix(f"{self.root}/").split("/"):
+            case ["status"] | ["request" | "status" | "query", _] | ["response", _, *_] | ["query", _, "delta"]:
+                return not topic.endswith("/")
+        return False

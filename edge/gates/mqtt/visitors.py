@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from edge.gates.guard import Guard
-from edge.gates.mqtt.topics import Topics
+from edge.gates.mqtt.topics import Topics, level
 from edge.gates.tenure import Tenure
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, InvalidGrant
+from edge.protocol.errors import EdgeError, InvalidGrant, MissingAuthorization
 from edge.protocol.topics import EVERYTHING, covers, is_topic
 
 _REMEMBERED: Final = 1000
@@ -31,7 +31,13 @@ class Visitors:
 
         Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`. To be called on the event loop.
         """
-        return Visitor(self._guard, self._guard.access(password), password, self._topics, over)
+        try:
+            access = self._guard.access(password)
+        except MissingAuthorization:
+            raise MissingAuthorization(
+                "A token is needed, as the password of MQTT; it comes from /oauth/token"
+            ) from None
+        return Visitor(self._guard, access, password, self._topics, over)
 
 
 class Visitor:
@@ -113,7 +119,7 @@ def _filters(access: Access, topics: Topics) -> tuple[tuple[str, ...], tuple[str
         receive.append(topics.status)
         if access.receive is None and access.read is None:
             receive.append(topics.result(EVERYTHING))
-        if not set("/+#") & set(access.client):  # one level of a topic, and no pattern for those of others
-            publish += [topics.request(access.client), topics.client_status(access.client)]
-            receive.append(f"{topics.response(access.client)}/#")
+        own = level(access.client)
+        publish += [topics.request(own), topics.client_status(own)]
+        receive.append(f"{topics.response(own)}/#")
     return tuple(publish), tuple(receive)

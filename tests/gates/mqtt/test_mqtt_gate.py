@@ -2,13 +2,19 @@
 
 import contextlib
 import json
+import logging
 import queue
 
 import httpx
 import paho.mqtt.client as paho
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessions, subscriptions, wait_for_sessions
 
+from edge.gates.mqtt.client import state_of
+from edge.gates.mqtt.strays import Strays
+from edge.gates.mqtt.topics import Topics
 from edge.security.clients import Clients, Rights
 from edge.security.store import Store
 from tests.support.processes import wait_for
@@ -252,6 +258,108 @@ def test_who_is_silent_and_has_no_will_is_given_up(tmp_path):
                 silent.came.get(timeout=0.1)
 
 
+def told_of(caplog, event):
+    return [record for record in caplog.records if record.message == event]
+
+
+def test_when_there_is_no_room_who_was_silent_the_longest_gives_up_its_place(tmp_path, caplog):
+    """It said that it has a will, and left with a DISCONNECT, at which a broker publishes none."""
+    with house(tmp_path, mqtt_gate={"max_clients": 2, "idle_timeout": 0.3}) as gateway:
+        port = port_of(gateway)
+        for name in "one", "two":
+            with MqttClient(port, name, will=True) as left:
+                left.say("online")
+                spuid = left.subscribe(resume=True)["spuid"]
+        with MqttClient(port, "one") as one, MqttClient(port, "three") as three:
+            one.ask({"query": {"sparql": "ASK {}"}})
+            wait_for(lambda: "result" in three.ask({"query": {"sparql": "ASK {}"}}), what="a place")
+            assert sessions(gateway) == 2
+            assert len(told_of(caplog, "mqtt_gate.full")) == 1
+            again = three.ask({"subscribe": {"sparql": ALL, "spuid": spuid, "sequence": 0}})
+            assert again["notification"]["spuid"] == spuid
+
+
+def test_who_gives_up_its_place_is_told(tmp_path):
+    with house(tmp_path, mqtt_gate={"max_clients": 1, "idle_timeout": 0.3}) as gateway:
+        port = port_of(gateway)
+        with MqttClient(port, "one", will=True) as one, MqttClient(port, "two") as two:
+            one.say("online")
+            one.subscribe()
+            wait_for(lambda: "result" in two.ask({"query": {"sparql": "ASK {}"}}), what="a place")
+            error = one.receive()
+            assert (error["error"], "mqtt_gate.max_clients" in error["error_description"]) == ("timeout", True)
+            assert subscriptions(gateway) == 0
+
+
+STRAYS = ["request", "request/", "request/a/b", "requests/x", f"request/{'x' * 101}", "query/a/b", "status/"]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_who_mistypes_a_topic_can_be_helped_by_the_log(tmp_path, caplog, times):
+    with house(tmp_path) as gateway, MqttClient(port_of(gateway)) as client:
+        for topic in STRAYS * times:
+            client.client.publish(f"{ROOT}/{topic}", '{"query": {"sparql": "ASK {}"}}', 1)
+        wait_for(lambda: len(told_of(caplog, "mqtt_gate.ignored")) >= len(STRAYS), what="the log lines")
+        assert "result" in client.ask({"query": {"sparql": "ASK {}"}})
+        client.subscribe(alias="mine")
+        told = told_of(caplog, "mqtt_gate.ignored")
+        assert sorted(record.topic for record in told) == sorted(f"{ROOT}/{topic}"[:200] for topic in STRAYS)
+
+
+def test_the_log_does_not_grow_with_what_is_mistyped(caplog):
+    strays = Strays(ROOT)
+    for number in range(1000):
+        strays.look(f"{ROOT}/requests/{number}")
+    told = told_of(caplog, "mqtt_gate.ignored")
+    assert len(told) == 100
+    assert told[-1].further_ones == "not told"
+
+
+@given(
+    st.sampled_from(["status", "request", "response", "query", "delta", "other"]), st.lists(st.text("ab+é", min_size=1))
+)
+def test_what_the_gate_and_its_clients_use_is_no_stray(kind, levels):
+    topics, topic = Topics("a/b"), "/".join(["a/b", kind, *levels])
+    own = {topics.status}
+    for name in levels:
+        own |= {topics.request(name), topics.client_status(name), topics.result(name), topics.delta(name)}
+    if levels and kind == "response":
+        own.add(topic)
+    assert topics.are(topic) == (topic in own)
+
+
+@pytest.mark.parametrize(
+    ("payload", "ends"),
+    [
+        ("offline", True),
+        (" Offline\n", True),
+        ('"offline"', True),
+        ('{"status": "offline"}', True),
+        ('{"status": "OFFLINE", "since": 5}', True),
+        ('{"status": "online"}', False),
+        ('{"state": "offline"}', False),
+        ("{offline", False),
+        ('{"status": ["offline"]}', False),
+        ("", False),
+        (b"\xff", False),
+        ("[" * 10_000, False),
+    ],
+)
+def test_how_a_client_says_that_it_leaves(payload, ends):
+    state = state_of(payload if isinstance(payload, bytes) else payload.encode())
+    assert (state == "offline") == ends
+    assert (state == "online") == (b"online" in (payload if isinstance(payload, bytes) else payload.encode()))
+
+
+def test_a_farewell_in_json_ends_the_session(gateway):
+    with MqttClient(port_of(gateway)) as client:
+        client.say('{"status": "online"}')
+        wait_for_sessions(gateway, 1)
+        client.subscribe()
+        client.say('{"status": "offline"}')
+        wait_for_sessions(gateway, 0)
+
+
 def test_limits(tmp_path):
     with house(tmp_path, mqtt_gate={"max_clients": 1, "max_subscriptions": 1, "max_result": 2000}) as gateway:
         port = port_of(gateway)
@@ -294,9 +402,23 @@ def test_a_gate_that_is_switched_off(tmp_path):
         assert gateway._mqtt.gate is None
 
 
-def test_another_broker_has_no_gate_unless_it_is_asked_for(tmp_path, mosquitto):
+@pytest.mark.parametrize(("queries", "level"), [((), logging.INFO), (("lamps",), logging.WARNING)])
+def test_another_broker_has_no_gate_unless_it_is_asked_for_and_the_log_says_so(
+    tmp_path, mosquitto, caplog, queries, level
+):
+    caplog.set_level(logging.INFO)
+    directory = tmp_path / "data" / "queries"
+    directory.mkdir(parents=True)
+    for name in queries:
+        (directory / f"{name}.rq").write_text("ASK {}")
     with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}) as gateway:
         assert gateway._mqtt.gate is None
+    (told,) = told_of(caplog, "mqtt_gate.closed")
+    assert (told.levelno, told.standing_queries) == (level, list(queries))
+    caplog.clear()
+    with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "never"}):
+        pass
+    assert told_of(caplog, "mqtt_gate.closed") == []
 
 
 def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
@@ -319,4 +441,4 @@ def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
         assert client.ask({"query": {"sparql": "ASK {}", **mine}})["result"]["boolean"] is True
         clients.revoke("reader")
         assert client.receive()["status_code"] == 401
-        assert subscriptions(gateway) == 0
+        wait_for(lambda: subscriptions(gateway) == 0, what="the end of the subscription")

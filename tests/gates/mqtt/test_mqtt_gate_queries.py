@@ -122,7 +122,7 @@ def test_queries_come_change_and_go_while_it_runs(tmp_path, mosquitto):
         turn(gateway, "a", "on")
         write(tmp_path, "SELECT")
         wait_for(lambda: dashboard.results, what="the error")
-        assert dashboard.results[-1]["error"] == "subscription_failed"
+        assert (dashboard.results[-1]["error"], dashboard.results[-1]["status_code"]) == ("parsing_failed", 400)
         with httpx.Client(base_url=gateway.endpoints["http"]) as http:
             assert "lamps" in http.get("/health").json()["query_faults"]
             write(tmp_path, QUERY)
