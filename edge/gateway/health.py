@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.gateway.watchdog import MOVES
 
-_OPEN: Final = ("version", "parts", "storage", "mqtt", "mqtt_gate")
+_OPEN: Final = ("version", "parts", "mqtt", "mqtt_gate")
 """What a monitor without a token needs."""
 
 

@@ -265,7 +265,9 @@ class Routes:
     async def _health(self, request: Request) -> Response:
         operates, fault = self._operates(request), self._views.fault()
         if fault:
-            raise NotReady(fault if operates else "The gateway does not move on; who may administer is told here why")
+            raise NotReady(
+                fault if operates else "The gateway does not do all that it should; who may administer is told here why"
+            )
         self._check_ready()
         return _json({"status": "ready", **(self._views.health() if operates else self._views.open_health())})
 
