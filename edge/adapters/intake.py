@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from edge.adapters.first_number import first_number
 from edge.adapters.observations import Observations
 from edge.adapters.planner import Arrival
 from edge.adapters.registry import BadValues, UnmappedTopics
 from edge.adapters.settings import MappingsSettings
-from edge.mapping.evaluate import FIRST_NUMBER
 from edge.mapping.mapper import Mapper
 from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
 from edge.protocol.errors import EdgeError
-
-_SEARCHED = 4096
-"""Bytes of a payload that are searched for a number."""
 
 
 class Intake:
@@ -33,6 +30,7 @@ class Intake:
         settings = settings or MappingsSettings()
         self._mapper = mapper
         self._observations = observations
+        self._largest = settings.max_payload
         self.unmapped = UnmappedTopics(settings.max_unmapped)
         self.bad_values = BadValues(settings.max_bad_values)
         self.readings = 0
@@ -88,13 +86,14 @@ class Intake:
     def _declared(self, topic: str, payload: bytes, received: datetime, wanted: list[str]) -> list[Arrival]:
         if not wanted or not payload:
             return []
-        number = FIRST_NUMBER.search(payload[:_SEARCHED].decode("utf-8", errors="replace"))
-        if number is None:
-            self.bad_values.add(topic, _IN_GRAPH, "the payload holds no number", payload, received)
+        try:
+            number = first_number(payload, self._largest)
+        except ValueError as error:
+            self.bad_values.add(topic, _IN_GRAPH, str(error), payload, received)
             return []
-        datatype = XSD_DOUBLE if "e" in number[0].lower() else XSD_DECIMAL
+        datatype = XSD_DOUBLE if "e" in number.lower() else XSD_DECIMAL
         return [
-            Arrival(Reading(observation, number[0], datatype, topic=topic), received, value_only=True)
+            Arrival(Reading(observation, number, datatype, topic=topic), received, value_only=True)
             for observation in wanted
         ]
 

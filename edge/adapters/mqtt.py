@@ -23,7 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.adapters.intake import Intake
 from edge.adapters.messages import Inbox, Message, Receipts, receipt_of
-from edge.adapters.mqtt_client import close_sockets, make_client, subscribe
+from edge.adapters.mqtt_client import close_sockets, make_client, subscribe, why_lost
 from edge.adapters.settings import MqttSettings
 from edge.adapters.writer import Writer
 
@@ -171,11 +171,10 @@ class MqttAdapter:
             self.subscribed = True
 
     def _on_disconnect(
-        self, _: Client, __: object, ___: DisconnectFlags, reason: ReasonCode, ____: Properties | None
+        self, _: Client, __: object, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
         self.connected = self.subscribed = False
-        if reason.is_failure:
-            self._reason = self._reason or str(reason)
+        self._reason = self._reason or why_lost(flags, reason)
 
     def _on_subscribe(
         self, _: Client, __: object, ___: int, reasons: list[ReasonCode], ____: Properties | None

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
+from paho.mqtt.client import Client, DisconnectFlags, MQTTMessage, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from edge.adapters.settings import MqttSettings
@@ -122,6 +123,15 @@ def _at_once(_: Client, __: object, connection: Any) -> None:  # noqa: ANN401 - 
 
 def _queue_only(*_: object) -> None:
     pass
+
+
+def why_lost(flags: DisconnectFlags, reason: ReasonCode) -> str:
+    """Why a connection ended; empty: as it was to. Without a word of the broker the library calls that unspecified."""
+    if not reason.is_failure:
+        return ""
+    if not flags.is_disconnect_packet_from_server and reason == "Unspecified error":
+        return "the connection broke, or the broker closed it"
+    return str(reason)
 
 
 def close_sockets(client: Client) -> None:

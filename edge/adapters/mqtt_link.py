@@ -14,7 +14,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.adapters.mqtt_client import close_sockets, make_client
+from edge.adapters.mqtt_client import close_sockets, make_client, why_lost
 from edge.adapters.settings import MqttSettings
 
 _log = logging.getLogger(__name__)
@@ -138,10 +138,9 @@ class Link:
         self._on_up(client)
 
     def _disconnected(
-        self, _: Client, __: object, ___: DisconnectFlags, reason: ReasonCode, ____: Properties | None
+        self, _: Client, __: object, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
-        if reason.is_failure:
-            self._reason = self._reason or str(reason)
+        self._reason = self._reason or why_lost(flags, reason)
 
     def _answered(self, client: Client, _: object, mid: int, reason: ReasonCode, __: Properties | None) -> None:
         if not reason.is_failure:

@@ -115,7 +115,9 @@ class MappingsSettings(Section):
     max_payload: int = key(
         256 * KIB, "Largest payload that is read; larger ones count as bad.", unit="bytes", minimum=1
     )
-    max_readings: int = key(1000, "Readings taken from one payload; a payload with more counts as bad.", minimum=1)
+    max_readings: int = key(
+        1000, "Readings taken from one payload; what is beyond is dropped, and told among the bad values.", minimum=1
+    )
     max_unmapped: int = key(1000, "Topics without a mapping that are listed; the longest silent goes first.", minimum=1)
     max_bad_values: int = key(200, "Values that could not be read that are listed; the oldest goes first.", minimum=1)
 

@@ -6,6 +6,7 @@ import pytest
 from adapter_parts import select, update
 
 from edge.adapters.intake import Intake
+from edge.adapters.settings import MappingsSettings
 from edge.mapping import Mapper
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -13,7 +14,21 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 @pytest.mark.parametrize(
     ("payload", "value"),
-    [("21.5", "21.5"), ("DS18B20 21.5 C", "21.5"), ("from 192.168.1.7: -3", "-3"), ("1e3", "1000"), ("+5.", "5")],
+    [
+        ("21.5", "21.5"),
+        ("DS18B20 21.5 C", "21.5"),
+        ("from 192.168.1.7: -3", "-3"),
+        ("1e3", "1000"),
+        ("+5.", "5"),
+        ("\u22125", "-5"),
+        ("{pm2.5: 7", "7"),
+        ('{"pm2.5": 7}', "7"),
+        ('{"2": {"3": [null, true, 8]}}', "8"),
+        ('{"time": "2026-01-01", "v": 9}', "9"),
+        ('{"state": "21.5 C", "1": "on"}', "21.5"),
+        ('["\u22125 C"]', "-5"),
+        ('{"v": 2e2}', "200"),
+    ],
 )
 def test_the_first_number_that_is_a_number_counts(engine, observations, payload, value):
     intake = Intake(lambda: Mapper([]), observations)
@@ -22,13 +37,31 @@ def test_the_first_number_that_is_a_number_counts(engine, observations, payload,
     assert select(engine, "<urn:o> sosa:hasResult ?q . ?q qudt:numericValue ?v")[0][1] == value
 
 
-@pytest.mark.parametrize("payload", [b"off", b"192.168.1.7", b"\xff\xfe", b"v1.2.3"])
+@pytest.mark.parametrize(
+    "payload", [b"off", b"192.168.1.7", b"\xff\xfe", b"v1.2.3", b'{"1": "off"}', b"[true, null, {}]"]
+)
 def test_a_payload_without_a_number_is_counted_and_shown(engine, observations, payload):
     intake = Intake(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
     assert intake.read("a/b", payload, NOON) == []
     (entry,) = intake.bad_values.listed()
     assert (entry["topic"], entry["reason"]) == ("a/b", "the payload holds no number")
+
+
+@pytest.mark.parametrize("payload", [b"1e400", b"-1e999 C", b'{"v": 1e400}', b'{"v": NaN}', b"9" * 400])
+def test_a_number_that_is_not_finite_is_refused(engine, observations, payload):
+    intake = Intake(lambda: Mapper([]), observations)
+    update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
+    assert intake.read("a/b", payload, NOON) == []
+    (entry,) = intake.bad_values.listed()
+    assert "is not finite" in entry["reason"]
+
+
+def test_a_payload_that_is_too_long_to_be_read_is_searched(engine, observations):
+    intake = Intake(lambda: Mapper([]), observations, MappingsSettings(max_payload=10))
+    update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
+    (arrival,) = intake.read("a/b", b'{"pm 2.5": 7}', NOON)
+    assert arrival.reading.value == "2.5"
 
 
 def test_a_topic_that_is_mapped_is_no_longer_listed_as_unmapped(engine, observations):

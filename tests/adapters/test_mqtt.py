@@ -60,6 +60,7 @@ def test_a_broker_that_is_down_at_first_and_goes_away_later(engine, observations
     assert [m for m in caplog.messages if m.startswith("mqtt.")] == ["mqtt.down", "mqtt.up", "mqtt.down", "mqtt.up"]
     assert caplog.records[0].broker == mosquitto.url
     assert caplog.records[0].reason
+    assert "connection broke" in [each.reason for each in caplog.records if each.message == "mqtt.down"][1]
 
 
 @pytest.mark.parametrize("answer", [b"\x00" * 20, b"\x20\x02\x00\x00\x30\x01\xff", b"\x20\x02\x00\x00\x62\x00", b""])

@@ -1,0 +1,53 @@
+"""The number in a payload of which nothing is known but that there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from edge.mapping.evaluate import FIRST_NUMBER
+from edge.mapping.payload import Message, PayloadError
+from edge.mapping.values import JsonNumber
+
+_SEARCHED: Final = 4096
+"""Bytes of a payload, or characters of a text in it, that are searched."""
+_MINUS: Final = "\u2212"
+"""How typography writes it."""
+
+
+def first_number(payload: bytes, largest: int) -> str:
+    """The first number, as it is written. Of JSON it is looked for in values only: in numbers, then in texts.
+
+    A payload of more than `largest` bytes is not read as JSON. Raises `ValueError` with the reason where there is none.
+    """
+    for number in _candidates(payload, largest):
+        if not math.isfinite(float(number)):
+            raise ValueError(f"the number {number[:50]} is not finite")
+        return number
+    raise ValueError("the payload holds no number")
+
+
+def _candidates(payload: bytes, largest: int) -> Iterator[str]:
+    document: object = payload[:_SEARCHED].decode(errors="replace")
+    if len(payload) <= largest:
+        with contextlib.suppress(PayloadError):
+            document = Message("", payload).document
+    scalars = list(_scalars(document))
+    yield from (item for item in scalars if isinstance(item, JsonNumber))
+    for item in scalars:
+        found = FIRST_NUMBER.search(item[:_SEARCHED].replace(_MINUS, "-"))
+        if found is not None:
+            yield found[0]
+
+
+def _scalars(document: object) -> Iterator[str]:
+    """Numbers and texts, in order."""
+    waiting = [document]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict | list):
+            waiting += reversed(item.values() if isinstance(item, dict) else item)
