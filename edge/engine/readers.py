@@ -95,8 +95,11 @@ class _Line:
             elif self._turns.put(who, (future, action)):
                 self._pool.submit(self._run)
             else:
-                reason = f"{self._turns.pending} queries are waiting (engine.max_pending_queries is {self._limit})"
-                fail(future, TooManyRequests(f"{reason}; try again later", retry_after=1))
+                reason = (
+                    f"{self._turns.held(who)} queries of this client are waiting, {self._turns.pending} of all clients "
+                    f"(engine.max_pending_queries is {self._limit}); one may have as many as it leaves to others"
+                )
+                fail(future, TooManyRequests(f"{reason}. Try again later", retry_after=1))
 
     def _run(self) -> None:
         with self._lock:

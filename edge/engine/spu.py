@@ -123,16 +123,21 @@ class BoostedSpu(Spu):
 
     def _whole(self, stages: Sequence[Stage], world: World) -> Weights:
         solutions = every_solution(self.family, self.open, world.rules)
-        self._check_reading(solutions)
-        return _not_too_long(_flow(stages, solutions, start=True), world)
+        if world.graph.dictionary.long:
+            self._check_reading(solutions)
+        rows = _flow(stages, solutions, start=True)
+        if world.graph.dictionary.long:
+            _check_length(rows, world)
+        return rows
 
     def move(self, world: World, weights: Weights) -> Weights:
         """Take in changed solutions, or none of them. Returns the changed rows. Raises `ResultTooLarge`.
 
         Nothing can stop it half way: the limits of the evaluation are lifted.
         """
-        self._check_reading(weights)
-        effort = self.family.effort
+        long, effort = world.graph.dictionary.long, world.graph.effort
+        if long:
+            self._check_reading(weights)
         effort.refusal = None
         told = self.take(weights)
         try:
@@ -140,16 +145,18 @@ class BoostedSpu(Spu):
                 raise effort.refusal
             if any(stage.size() > world.rules.max_solutions for stage in self._stages):
                 raise too_many(world.rules)
-            return _not_too_long(told, world)
+            if long:
+                _check_length(told, world)
         except ResultTooLarge:
             self.take({row: -weight for row, weight in weights.items()})
             raise
+        return told
 
     def _check_reading(self, weights: Weights) -> None:
         """Whether all long texts of the solutions can be read, as aggregates do. Raises `ResultTooLarge`."""
-        dictionary, effort = self.family.dictionary, self.family.effort
-        reads = dictionary.long and any(isinstance(stage, Groups) for stage in self._stages)
-        if reads and effort.reading(long_texts(dictionary, weights)) > effort.most:
+        effort = self.family.effort
+        reads = any(isinstance(stage, Groups) for stage in self._stages)
+        if reads and effort.reading(long_texts(self.family.dictionary, weights)) > effort.most:
             raise effort.spent()
 
     def take(self, weights: Weights) -> Weights:
@@ -168,12 +175,10 @@ class BoostedSpu(Spu):
         release(world.graph.dictionary, self.open)
 
 
-def _not_too_long(rows: Weights, world: World) -> Weights:
-    """The same rows, which can be held as text. Raises `ResultTooLarge`."""
-    dictionary = world.graph.dictionary
-    if dictionary.long and long_texts(dictionary, rows) > world.rules.longest_result:
+def _check_length(rows: Weights, world: World) -> None:
+    """Whether rows can be held as text. Raises `ResultTooLarge`."""
+    if long_texts(world.graph.dictionary, rows) > world.rules.longest_result:
         raise too_long(world.rules)
-    return rows
 
 
 def _flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:

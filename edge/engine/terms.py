@@ -22,6 +22,9 @@ BLANK: Final = 1
 LITERAL: Final = 2
 TRIPLE: Final = 3
 
+SHORT: Final = 256
+"""Characters that are no effort to read."""
+
 _KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Literal: LITERAL, ox.Triple: TRIPLE}
 
 # Datatypes whose lexical forms Oxigraph leaves alone, and forms of others that are known to be in value form already.
@@ -78,9 +81,6 @@ class Dictionary:
     is forgotten by `sweep`, which the engine calls only between requests: within one, ids never change their meaning.
     """
 
-    LONG: Final = 256
-    """Characters that are no effort to read."""
-
     def __init__(self) -> None:
         self._ids: dict[Term, int] = {}
         self.find = self._ids.get
@@ -90,8 +90,8 @@ class Dictionary:
         self.kinds = bytearray()
         """id -> IRI, BLANK, LITERAL or TRIPLE."""
         self.long: dict[int, int] = {}
-        """id -> characters, of terms that have more than `LONG`. Never write it."""
-        self.longest = self.LONG
+        """id -> characters, of terms that have more than `SHORT`. Never write it."""
+        self.longest = SHORT
         """No term has more characters."""
         self._references: list[int] = []
         self._idle: set[int] = set()
@@ -121,20 +121,21 @@ class Dictionary:
         return found  # type: ignore[return-value]
 
     def _take_in(self, term: Term) -> int:
+        kind = _KINDS[type(term)]
         if self._free:
             new = self._free.pop()
             self.terms[new] = term
-            self.kinds[new] = _KINDS[type(term)]
+            self.kinds[new] = kind
             self._references[new] = 0
         else:
             new = len(self.terms)
             self.terms.append(term)
-            self.kinds.append(_KINDS[type(term)])
+            self.kinds.append(kind)
             self._references.append(0)
         self._ids[term] = new
         self._idle.add(new)
-        length = size(term)
-        if length > self.LONG:
+        length = len(term.value) if kind != TRIPLE else size(term)  # type: ignore[union-attr]
+        if length > SHORT:
             self.long[new] = length
             self.longest = max(self.longest, length)
         return new
@@ -173,9 +174,13 @@ class Dictionary:
                 del self._ids[self.terms[term_id]]
                 self.terms[term_id] = _FORGOTTEN
                 self._free.append(term_id)
-                if self.long and self.long.pop(term_id, 0) == self.longest:
-                    self.longest = max(self.long.values(), default=self.LONG)
+                if self.long:
+                    self._forget_length(term_id)
         self._idle.clear()
+
+    def _forget_length(self, term_id: int) -> None:
+        if self.long.pop(term_id, 0) == self.longest:
+            self.longest = max(self.long.values(), default=SHORT)
 
 
 _FORGOTTEN: Final = ox.NamedNode("urn:x-edge:forgotten")

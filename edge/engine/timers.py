@@ -343,4 +343,4 @@ class Timers:
     def _not_found(self, key: str, name: str, what: str) -> NotFound:
         became = self._outcomes.get(key)
         told = "" if became is None else f": it is {became[1].state}"
-        return NotFound(f'No delayed update with the id "{name}" {what}{told}; GET /timers lists them')
+        return NotFound(f'No delayed update with the id "{name}" {what}{told}; list them to see which there are')

@@ -27,6 +27,10 @@ class Turns(Generic[T]):
         """What waits, or has been taken and is not done."""
         return self._places.taken
 
+    def held(self, who: str) -> int:
+        """How much of that is one client's."""
+        return self._places.held.get(who, 0)
+
     def put(self, who: str, item: T) -> bool:
         """Add to what a client waits for. False: it has no place for that."""
         if not self._places.take(who, 1):

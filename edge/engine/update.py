@@ -217,13 +217,13 @@ class UpdateProcessor:
                 for place in operation.fresh:
                     frame[place] = self._graph.dictionary.intern(ox.BlankNode())
                 added += self._instances(operation.inserts, frame)
-        self._check_length(added)
+        if self._graph.dictionary.long:
+            self._check_length(added)
         transaction.apply(removed, added)
 
     def _check_length(self, added: Iterable[Quad]) -> None:
         """Whether what a few words insert can be written to the journal. Raises `ResultTooLarge`."""
-        dictionary = self._graph.dictionary
-        if dictionary.long and long_texts(dictionary, dict.fromkeys(added, 1)) > self._rules.longest_result:
+        if long_texts(self._graph.dictionary, dict.fromkeys(added, 1)) > self._rules.longest_result:
             raise too_long(self._rules, "What is inserted")
 
     def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:

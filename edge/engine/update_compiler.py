@@ -26,6 +26,7 @@ from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
 from edge.engine.sparql.rdf12 import refuse_rdf12
 from edge.engine.sparql.size import check_size
 from edge.engine.sparql.terms_text import Names
+from edge.engine.syntax_fault import syntax_fault
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import Forbidden, ParsingFailed
 from edge.protocol.syntax import Token, closing, read_prologue
@@ -150,7 +151,7 @@ def _judge(prologue: str, operations: str, rules: Rules) -> None:
     try:
         ox.Store().update(prologue + operations, base_iri=rules.base_iri)  # again, for the position of the error
     except (SyntaxError, ValueError) as error:
-        raise ParsingFailed(f"Not a SPARQL 1.1 update: {error}") from None
+        raise ParsingFailed(f"Not a SPARQL 1.1 update: {syntax_fault(error)}") from None
 
 
 class _Reader:

@@ -41,7 +41,7 @@ from edge.engine.sparql.algebra import (
     Reference,
     Slot,
 )
-from edge.engine.terms import Dictionary, canonical
+from edge.engine.terms import SHORT, Dictionary, canonical
 from edge.protocol.results import Term
 
 __all__ = ["Moment", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
@@ -162,7 +162,7 @@ class _Compiler:
             if isinstance(expression.term, Parameter):
                 return self._slot(expression.term)
             constant = _constant(expression)
-            return self._long(constant) if length(constant) > Dictionary.LONG else lambda frame: constant
+            return self._long(constant) if length(constant) > SHORT else lambda frame: constant
         if isinstance(expression, Exists):
             exists = self.scope.exists(expression.pattern)
             return (lambda frame: not exists(frame)) if expression.negated else exists
