@@ -81,11 +81,25 @@ class WsSettings(Section):
         "Answers that may wait for a client that does not read; with more it is told so and disconnected.",
         minimum=1,
     )
+    max_waiting: int = key(
+        16 * MIB,
+        "Answers that may wait for one client, each query that is being evaluated counted with max_result. With more no "
+        "further query is begun, and with more that wait no message is read.",
+        unit="bytes",
+        minimum=0,
+    )
     max_unmerged: int = key(
         1 * MIB,
         "Notifications that may wait for one client; with more they are merged.",
         unit="bytes",
         minimum=0,
+    )
+    merge_after: float = key(
+        1.0,
+        "Time that a notification may wait for one client; then those of its subscription that wait are merged.",
+        unit="s",
+        minimum=0,
+        maximum=3600,
     )
     max_pending_requests: int = key(
         100, "Requests of one connection in work; no more are read until some are answered.", minimum=1
@@ -122,6 +136,13 @@ class SubscriptionsSettings(Section):
         maximum=86_400,
     )
     max_parked: int = key(1000, "How many are kept for that; with more the one lost first ends.", minimum=0)
+    max_sent: int = key(
+        256 * KIB,
+        "Notifications sent last on one connection that are kept, for they may be lost with it. Who has missed more "
+        "begins anew.",
+        unit="bytes",
+        minimum=0,
+    )
 
 
 class MqttGateSettings(Section):
@@ -169,11 +190,25 @@ class MqttGateSettings(Section):
     max_pending_answers: int = key(
         1000, "Answers to one client that may wait for the broker; with more its session ends.", minimum=1
     )
+    max_waiting: int = key(
+        2 * MIB,
+        "Answers that may wait for one client, each query that is being evaluated counted with max_result. With more no "
+        "further query is begun, and with more that wait no message is read.",
+        unit="bytes",
+        minimum=0,
+    )
     max_unmerged: int = key(
         1 * MIB,
         "Notifications that may wait for one client; with more they are merged.",
         unit="bytes",
         minimum=0,
+    )
+    merge_after: float = key(
+        1.0,
+        "Time that a notification may wait for one client; then those of its subscription that wait are merged.",
+        unit="s",
+        minimum=0,
+        maximum=3600,
     )
     max_pending_requests: int = key(
         100, "Requests of one client in work; as many may wait, more are refused.", minimum=1

@@ -64,7 +64,8 @@ def ask(session: Session, request: AskMessage, access: Access, started: float) -
                     202,
                 )
         elif isinstance(request, QueryMessage):
-            answer(_read(session.shared, request, access, who), lambda result: result_message(alias, result))
+            read = partial(_read, session.shared, request, access, who)
+            session.evaluate(lambda: answer(read(), lambda result: result_message(alias, result)))
         elif isinstance(request, TimersMessage):
             answer(
                 engine.timers(request.state, request.limit, access),
@@ -119,9 +120,10 @@ class _Ask(Generic[T]):
     def start(self) -> None:
         """Have the answer sent when it is there."""
         session, shared = self._session, self._session.shared
-        session.begun()
         if isinstance(self._request, QueryMessage):
             self._timer = asyncio.get_running_loop().call_later(shared.limits.query_timeout, self._expire)
+        else:
+            session.begun()
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def _expire(self) -> None:
@@ -135,12 +137,17 @@ class _Ask(Generic[T]):
         self._future.cancel()
 
     def _done(self, future: Future[T]) -> None:
-        session = self._session
-        session.done()
         if self._timer is not None:
             self._timer.cancel()
-        if self._expired or future.cancelled():
-            return
+        if not self._expired and not future.cancelled():
+            self._tell(future)
+        if isinstance(self._request, QueryMessage):
+            self._session.evaluated()
+        else:
+            self._session.done()
+
+    def _tell(self, future: Future[T]) -> None:
+        session = self._session
         failure = future.exception()
         if failure is not None:
             told = as_told(failure, self._request.alias, session.shared.metrics)

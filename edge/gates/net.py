@@ -15,14 +15,21 @@ class Net:
     after, however many notifications it takes in.
     """
 
-    __slots__ = ("_counts", "_last", "_merged", "length")
+    __slots__ = ("_counts", "_last", "_merged", "length", "since")
 
-    def __init__(self, first: Notification) -> None:
+    def __init__(self, first: Notification, since: float = 0.0) -> None:
+        """`since`: when it came, by the clock of who asks."""
+        self.since = since
         self._last = first
         self._merged = first.merged
         self.length = sum(map(len, first.delta.json))
         """Characters of the results of the first one."""
         self._counts: dict[Row, int] | None = None
+
+    @property
+    def spuid(self) -> str:
+        """The subscription."""
+        return self._last.spuid
 
     @property
     def sequence(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -17,9 +19,6 @@ Message = Notification | str
 
 TRY_AGAIN_LATER = 1013
 """The WebSocket close code of a server that sheds load (IANA WebSocket Close Code Number Registry)."""
-
-IN_FLIGHT = 64 * 1024
-"""Characters of a connection's last notifications that are kept: about what can be lost on the way with it."""
 
 
 class Connection(Protocol):
@@ -50,8 +49,9 @@ class Outgoing:
     """The way to one client. Nothing here ever waits for it, so it delays nobody else.
 
     While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait; a
-    task exists only then. A client that is only busy gets its notifications one by one. Once `unmerged` characters
-    of their results wait it is slow: a notification is merged with the last one of its subscription that waits.
+    task exists only then. A client that is only busy gets its notifications one by one. It is slow when one of them
+    has waited for more than `merge_after` seconds: then all of its subscription that wait go as one. And once
+    `unmerged` characters of their results wait, a notification is merged with the last one of its subscription.
     Answers, sequence 0 among them, are never merged: beyond `limit` of them the client is told and its connection
     closed (`on_overflow` is called before).
     """
@@ -63,13 +63,25 @@ class Outgoing:
         unmerged: int,
         on_overflow: Callable[[], None],
         on_merged: Callable[[], None],
+        on_taken: Callable[[], None] = lambda: None,
+        *,
+        merge_after: float,
+        kept: int = 0,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_merged` is called for each notification that is merged into one that waits already."""
+        """`on_merged` is called for each notification that is merged with one that waits, `on_taken` when less waits.
+
+        `kept`: characters of the last notifications of resumable subscriptions that are kept after they were sent.
+        """
         self._connection = connection
         self._limit = limit
         self._unmerged = unmerged
         self._on_overflow = on_overflow
         self._on_merged = on_merged
+        self._on_taken = on_taken
+        self._merge_after = merge_after
+        self._kept = kept
+        self._now = now
         self._waiting: deque[Message | Net] = deque()
         self._nets: dict[str, Net] = {}
         """The last that waits of each subscription, by its spuid."""
@@ -77,12 +89,13 @@ class Outgoing:
         """How many wait."""
         self._length = 0
         """Characters of their results when they came."""
+        self._answers_size = 0
+        """Bytes of the answers that wait, and of the message that is being taken."""
         self._remembered: set[str] = set()
         self._sent: deque[tuple[Notification, int]] = deque()
         """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
         self._sent_length = 0
         self._writer: asyncio.Task[None] | None = None
-        self._taken = asyncio.Event()
         self._closed = False
 
     def send(self, message: Message) -> None:
@@ -94,19 +107,19 @@ class Outgoing:
             return
         if isinstance(message, Notification) and message.sequence:
             self._merge(message)
-        elif self._answers >= self._limit:
+        elif len(self._waiting) - self._notifications >= self._limit:
             self._overflow()
             return
         else:
             self._waiting.append(message)
+            self._answers_size += _size(message)
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
-    async def room(self, limit: int) -> None:
-        """Wait until fewer than `limit` answers wait for the client."""
-        while self._answers >= limit and self._writer is not None:
-            self._taken.clear()
-            await self._taken.wait()
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many answers wait for the client, and their bytes. None do when it is gone."""
+        return (0, 0) if self._writer is None else (len(self._waiting) - self._notifications, self._answers_size)
 
     def remember(self, spuid: str) -> None:
         """Be able to tell what the client may not have received of a subscription."""
@@ -129,14 +142,10 @@ class Outgoing:
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
-        self._notifications = self._length = 0
-        self._taken.set()
+        self._notifications = self._length = self._answers_size = 0
+        self._on_taken()
         if self._writer is not None:
             self._writer.cancel()
-
-    @property
-    def _answers(self) -> int:
-        return len(self._waiting) - self._notifications
 
     def _merge(self, notification: Notification) -> None:
         net = self._nets.get(notification.spuid)
@@ -144,7 +153,7 @@ class Outgoing:
             net.add(notification)
             self._on_merged()
             return
-        net = self._nets[notification.spuid] = Net(notification)
+        net = self._nets[notification.spuid] = Net(notification, self._now())
         self._notifications += 1
         self._length += net.length
         self._waiting.append(net)
@@ -152,29 +161,49 @@ class Outgoing:
     def _next(self) -> Message:
         message = self._waiting.popleft()
         if not isinstance(message, Net):
-            self._taken.set()
             return message
-        notification = message.notification()
+        self._leave(message)
+        if self._nets.get(message.spuid) is message:
+            del self._nets[message.spuid]
+        elif self._now() - message.since > self._merge_after:
+            for later in self.withdraw(message.spuid):
+                message.add(later.notification())
+                self._on_merged()
+        return message.notification()
+
+    def withdraw(self, spuid: str) -> list[Net]:
+        """Take out what waits of a subscription."""
+        if self._nets.pop(spuid, None) is None:
+            return []
+        found = [net for net in self._waiting if isinstance(net, Net) and net.spuid == spuid]
+        self._waiting = deque(each for each in self._waiting if not isinstance(each, Net) or each.spuid != spuid)
+        for net in found:
+            self._leave(net)
+        return found
+
+    def _leave(self, net: Net) -> None:
         self._notifications -= 1
-        self._length -= message.length
-        if self._nets.get(notification.spuid) is message:
-            del self._nets[notification.spuid]
-        return notification
+        self._length -= net.length
 
     def _text(self, message: Message) -> str:
         text = to_text(message)
         if self._remembered and isinstance(message, Notification) and message.spuid in self._remembered:
             self._sent.append((message, len(text)))
             self._sent_length += len(text)
-            while self._sent_length > IN_FLIGHT:
+            while self._sent_length > self._kept:
                 self._sent_length -= self._sent.popleft()[1]
         return text
 
     async def _write(self) -> None:
-        while self._waiting and await self._connection.write_and_wait(self._text(self._next())):
-            pass
+        taken = True
+        while self._waiting and taken:
+            message = self._next()
+            taken = await self._connection.write_and_wait(self._text(message))
+            if isinstance(message, str) or not message.sequence:
+                self._answers_size -= _size(message)
+                self._on_taken()
         self._writer = None
-        self._taken.set()
+        self._on_taken()
 
     def _overflow(self) -> None:
         error = TooManyRequests(
@@ -185,3 +214,8 @@ class Outgoing:
         self.close()
         self._connection.write(error.to_json())
         self._connection.close(TRY_AGAIN_LATER, "answers are not read")
+
+
+def _size(answer: Message) -> int:
+    """Bytes of memory that an answer takes."""
+    return sys.getsizeof(answer) if isinstance(answer, str) else sum(map(sys.getsizeof, answer.delta.json))

@@ -95,9 +95,21 @@ class Parking:
     """
 
     def __init__(
-        self, engine: SessionEngine, guard: Guard, parked: Gauge, *, seconds: float = 0.0, limit: int = 0
+        self,
+        engine: SessionEngine,
+        guard: Guard,
+        parked: Gauge,
+        *,
+        seconds: float = 0.0,
+        limit: int = 0,
+        max_sent: int = 256 * 1024,
     ) -> None:
-        """Keeps up to `limit` subscriptions for `seconds` after the loss. 0: none. `parked` counts them by gate."""
+        """Keeps up to `limit` subscriptions for `seconds` after the loss. 0: none. `parked` counts them by gate.
+
+        `max_sent`: characters of each connection's last notifications that are kept, for they may be lost with it:
+        about what the buffers of the kernels on both ends hold.
+        """
+        self.max_sent = max_sent
         self._engine = engine
         self._guard = guard
         self._count = parked
@@ -145,7 +157,7 @@ class Parking:
         """Its connection is lost. Where the gateway stops nothing is done: the engine keeps it for the next start."""
         if not self.open:
             return
-        parked = Parked(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
+        parked = parked_of(call, unread)
         place = self._keep(parked, call.session.shared.gate)
         if call.access is not ANYBODY:
             place.tenure = Tenure(self._guard, call.access, call.request.authorization, lambda _: self._end(parked))
@@ -203,6 +215,11 @@ class _Place:
         self.timer = timer
         self.count = count
         self.tenure: Tenure | None = None
+
+
+def parked_of(call: Subscribe, unread: Sequence[Notification]) -> Parked:
+    """A subscription that has a connection, as it is without one."""
+    return Parked(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
 
 
 def _same(one: QueryRequest, other: QueryRequest) -> bool:

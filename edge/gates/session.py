@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
+from collections.abc import Callable
 
 from edge.gates.allowance import Allowance, client_of
 from edge.gates.asks import ask
@@ -13,7 +15,7 @@ from edge.gates.calls import Subscribe, Unsubscribe
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import Guard, permitted
 from edge.gates.outgoing import Connection, Outgoing
-from edge.gates.parking import Parking
+from edge.gates.parking import Parking, parked_of
 from edge.gates.settings import LimitSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.access import Access
@@ -73,7 +75,14 @@ class Session:
         self.peer = peer
         limits = shared.limits
         self.outgoing = Outgoing(
-            connection, limits.max_pending_answers, limits.max_unmerged, self._overflow, shared.merged.inc
+            connection,
+            limits.max_pending_answers,
+            limits.max_unmerged,
+            self._overflow,
+            shared.merged.inc,
+            self._go_on,
+            merge_after=limits.merge_after,
+            kept=shared.parking.max_sent,
         )
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
@@ -81,8 +90,11 @@ class Session:
         """Whether a message has come of somebody who may send it."""
         self._opening: set[Subscribe] = set()
         self._pending = 0
+        self._queries = 0
+        """How many are being evaluated."""
+        self._held: deque[Callable[[], None]] = deque()
+        """The beginnings of those that are to be."""
         self._room = asyncio.Event()
-        self._room.set()
 
     def receive(self, message: str | bytes) -> None:
         """Take one message from the client. Everything that can be wrong with it is answered with an error."""
@@ -92,7 +104,8 @@ class Session:
             if isinstance(message, bytes):
                 raise InvalidRequest("Binary messages are not understood: send JSON as text")
             if _size(message) > self.shared.limits.max_message:
-                raise TooLarge(f"The message is longer than {self.shared.limits.max_message} bytes; send a shorter one")
+                limit = f"{self.shared.limits.max_message} bytes ({self.shared.section}.max_message)"
+                raise TooLarge(f"The message is longer than {limit}; send a shorter one")
             request = parse_message(message)
             primitive = request.kind
             access = permitted(self.shared.guard, request)
@@ -110,10 +123,16 @@ class Session:
     async def room(self) -> None:
         """Wait until the session may take another message.
 
-        Not while too many requests of it are in work, nor while as many answers wait for a client that does not read.
+        Not while too many requests of it are in work, nor while as many answers, or answers of too many bytes, wait for
+        a client that does not read.
         """
-        await self._room.wait()
-        await self.outgoing.room(self.shared.limits.max_pending_requests)
+        limits = self.shared.limits
+        while not self.closed:
+            answers, size = self.outgoing.waiting
+            if max(self._pending, answers) < limits.max_pending_requests and size < limits.max_waiting:
+                return
+            self._room.clear()
+            await self._room.wait()
 
     def close(self, *, lost: bool = False) -> None:
         """The client is gone: end all its subscriptions, also those that are about to begin.
@@ -124,6 +143,7 @@ class Session:
             return
         self.closed = True
         unread = self.outgoing.unread() if lost else {}
+        self._held.clear()
         self.outgoing.close()
         for call in self._opening:
             call.drop()
@@ -142,14 +162,23 @@ class Session:
     def begun(self) -> None:
         """Count a request that the engine has taken."""
         self._pending += 1
-        if self._pending >= self.shared.limits.max_pending_requests:
-            self._room.clear()
 
     def done(self) -> None:
         """Count a request that the engine has answered."""
         self._pending -= 1
-        if self._pending < self.shared.limits.max_pending_requests:
-            self._room.set()
+        self._room.set()
+
+    def evaluate(self, begin: Callable[[], None]) -> None:
+        """Begin a query as soon as its result may come: with those that are being evaluated, and what waits already."""
+        self.begun()
+        self._held.append(begin)
+        self._go_on()
+
+    def evaluated(self) -> None:
+        """A query is over, and its answer sent, or waits."""
+        self._queries -= 1
+        self.done()
+        self._go_on()
 
     def keep(self, spuid: str, call: Subscribe) -> None:
         """A subscription has begun, or goes on."""
@@ -187,7 +216,7 @@ class Session:
     def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
         call = Subscribe(self, request, access, started)
         if request.spuid is not None:
-            self._park_living(request.spuid, call)
+            self._park_living(request.spuid, request.sequence, call)
         limit = self.shared.limits.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
@@ -208,10 +237,13 @@ class Session:
             self.opened(call)
             raise
 
-    def _park_living(self, spuid: str, again: Subscribe) -> None:
-        """What is asked for again is lost on the other connection, and counts no more for its client."""
+    def _park_living(self, spuid: str, sequence: int | None, again: Subscribe) -> None:
+        """What is asked for again is lost on the other connection, and counts no more for its client.
+
+        Unless it cannot go on from there: who asks has never had it, and the other connection may well be alive.
+        """
         living = self.shared.parking.living(spuid, again.query)
-        if living is not None:
+        if living is not None and sequence is not None and living.session.told_since(living, sequence):
             living.session.hand_over(living, self)
 
     def _resume(self, again: Subscribe) -> bool:
@@ -229,9 +261,14 @@ class Session:
         again.go_on(parked, missed)
         return True
 
+    def told_since(self, call: Subscribe, sequence: int) -> bool:
+        """Whether a client that has had everything up to `sequence` can be told the rest."""
+        return parked_of(call, self.outgoing.unread().get(call.spuid, [])).since(None, sequence) is not None
+
     def hand_over(self, call: Subscribe, heir: Session) -> None:
         """Park a subscription that is asked for on another connection: this one is lost and does not know it yet."""
         unread = self.outgoing.unread().get(call.spuid, [])
+        self.outgoing.withdraw(call.spuid)
         self.forget(call.spuid)
         self.shared.parking.park(call, unread)
         if heir is not self:
@@ -263,6 +300,14 @@ class Session:
         except TooManyRequests as error:
             return error
         return wrong
+
+    def _go_on(self) -> None:
+        """Less waits for the client, or is being evaluated."""
+        limits = self.shared.limits
+        while self._held and self._queries * limits.max_result + self.outgoing.waiting[1] < limits.max_waiting:
+            self._queries += 1
+            self._held.popleft()()
+        self._room.set()
 
     def _overflow(self) -> None:
         self.shared.metrics.slow_clients.labels(self.shared.gate).inc()

@@ -37,6 +37,8 @@ class SessionLimits:
     max_pending_requests: int
     max_pending_answers: int
     max_unmerged: int
+    merge_after: float
+    max_waiting: int
 
     @classmethod
     def of(cls, settings: WsGateSettings | MqttGateSettings) -> SessionLimits:
@@ -103,8 +105,13 @@ class WsGateSettings:
     """Subscriptions of one connection; more are refused with 429."""
     max_pending_answers: int = 1000
     """Answers that may wait for one client that does not read; beyond, it is closed with code 1013."""
+    max_waiting: int = 16 * MIB
+    """Bytes of answers that may wait for one client, each query in work counted with `max_result`; beyond, no more are
+    begun."""
     max_unmerged: int = 1 * MIB
     """Bytes of notifications that may wait for one client; beyond, its notifications are merged."""
+    merge_after: float = 1.0
+    """Seconds that a notification may wait for one client; then those of its subscription that wait are merged."""
     max_pending_requests: int = 100
     """Requests of one connection that may be in work; no more are read until some are answered."""
     origins: tuple[str, ...] = ("loopback",)
@@ -138,8 +145,13 @@ class MqttGateSettings:
     """Subscriptions of one client; more are refused with 429."""
     max_pending_answers: int = 1000
     """Answers that may wait for the broker to take them, for each client; beyond, its session ends."""
+    max_waiting: int = 2 * MIB
+    """Bytes of answers that may wait for one client, each query in work counted with `max_result`; beyond, no more are
+    begun."""
     max_unmerged: int = 1 * MIB
     """Bytes of notifications that may wait for one client; beyond, its notifications are merged."""
+    merge_after: float = 1.0
+    """Seconds that a notification may wait for one client; then those of its subscription that wait are merged."""
     max_pending_requests: int = 100
     """Requests of one client that may be in work, and that may wait; more are answered 429."""
     idle_timeout: float = 300.0

@@ -165,7 +165,7 @@ class Gateway:
     async def _start_parking(self, engine: Scheduler, guard: Guard) -> Parking:
         kept = self.settings.subscriptions
         count = self.metrics.parked_subscriptions
-        parking = Parking(engine, guard, count, seconds=kept.resume_for, limit=kept.max_parked)
+        parking = Parking(engine, guard, count, seconds=kept.resume_for, limit=kept.max_parked, max_sent=kept.max_sent)
         await parking.restore()
         return parking
 

@@ -70,12 +70,15 @@ async def running(
     views: Views | None = None,
     resume_for: float = 60.0,
     max_parked: int = 1000,
+    max_sent: int = 256 * 1024,
     guard: Guard = OPEN_GUARD,
     limits: LimitSettings | None = None,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
     allowance = Allowance(limits or LimitSettings())
-    parking = Parking(engine, guard, metrics.parked_subscriptions, seconds=resume_for, limit=max_parked)
+    parking = Parking(
+        engine, guard, metrics.parked_subscriptions, seconds=resume_for, limit=max_parked, max_sent=max_sent
+    )
     ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics, guard=guard, allowance=allowance, parking=parking)
     ports: dict[str, int] = {}
     views = views or Views(endpoints=lambda: {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()})

@@ -6,9 +6,9 @@ import asyncio
 import json
 import socket
 from collections import Counter
+from concurrent.futures import Future
 from copy import deepcopy
 from typing import Any
-from unittest import mock
 
 import pyoxigraph as ox
 import pytest
@@ -16,11 +16,14 @@ from gate_client import eventually, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.engine.requests import Delta, Notification, QueryRequest, UpdateRequest
-from edge.gates import outgoing as outgoing_module
+from edge.engine.requests import Delta, Notification, QueryRequest, UpdateOutcome, UpdateRequest
+from edge.gates.bridge import Bridge
+from edge.gates.guard import OPEN_GUARD
 from edge.gates.outgoing import Outgoing, to_text
 from edge.gates.parking import Feed, Parked
-from edge.gates.settings import WsGateSettings
+from edge.gates.session import Session, Sessions
+from edge.gates.settings import SessionLimits, WsGateSettings
+from edge.metrics import Metrics
 
 
 class Reader:
@@ -55,6 +58,16 @@ class Reader:
             await asyncio.sleep(0)
         while not self._allowed.locked():  # what was not used is not saved up
             await self._allowed.acquire()
+
+
+class Clock:
+    """A time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
 
 
 class Teller:
@@ -103,6 +116,7 @@ STEPS = st.lists(
         st.tuples(st.just("answer")),
         st.tuples(st.just("pause")),
         st.tuples(st.just("read"), st.integers(1, 3)),
+        st.tuples(st.just("pass"), st.floats(0, 2)),
         st.tuples(st.just("resume")),
     ),
     max_size=40,
@@ -111,19 +125,18 @@ STEPS = st.lists(
 
 @given(STEPS, BAGS, UNMERGED, st.sampled_from([0, 500, 1_000_000]))
 def test_wherever_the_connection_breaks_the_client_can_be_told_the_rest_or_that_it_cannot(steps, last, unmerged, kept):
-    with mock.patch.object(outgoing_module, "IN_FLIGHT", kept):
-        asyncio.run(_break(steps, last, unmerged, whole=kept == 1_000_000))
+    asyncio.run(_break(steps, last, unmerged, kept))
 
 
-async def _break(steps: list[Any], last: Counter[int], unmerged: int, *, whole: bool) -> None:
-    """`whole`: nothing that was sent is forgotten, so that everybody can be told."""
-    reader = Reader()
-    outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: None)
+async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int) -> None:
+    reader, clock = Reader(), Clock()
+    outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: None, merge_after=1, kept=kept, now=clock)
+    whole = kept == 1_000_000  # nothing that was sent is forgotten, so that everybody can be told
     teller = Teller("0")
     outgoing.remember(teller.name)
     outgoing.send(teller.change(Counter()))
     for step in steps:
-        await _step(step, outgoing, reader, teller)
+        await _step(step, outgoing, reader, teller, clock)
     unread = outgoing.unread().get(teller.name, [])
     told = teller.sequence - 1
     parked = Parked(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), told, unread)
@@ -142,13 +155,15 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, *, whole: 
         assert parked.since(None, unheard_of) is None
 
 
-async def _step(step: Any, outgoing: Outgoing, reader: Reader, teller: Teller) -> None:
+async def _step(step: Any, outgoing: Outgoing, reader: Reader, teller: Teller, clock: Clock) -> None:
     if step[0] == "change":
         outgoing.send(teller.change(step[2]))
     elif step[0] == "pause":
         reader.reading = False
     elif step[0] == "read":
         await reader.read(step[1])
+    elif step[0] == "pass":
+        clock.time += step[1]
     elif step[0] == "resume":
         reader.reading = True
         await reader.read(100)
@@ -160,9 +175,9 @@ def test_what_a_client_reads_in_its_own_time_gives_the_result_exactly(steps, unm
 
 
 async def _tell(steps: list[Any], unmerged: int) -> None:
-    reader = Reader()
+    reader, clock = Reader(), Clock()
     merged: list[None] = []
-    outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: merged.append(None))
+    outgoing = Outgoing(reader, 1000, unmerged, lambda: None, lambda: merged.append(None), merge_after=1, now=clock)
     tellers = [Teller(str(number)) for number in range(3)]
     sent = 0
     answers: list[dict[str, int]] = []
@@ -179,6 +194,8 @@ async def _tell(steps: list[Any], unmerged: int) -> None:
             reader.reading = False
         elif step[0] == "read":
             await reader.read(step[1])
+        elif step[0] == "pass":
+            clock.time += step[1]
         else:
             reader.reading = True
             await reader.read(100)
@@ -204,7 +221,7 @@ async def _tell(steps: list[Any], unmerged: int) -> None:
 async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
     reader = Reader()
     overflowed: list[None] = []
-    outgoing = Outgoing(reader, 3, 0, lambda: overflowed.append(None), lambda: None)
+    outgoing = Outgoing(reader, 3, 0, lambda: overflowed.append(None), lambda: None, merge_after=1)
     reader.reading = False
     tellers = [Teller(str(number)) for number in range(10)]
     for teller in tellers:
@@ -218,20 +235,53 @@ async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
     assert (len(overflowed), reader.closed) == (1, 1013)
 
 
-async def test_requests_are_read_again_as_soon_as_few_enough_answers_wait():
+async def test_what_waits_of_answers_is_counted_and_told_when_it_becomes_less():
     reader = Reader()
-    outgoing = Outgoing(reader, 100, 0, lambda: None, lambda: None)
+    seen: list[tuple[int, int]] = []
+    outgoing = Outgoing(
+        reader, 100, 0, lambda: None, lambda: None, lambda: seen.append(outgoing.waiting), merge_after=1
+    )
     reader.reading = False
     teller = Teller("busy")
-    teller.change(Counter())
-    for number in range(3):
-        outgoing.send(json.dumps({"answer": number}))
-    room = asyncio.create_task(outgoing.room(2))
-    await reader.read(0)
-    assert not room.done()
+    outgoing.send(teller.change(Counter(range(100))))
+    for length in (1000, 100_000):
+        outgoing.send(json.dumps({"answer": "x" * length}))
     outgoing.send(teller.change(Counter([1])))  # there is always something that waits for a slow client
-    await reader.read(1)
-    await asyncio.wait_for(room, 5)
+    answers, size = outgoing.waiting
+    assert answers == 3
+    await reader.read(4)
+    (_, after_one), (_, after_two), *rest = seen
+    assert size - after_one > 1000
+    assert after_one - after_two > 1000
+    assert after_two > 100_000
+    assert (rest[0], rest[-1], outgoing.waiting) == ((0, 0), (0, 0), (0, 0))
+    outgoing.close()
+
+
+async def test_what_has_waited_for_long_goes_as_one_and_what_has_not_goes_as_it_came():
+    reader, clock = Reader(), Clock()
+    outgoing = Outgoing(reader, 100, 1_000_000, lambda: None, lambda: None, merge_after=1, now=clock)
+    reader.reading = False
+    one, other = Teller("one"), Teller("other")
+    for teller in (one, other):
+        outgoing.send(teller.change(Counter()))
+    for number in range(1, 4):
+        outgoing.send(one.change(Counter([number])))
+        outgoing.send(other.change(Counter([number])))
+        clock.time += 0.4
+    outgoing.send(json.dumps({"answer": 0}))
+    await reader.read(100)
+    told = [message["notification"] for message in reader.received if "notification" in message]
+    assert [(each["spuid"], each["sequence"]) for each in told[2:]] == [
+        ("one", 3),
+        ("other", 3),
+    ], "those of both waited for 1.2 s"
+    assert "answer" in reader.received[-1]
+    for number in range(4, 7):
+        outgoing.send(one.change(Counter([number])))
+        clock.time += 0.3
+    await reader.read(100)
+    assert [message["notification"]["sequence"] for message in reader.received[-3:]] == [4, 5, 6]
     outgoing.close()
 
 
@@ -264,6 +314,91 @@ async def test_a_client_that_does_not_read_delays_nobody_and_gets_one_net_change
         assert gateway.metric("edge_merged_notifications_total", gate="ws") >= most - 1
         assert gateway.metric("edge_slow_clients_total", gate="ws") == 0
         await eventually(lambda: gateway.metric("edge_subscriptions", gate="ws") == 2, "both go on")
+
+
+class Asked:
+    """An engine whose queries are answered when they are told to be."""
+
+    def __init__(self) -> None:
+        self.running: list[Future[str]] = []
+        self.updates: list[Future[list[UpdateOutcome]]] = []
+        self.begun = 0
+
+    def read(self, request: QueryRequest, read: Any) -> Future[str]:
+        self.begun += 1
+        self.running.append(Future())
+        return self.running[-1]
+
+    def update(self, requests: list[UpdateRequest]) -> Future[list[UpdateOutcome]]:
+        self.updates.append(Future())
+        return self.updates[-1]
+
+    async def answer(self, length: int) -> None:
+        """Answer the query that was asked first with so many characters."""
+        self.running.pop(0).set_result(json.dumps({"x": "x" * (length - 10)}))
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+
+def _session(engine: Any, reader: Reader) -> Session:
+    limits = SessionLimits.of(WsGateSettings(max_result=10_000, max_waiting=40_000, max_pending_requests=30))
+    shared = Sessions(engine, Bridge(asyncio.get_running_loop()), Metrics(), guard=OPEN_GUARD, gate="ws", limits=limits)
+    return Session(shared, reader, "a client")
+
+
+QUESTION = '{"query": {"sparql": "ASK {}"}}'
+
+
+@given(st.lists(st.one_of(st.integers(10, 9_900), st.just("query"), st.just("read")), max_size=60))
+def test_queries_begin_as_far_as_their_results_may_wait_and_all_are_answered(steps):
+    asyncio.run(_ask(steps))
+
+
+async def _ask(steps: list[Any]) -> None:
+    engine, reader = Asked(), Reader()
+    session = _session(engine, reader)
+    reader.reading = False
+    asked = 0
+    for step in steps:
+        if step == "query":
+            session.receive(QUESTION)
+            asked += 1
+        elif step == "read":
+            await reader.read(1)
+        elif engine.running:
+            await engine.answer(step)
+        spoken_for = session.outgoing.waiting[1] + 10_000 * len(engine.running)
+        assert spoken_for < 50_000
+        assert engine.begun == asked or spoken_for >= 40_000, "it does not wait without need"
+    for _ in range(asked):
+        if engine.running:
+            await engine.answer(100)
+        await reader.read(1)
+    assert len(reader.received) == asked
+    session.close()
+
+
+async def test_nothing_more_is_read_of_a_client_for_whom_too_much_waits_and_updates_wait_for_no_query():
+    engine, reader = Asked(), Reader()
+    session = _session(engine, reader)
+    reader.reading = False
+    for _ in range(10):
+        session.receive(QUESTION)
+    session.receive('{"update": {"sparql": "CLEAR ALL"}}')
+    assert (engine.begun, len(engine.updates)) == (4, 1)
+    await asyncio.wait_for(session.room(), 5)
+    for _ in range(5):
+        await engine.answer(9_900)
+    assert engine.begun == 5
+    room = asyncio.create_task(session.room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    await reader.read(1)
+    await asyncio.wait_for(room, 5)
+    assert engine.begun == 6
+    session.close()
+    await engine.answer(9_900)
+    assert engine.begun == 6, "nobody wants the others any more"
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel's queue cannot be limited here")

@@ -108,6 +108,36 @@ async def test_a_client_is_back_before_the_gateway_knows_that_it_was_gone(gatewa
     assert engine.subscriptions == 1
 
 
+@pytest.mark.parametrize("sequence", [2, 1000])
+async def test_who_asks_for_what_was_never_told_leaves_a_living_subscription_alone(gateway, engine, sequence):
+    owner, client = await gateway.client(), await gateway.client()
+    first = await owner.subscribe(VALUES, "mine", resume=True)
+    await update(gateway, put(1))
+    await owner.notification()
+    other = await client.subscribe(VALUES, "wrong", spuid=first["spuid"], sequence=sequence)
+    assert (other["sequence"], bag(other["addedResults"])) == (0, [1])
+    assert other["spuid"] != first["spuid"]
+    await update(gateway, put(2))
+    mine = await owner.notification()
+    assert (mine["spuid"], mine["sequence"], bag(mine["addedResults"])) == (first["spuid"], 2, [2])
+    assert bag((await client.notification())["addedResults"]) == [2]
+    assert engine.subscriptions == 2
+
+
+async def test_what_is_kept_of_what_was_sent_is_a_setting(engine, serve):
+    for kept, same in ((100_000, True), (1_000, False)):
+        async with serve(max_sent=kept) as gateway:
+            client = await gateway.client()
+            first = await client.subscribe(VALUES, resume=True)
+            for number in range(3):
+                await update(gateway, f"INSERT DATA {{ <urn:set> <urn:has> '{number}{'x' * 10_000}' }}")
+            await vanish(gateway, client)
+            client = await gateway.client()
+            body = await client.subscribe(VALUES, spuid=first["spuid"], sequence=0)
+            assert (body["spuid"] == first["spuid"]) == same
+            await update(gateway, "CLEAR ALL")
+
+
 async def test_a_subscription_can_be_resumed_again_and_again(gateway, engine):
     client = await gateway.client()
     first = await client.subscribe(VALUES, resume=True)
