@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_ITEM: Final = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\'[^\']*\'|[^\]\'])*\]|[^,\s"\[][^,]*')
+_ITEM: Final = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\'(?:\\.|[^\'\\])*\'|[^\]\'])*\]|[^,\s"\[][^,]*')
 """A word, a sign in quotes, or a class of characters in brackets: of a name, a number or a comment that could go on."""
 
 

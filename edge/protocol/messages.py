@@ -34,6 +34,16 @@ def _unicode(value: str) -> str:
 Text = Annotated[str, AfterValidator(_unicode)]
 """A string that can be written as UTF-8."""
 
+
+def _duration(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError('must be a duration as a string, such as "PT30S", "PT1.5S", "P1DT12H" or "P2W"')  # noqa: TRY004
+    return value
+
+
+Duration = Annotated[Text, BeforeValidator(_duration)]
+"""An ISO 8601 duration."""
+
 GraphUris = Annotated[list[Text] | None, BeforeValidator(_as_list)]
 
 
@@ -86,8 +96,8 @@ class UpdateMessage(_Message):
     sparql: Text
     using_graph_uri: GraphUris = Field(default=None, alias="using-graph-uri")
     using_named_graph_uri: GraphUris = Field(default=None, alias="using-named-graph-uri")
-    delay: Text | None = None
-    """An ISO 8601 duration after which it is to run."""
+    delay: Duration | None = None
+    """After which it is to run."""
     at: int | Text | None = None
     """When it is to run: xsd:dateTime, or microseconds since 1970."""
     id: Text | None = None

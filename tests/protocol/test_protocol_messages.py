@@ -75,8 +75,14 @@ def test_a_member_that_is_given_twice_is_refused(text, member):
 
 @pytest.mark.parametrize("text", ["", "\ufeff{}", b"\xff\xfe\xff", "[" * 100_000, '{"a":1}{"a":1}', "nul"])
 def test_what_is_no_json_is_refused(text):
-    with pytest.raises(InvalidRequest, match="not JSON|nested too deeply"):
+    with pytest.raises(InvalidRequest, match=r"not JSON|nested too deeply"):
         parse_message(text)
+
+
+@pytest.mark.parametrize("delay", ["5", "-5", "[]", "true"])
+def test_a_delay_that_is_no_text_is_answered_with_examples(delay):
+    with pytest.raises(InvalidRequest, match='"delay": must be a duration as a string, such as "PT30S"'):
+        parse_message(f'{{"update":{{"sparql":"INSERT DATA {{}}","delay":{delay}}}}}')
 
 
 def test_outgoing_messages_are_json_whatever_the_alias_is():
