@@ -83,8 +83,8 @@ class WsSettings(Section):
     )
     max_waiting: int = key(
         16 * MIB,
-        "Answers that may wait for one client, each query that is being evaluated counted with max_result. With more no "
-        "further query is begun, and with more that wait no message is read.",
+        "Answers that may wait for one client, each query that is being evaluated counted as max_result. With more "
+        "no further query is begun, and with more that wait no message is read.",
         unit="bytes",
         minimum=0,
     )
@@ -192,8 +192,8 @@ class MqttGateSettings(Section):
     )
     max_waiting: int = key(
         2 * MIB,
-        "Answers that may wait for one client, each query that is being evaluated counted with max_result. With more no "
-        "further query is begun, and with more that wait no message is read.",
+        "Answers that may wait for one client, each query that is being evaluated counted as max_result. With more "
+        "no further query is begun, and with more that wait no message is read.",
         unit="bytes",
         minimum=0,
     )

@@ -73,8 +73,6 @@ class CoapGate:
                 max_unmerged=0,
                 merge_after=0.0,
                 max_waiting=settings.max_result,
-                merge_after=0.0,
-                max_waiting=settings.max_result,
             ),
             allowance=self._allowance,
         )
