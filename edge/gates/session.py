@@ -38,11 +38,12 @@ class Sessions:
         allowance: Allowance | None = None,
         parking: Parking | None = None,
         section: str = "",
+        another: str = "open another connection",
     ) -> None:
         """`allowance`: of each client, over all gates; None: the usual.
 
         `parking`: where subscriptions of lost connections are kept; None: they are not. `section` of the settings is
-        where limits come from; else it has the gate's name.
+        where limits come from; else it has the gate's name. `another`: how a client gets a session more.
         """
         self.engine = engine
         self.bridge = bridge
@@ -50,6 +51,7 @@ class Sessions:
         self.guard = guard
         self.gate = gate
         self.section = section or gate
+        self.another = another
         self.limits = limits
         self.allowance = allowance or Allowance(LimitSettings())
         self.parking = parking or Parking(engine, guard, metrics.parked_subscriptions)
@@ -220,8 +222,8 @@ class Session:
         limit = self.shared.limits.max_subscriptions
         if len(self.subscriptions) + len(self._opening) >= limit:
             raise TooManyRequests(
-                f"This connection has {limit} subscriptions, which is the most it may have; unsubscribe some or open "
-                "another connection",
+                f"This connection has {limit} subscriptions, which is the most it may have "
+                f"({self.shared.section}.max_subscriptions); unsubscribe some or {self.shared.another}",
                 alias=request.alias,
             )
         try:

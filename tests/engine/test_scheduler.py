@@ -105,7 +105,7 @@ def test_more_pending_queries_than_the_setting_are_refused(open_house):
     house = open_house(max_pending_queries=2, query_workers=1)
     door = threading.Event()
     reading = [house.scheduler.read(QueryRequest("ASK {}"), lambda answer: door.wait(WAIT)) for _ in range(2)]
-    with pytest.raises(TooManyRequests, match="queries of this client are waiting.*max_pending_queries"):
+    with pytest.raises(TooManyRequests, match=r"queries of this client are waiting.*max_pending_queries"):
         house.scheduler.query(QueryRequest("ASK {}")).result(0)
     door.set()
     assert all(future.result(WAIT) for future in reading)

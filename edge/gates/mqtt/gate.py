@@ -110,6 +110,7 @@ class MqttGate:
             guard=self._guard,
             gate=_GATE,
             section="mqtt_gate",
+            another="ask under another NAME",
             limits=SessionLimits.of(settings),
             allowance=self._allowance,
             parking=self._parking,
