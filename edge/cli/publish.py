@@ -11,7 +11,7 @@ import click
 
 from edge.cli.failures import EXIT_CODES, misused, refused, unreachable
 from edge.cli.locate import data_dir_option, locate
-from edge.cli.token import TOKEN, unencrypted
+from edge.cli.token import TOKEN, token, unencrypted
 from edge.protocol.addresses import keeps_secrets
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -111,7 +111,7 @@ def _password(address: str) -> str | None:
         if not keeps_secrets(address):
             raise unencrypted(_PASSWORD, address)
         return password
-    return os.environ.get(TOKEN) or None if keeps_secrets(address) else None
+    return token() if keeps_secrets(address) else None
 
 
 def _parts(address: str) -> tuple[str, int, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 from edge.cli.failures import Failure, misused
@@ -13,11 +14,19 @@ ADVICE: Final = f"edge clients token IDENTITY, on the gateway, prints a token; p
 
 
 def token_for(url: str) -> str | None:
-    """The token to send to a URL. Raises `Failure` where others would read it on the way."""
-    token = os.environ.get(TOKEN)
-    if token and not keeps_secrets(url):
+    """The token to send to a URL. Raises `Failure` where others would read it on the way, and where it is none."""
+    found = token()
+    if found and not keeps_secrets(url):
         raise unencrypted(TOKEN, url)
-    return token or None
+    return found
+
+
+def token() -> str | None:
+    """The token, if there is one. Raises `Failure` where what is there is none."""
+    found = os.environ.get(TOKEN, "").strip()
+    if not re.fullmatch(r"[!-~]*", found):
+        raise misused(f"what is in {TOKEN} is no token; {ADVICE}")
+    return found or None
 
 
 def unencrypted(variable: str, url: str) -> Failure:

@@ -87,6 +87,16 @@ def test_a_secret_does_not_go_where_others_read_it(monkeypatch, arguments, varia
     assert TOKEN not in done.output
 
 
+@pytest.mark.parametrize(
+    "arguments", [["query", "ASK {}"], ["subscribe", "ASK {}"], ["publish", "t", "1", "--mqtt", "mqtt://127.0.0.1"]]
+)
+def test_what_is_no_token_is_neither_sent_nor_shown(arguments):
+    done = run(*arguments, EDGE_TOKEN="secret\nwords")
+    assert done.exit_code == 2
+    assert "EDGE_TOKEN is no token" in done.output
+    assert "secret" not in done.output
+
+
 def test_who_may_not_read_where_a_gateway_is_is_told_what_to_do(tmp_path, monkeypatch):
     def forbidden(_):
         raise PermissionError(13, "Permission denied")
