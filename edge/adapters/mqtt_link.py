@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -80,7 +81,8 @@ class Link:
         self._reason = reason
         client = self._client
         if client is not None:
-            client.disconnect()
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                client.disconnect()
 
     def _stay_connected(self) -> None:
         while not self._stopping.is_set():
