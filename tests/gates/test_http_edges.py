@@ -101,7 +101,9 @@ async def test_connections_beyond_the_limit_are_refused(serve):
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-        assert error_in(await raw(gateway, b""))["status_code"] == 429
+        refused = error_in(await raw(gateway, b""))
+        assert refused["status_code"] == 429
+        assert "http.max_connections" in refused["error_description"]
         writer.close()
         await writer.wait_closed()
 

@@ -194,6 +194,7 @@ async def test_oversize_messages_get_an_error_and_far_too_large_ones_close_the_c
         client = await gateway.client()
         answer = await client.ask("x" * 2001)
         assert (answer["error"], answer["status_code"]) == ("payload_too_large", 413)
+        assert "ws.max_message" in answer["error_description"]
         assert (await client.ask("é" * 1999))["status_code"] == 413
         assert (await client.subscribe())["sequence"] == 0
         await client.send("x" * 4001)
@@ -215,7 +216,9 @@ async def test_limits_of_subscriptions_and_connections(serve):
         with pytest.raises(InvalidStatus) as refused:
             await gateway.client()
         assert refused.value.response.status_code == 429
-        assert json.loads(refused.value.response.body)["error"] == "too_many_requests"
+        error = json.loads(refused.value.response.body)
+        assert error["error"] == "too_many_requests"
+        assert "ws.max_connections)" in error["error_description"]
 
 
 async def test_a_client_that_is_dead_is_found_by_pings(serve):

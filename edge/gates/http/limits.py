@@ -35,7 +35,8 @@ def limited_protocol(settings: HttpGateSettings, known: Callable[[Any], None]) -
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
             super().connection_made(transport)
             if len(self.connections) > settings.max_connections:
-                self._refuse(TooManyRequests(f"All {settings.max_connections} connections are in use; try again later"))
+                reason = f"All {settings.max_connections} connections (http.max_connections) are in use"
+                self._refuse(TooManyRequests(f"{reason}; try again later"))
             elif self._has_too_many():
                 self._refuse(
                     TooManyRequests(

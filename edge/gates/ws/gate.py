@@ -123,7 +123,9 @@ class WsGate:
             )
         if len(socket.server.handlers) > self._settings.max_connections:
             return _refusal(
-                TooManyRequests(f"All {self._settings.max_connections} connections are in use; try again later")
+                TooManyRequests(
+                    f"All {self._settings.max_connections} connections (ws.max_connections) are in use; try again later"
+                )
             )
         host, most = socket.remote_address[0], self._settings.max_connections_of_one
         if not is_local(host) and sum(other.remote_address[0] == host for other in socket.server.handlers) > most:
