@@ -283,6 +283,7 @@ def _payload(request: Message) -> bytes:
 
 def _links(protected: bool) -> LinkFormat:
     """RFC 6690; `osc`: protected with OSCORE (RFC 8613, section 9)."""
-    about: dict[str, str | None] = {"ct": f"{JSON} {CBOR}", **({"osc": None} if protected else {})}
-    names = ("query", "update", "subscribe", "reading")
-    return LinkFormat([Link(f"/{name}", rt=f"sepa.{name}", **about) for name in names])
+    about: dict[str, str | None] = {"osc": None} if protected else {}
+    formats = dict.fromkeys(("query", "update", "subscribe"), f"{JSON} {CBOR}")
+    formats["reading"] = f"{TEXT} {JSON} {CBOR} {SENML_JSON} {SENML_CBOR}"
+    return LinkFormat([Link(f"/{name}", rt=f"sepa.{name}", ct=ct, **about) for name, ct in formats.items()])

@@ -1,0 +1,72 @@
+"""The examples of docs/coap.md, run as they stand, by the program that they name."""
+
+import asyncio
+import json
+import re
+import shlex
+from pathlib import Path
+
+import cbor2
+import pytest
+from gate_client import eventually
+from test_coap_house import house  # noqa: F401 - a fixture
+from test_libcoap import PROGRAM
+
+EXAMPLES = dict(
+    re.findall(
+        r"<!-- (\S+) -->\n```\w+\n(.*?)```",
+        (Path(__file__).parents[3] / "docs" / "coap.md").read_text("utf-8"),
+        re.DOTALL,
+    )
+)
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no coap-client here; install the package libcoap3-bin")
+
+
+def commands(name, url):
+    """Those of an example, for the gateway at this address."""
+    lines = EXAMPLES[name].replace("coap://127.0.0.1", url).splitlines()
+    return [[PROGRAM, *shlex.split(line)[1:]] for line in lines]
+
+
+async def run(command, directory):
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=directory, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert err == b""
+    return out.decode()
+
+
+async def test_ask(house, tmp_path):  # noqa: F811
+    said = [await run(command, tmp_path) for command in commands("ask", house.endpoints["coap"])]
+    updated, found, nothing, scheduled, read, listed = said
+    assert json.loads(updated) == {"added": 1, "removed": 0}
+    assert json.loads(found)["results"]["bindings"][0]["o"]["value"] == "on"
+    assert (nothing, cbor2.loads((tmp_path / "result.cbor").read_bytes())) == ("", json.loads(found))
+    assert json.loads(scheduled)["id"] == "lamp-off"
+    assert json.loads(read) == {"readings": 1}
+    assert "</reading>" in listed
+
+
+async def test_follow(house, tmp_path):  # noqa: F811
+    subscribe, follow, end = commands("follow", house.endpoints["coap"])
+    name = json.loads(await run(subscribe, tmp_path))["path"].removeprefix("/subscribe/")
+    follow, end = ([part.replace("NAME", name) for part in command] for command in (follow, end))
+    process = await asyncio.create_subprocess_exec(*follow, stdout=asyncio.subprocess.PIPE)
+
+    async def told():
+        async with asyncio.timeout(30):
+            return json.loads(await process.stdout.readline())
+
+    assert (await told())["sequence"] == 0
+    for command in commands("ask", house.endpoints["coap"])[:1]:
+        await run(command, tmp_path)
+    assert (await told())["addedResults"]["results"]["bindings"][0]["o"]["value"] == "on"
+    await run(end, tmp_path)
+    await eventually(
+        lambda: house.metrics.registry.get_sample_value("edge_subscriptions", {"gate": "coap"}) == 0, "its end"
+    )
+    process.kill()
+    await process.communicate()
