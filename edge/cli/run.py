@@ -76,7 +76,9 @@ def _greet(file: Path | None, gateway: Gateway) -> None:
     where = gateway.endpoints
     command = _command()
     directory = "" if gateway.is_default_data_dir else f" --data-dir {shlex.quote(str(gateway.settings.data_dir))}"
-    broker = "embedded broker" if not gateway.settings.mqtt.broker else "your broker"
+    broker = "your broker" if gateway.settings.mqtt.broker else "embedded broker"
+    if not gateway.settings.serves_mqtt_clients and gateway.settings.mqtt_gate.enabled == "auto":
+        broker += "; neither clients nor standing queries there (docs/mqtt-gate.md)"
     rows = [
         ("page", where["http"] + "/", "current observations, in a browser"),
         ("SPARQL", where["http"] + "/sparql", "queries and updates"),

@@ -189,7 +189,7 @@ async def test_the_resources_are_listed(client):
     assert answer.opt.content_format == 40
     links = answer.payload.decode()
     assert [link.partition(">")[0] for link in links.split(",")] == ["</query", "</update", "</subscribe", "</reading"]
-    assert '</reading>; rt="sepa.reading"; ct="0 50 60 110 112"' in links
+    assert '</reading>;rt="sepa.reading";ct="0 50 60 110 112"' in links
     chosen = (await client.ask(GET, "/.well-known/core?rt=sepa.q*")).payload.decode()
     assert chosen.startswith("</query>")
     assert "update" not in chosen

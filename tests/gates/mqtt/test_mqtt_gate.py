@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessions, subscriptions, wait_for_sessions
 
+from edge.cli.run import _greet
 from edge.gates.mqtt.client import state_of
 from edge.gates.mqtt.strays import Strays
 from edge.gates.mqtt.topics import Topics
@@ -405,7 +406,7 @@ def test_a_gate_that_is_switched_off(tmp_path):
 
 @pytest.mark.parametrize(("queries", "level"), [((), logging.INFO), (("lamps",), logging.WARNING)])
 def test_another_broker_has_no_gate_unless_it_is_asked_for_and_the_log_says_so(
-    tmp_path, mosquitto, caplog, queries, level
+    tmp_path, mosquitto, caplog, capsys, queries, level
 ):
     caplog.set_level(logging.INFO)
     directory = tmp_path / "data" / "queries"
@@ -414,6 +415,8 @@ def test_another_broker_has_no_gate_unless_it_is_asked_for_and_the_log_says_so(
         (directory / f"{name}.rq").write_text("ASK {}")
     with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}) as gateway:
         assert gateway._mqtt.gate is None
+        _greet(None, gateway)
+        assert "neither clients nor standing queries" in capsys.readouterr().out
     (told,) = told_of(caplog, "mqtt_gate.closed")
     assert (told.levelno, told.standing_queries) == (level, list(queries))
     caplog.clear()

@@ -82,13 +82,22 @@ def test_ask_and_be_answered(gateway):
 
 
 def test_a_will(gateway):
-    hall, online = commands("will", port_of(gateway))
+    hall, online, _ = commands("will", port_of(gateway))
     with listening(hall) as process:
         run(online)
         wait_for_sessions(gateway, 1)
         process.kill()
         wait_for_sessions(gateway, 0)
         assert subscriptions(gateway) == 0
+
+
+def test_a_farewell(gateway):
+    hall, online, offline = commands("will", port_of(gateway))
+    with listening(hall):
+        run(online)
+        wait_for_sessions(gateway, 1)
+        run(offline)
+        wait_for_sessions(gateway, 0)
 
 
 def test_the_status(gateway):
