@@ -185,7 +185,12 @@ class MqttGateSettings(Section):
         unit="bytes",
         minimum=KIB,
     )
-    max_clients: int = key(100, "Clients with a session at a time; more are refused.", minimum=1, maximum=10_000)
+    max_clients: int = key(
+        100,
+        "Clients with a session at a time; for more, one that was silent for idle_timeout gives way.",
+        minimum=1,
+        maximum=10_000,
+    )
     max_subscriptions: int = key(100, "Subscriptions of one client; more are refused.", minimum=1)
     max_pending_answers: int = key(
         1000, "Answers to one client that may wait for the broker; with more its session ends.", minimum=1
@@ -240,8 +245,10 @@ class CoapSettings(Section):
         unit="bytes",
         minimum=MIB,
     )
-    max_subscriptions: int = key(100, "Subscriptions of all clients together; more are refused.", minimum=1)
-    max_pending_requests: int = key(100, "Requests in work; more are refused.", minimum=1)
+    max_subscriptions: int = key(
+        100, "Subscriptions of all clients together; one client has as many as it leaves to others.", minimum=1
+    )
+    max_pending_requests: int = key(100, "Requests in work; one client has as many as it leaves to others.", minimum=1)
     follow_within: float = key(
         30.0,
         "Time for which a subscription waits for an observer, the first one or another after it is lost.",

@@ -140,7 +140,7 @@ class MqttGateSettings:
     query_timeout: float = 30.0
     """Seconds after which a query is given up."""
     max_clients: int = 100
-    """Sessions at a time; more clients are answered 429."""
+    """Sessions at a time; for more, one that was silent for `idle_timeout` ends, or the newcomer is answered 429."""
     max_subscriptions: int = 100
     """Subscriptions of one client; more are refused with 429."""
     max_pending_answers: int = 1000
@@ -184,9 +184,9 @@ class CoapGateSettings:
     max_blocks: int = 8 * MIB
     """Bytes of requests, and as many of answers, that are kept while clients send and fetch them in blocks."""
     max_subscriptions: int = 100
-    """Subscriptions of all clients together; more are refused with 4.29."""
+    """Subscriptions of all clients together; one has as many as it leaves to others, and is refused more with 4.29."""
     max_pending_requests: int = 100
-    """Requests in work; more are answered 4.29."""
+    """Requests in work, shared likewise."""
     follow_within: float = 30.0
     """Seconds that a subscription waits for an observer, the first or another one; then it ends."""
     ping_interval: float = 30.0

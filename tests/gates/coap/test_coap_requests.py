@@ -236,6 +236,8 @@ async def test_the_token_is_no_parameter(client):
         ("/query", b' {"sparql": "ASK {}"}', None, "content format 50"),
         ("/query", b'{"query": {"sparql": "ASK {}"}}', JSON, 'member "sparql" is missing'),
         ("/subscribe", b'{"subscribe": {"sparql": "ASK {}"}}', JSON, 'member "sparql" is missing'),
+        ("/query", b"[" * 100_000, JSON, "nested too deeply"),
+        ("/query", b'{"sparql": ' + b"9" * 10_000 + b"}", JSON, "too many digits"),
         ("/query", b'{"alias": "mine"}', JSON, 'member "sparql" is missing'),
         ("/subscribe", b'{"sparql": "ASK {}", "resume": true}', JSON, '"resume" does not apply'),
         ("/subscribe", b'{"sparql": "ASK {}", "spuid": "x", "sequence": 1}', JSON, "does not apply"),
