@@ -111,7 +111,7 @@ class _Ask(Generic[T]):
         self._session = session
         self._request = request
         self._started = started
-        self._future = future
+        self._future: Future[T] | None = future
         self._told = told
         self._status = status
         self._expired = False
@@ -124,6 +124,7 @@ class _Ask(Generic[T]):
             self._timer = asyncio.get_running_loop().call_later(shared.limits.query_timeout, self._expire)
         else:
             session.begun()
+        assert self._future is not None  # noqa: S101
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def _expire(self) -> None:
@@ -134,9 +135,11 @@ class _Ask(Generic[T]):
             alias=self._request.alias,
         )
         self._session.refuse(error, self._request.kind, self._started)
-        self._future.cancel()
+        if self._future is not None:
+            self._future.cancel()
 
     def _done(self, future: Future[T]) -> None:
+        self._future = None  # each has the other: a large result would stay until that is found
         if self._timer is not None:
             self._timer.cancel()
         if not self._expired and not future.cancelled():

@@ -96,30 +96,34 @@ class Outgoing:
         """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
         self._sent_length = 0
         self._writer: asyncio.Task[None] | None = None
+        self.gone = False
+        """Whether the client was found to take nothing any more."""
         self._closed = False
 
     def send(self, message: Message) -> None:
         """Send a message now or as soon as the client takes it."""
         if self._closed:
             return
-        if self._writer is None and self._connection.writable:
+        if self._writer is None and not self.gone and self._connection.writable:
             self._connection.write(self._text(message))
             return
         if isinstance(message, Notification) and message.sequence:
             self._merge(message)
+        elif self.gone:  # it may come back to its subscriptions, not to its answers
+            return
         elif len(self._waiting) - self._notifications >= self._limit:
             self._overflow()
             return
         else:
             self._waiting.append(message)
             self._answers_size += _size(message)
-        if self._writer is None:
+        if self._writer is None and not self.gone:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     @property
     def waiting(self) -> tuple[int, int]:
         """How many answers wait for the client, and their bytes. None do when it is gone."""
-        return (0, 0) if self._writer is None else (len(self._waiting) - self._notifications, self._answers_size)
+        return (0, 0) if self.gone else (len(self._waiting) - self._notifications, self._answers_size)
 
     def remember(self, spuid: str) -> None:
         """Be able to tell what the client may not have received of a subscription."""
@@ -195,15 +199,13 @@ class Outgoing:
         return text
 
     async def _write(self) -> None:
-        taken = True
-        while self._waiting and taken:
+        while self._waiting and not self.gone:
             message = self._next()
-            taken = await self._connection.write_and_wait(self._text(message))
+            self.gone = not await self._connection.write_and_wait(self._text(message))
             if isinstance(message, str) or not message.sequence:
                 self._answers_size -= _size(message)
-                self._on_taken()
+            self._on_taken()
         self._writer = None
-        self._on_taken()
 
     def _overflow(self) -> None:
         error = TooManyRequests(

@@ -306,6 +306,8 @@ class Session:
     def _go_on(self) -> None:
         """Less waits for the client, or is being evaluated."""
         limits = self.shared.limits
+        if self.outgoing.gone:
+            self._held.clear()
         while self._held and self._queries * limits.max_result + self.outgoing.waiting[1] < limits.max_waiting:
             self._queries += 1
             self._held.popleft()()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
+import weakref
 from collections import Counter
 from concurrent.futures import Future
 from copy import deepcopy
@@ -33,6 +35,7 @@ class Reader:
         self.reading = True
         self.received: list[dict[str, Any]] = []
         self.closed: int | None = None
+        self.lost = False
         self._allowed = asyncio.Semaphore(0)
 
     @property
@@ -44,8 +47,9 @@ class Reader:
 
     async def write_and_wait(self, text: str) -> bool:
         await self._allowed.acquire()
-        self.received.append(json.loads(text))
-        return True
+        if not self.lost:
+            self.received.append(json.loads(text))
+        return not self.lost
 
     def close(self, code: int, reason: str) -> None:
         self.closed = code
@@ -399,6 +403,65 @@ async def test_nothing_more_is_read_of_a_client_for_whom_too_much_waits_and_upda
     session.close()
     await engine.answer(9_900)
     assert engine.begun == 6, "nobody wants the others any more"
+
+
+async def test_for_a_client_that_turns_out_to_be_gone_nothing_more_is_evaluated():
+    engine, reader = Asked(), Reader()
+    session = _session(engine, reader)
+    reader.reading = False
+    for _ in range(10):
+        session.receive(QUESTION)
+    await engine.answer(100)
+    reader.lost = True
+    await reader.read(1)
+    for _ in range(4):
+        await engine.answer(9_900)
+    assert engine.begun == 5
+    await asyncio.wait_for(session.room(), 5)
+    session.close()
+
+
+async def test_what_comes_after_a_client_turned_out_to_be_gone_is_kept_for_when_it_is_back():
+    reader = Reader()
+    outgoing = Outgoing(reader, 100, 0, lambda: None, lambda: None, merge_after=1, kept=1_000_000)
+    teller = Teller("one")
+    outgoing.remember("one")
+    outgoing.send(teller.change(Counter()))
+    reader.reading, reader.lost = False, True
+    outgoing.send(teller.change(Counter([1])))
+    await reader.read(1)
+    reader.reading = True  # nothing is on the way any more
+    for number in range(2, 5):
+        outgoing.send(teller.change(Counter([number])))
+    unread = outgoing.unread()["one"]
+    assert [(each.sequence - each.merged, each.sequence) for each in unread] == [(-1, 0), (0, 1), (1, 4)]
+    assert len(reader.received) == 1
+    outgoing.close()
+
+
+async def test_a_result_is_forgotten_when_it_has_left():
+    engine, reader = Asked(), Reader()
+    session = _session(engine, reader)
+    session.receive(QUESTION)
+    result = Result('{"x": 1}')
+    last = weakref.ref(result)
+    gc.disable()
+    try:
+        engine.running.pop().set_result(result)
+        del result
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert len(reader.received) == 1
+        assert last() is None, "without the collector of what refers to itself"
+    finally:
+        gc.enable()
+    session.close()
+
+
+class Result(str):
+    """A text of which one can see whether it is there."""
+
+    __slots__ = ("__weakref__",)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel's queue cannot be limited here")
