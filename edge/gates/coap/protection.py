@@ -85,9 +85,7 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         """A protected request for the site; or what to say meanwhile, or where it cannot be opened."""
         request = pipe.request
         if request.opt.oscore is None:
-            raise MissingAuthorization(
-                "Protect requests with OSCORE here (edge clients oscore); a token in the option 65000 is not read"
-            )
+            raise MissingAuthorization("Protect requests with OSCORE here; no token is read")
         check_options(request, OptionNumber.OSCORE)
         if request.code not in (Code.POST, Code.FETCH):
             raise MethodNotAllowed("A protected request is a POST or a FETCH")
@@ -96,7 +94,8 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         if context is None:
             return diagnosed(Code.UNAUTHORIZED, "Security context not found")
         if (said := self._blocks.part(request) or self._blocks.whole(request)) is not None:
-            return said
+            missing = said.code == Code.REQUEST_ENTITY_INCOMPLETE
+            return diagnosed(said.code, "Blocks are missing") if missing else said
         opened, identifiers = context.open(request)
         if identifiers is None:
             return opened

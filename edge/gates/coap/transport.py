@@ -19,7 +19,7 @@ from aiocoap.numbers.types import Type
 from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
-from edge.gates.coap.formats import BadOption, refused
+from edge.gates.coap.formats import diagnosed
 from edge.gates.coap.recent import Recent
 
 Remote = Any
@@ -123,7 +123,7 @@ class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no
         request = Message.decode(data[: _HEADER + (data[0] & 0x0F)])
         if not request.code.is_request() or request.mtype not in (Type.CON, Type.NON):
             return
-        answer = refused(request, BadOption("Paths and parameters are UTF-8 text"))
+        answer = diagnosed(Code.BAD_OPTION, "Paths and parameters are UTF-8")
         answer.direction, answer.remote, answer.token = Direction.OUTGOING, remote, request.token
         if request.mtype is Type.CON:
             answer.mtype, answer.mid = Type.ACK, request.mid

@@ -268,7 +268,7 @@ async def test_paths_and_parameters_that_are_no_text_are_answered(gate, option, 
     plain = Message(code=GET, _mtype=kind, _mid=7, _token=b"me").encode()
     device.socket.send(plain + header(option) + b"\xff\xfe")
     answer = await device.receive()
-    assert error(answer) == (Code.BAD_OPTION, "invalid_request", 400)
+    assert (answer.code, answer.payload) == (Code.BAD_OPTION, b"Paths and parameters are UTF-8")
     assert (answer.token, answer.mtype) == (b"me", ACK if kind is CON else NON)
     assert answer.mid == 7 or kind is NON
 

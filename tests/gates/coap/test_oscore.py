@@ -240,7 +240,8 @@ async def test_a_message_that_was_cut_on_its_way(device, gate):
             break
         number += 1
     asked.opt.block2 = (99, False, 2)
-    assert (await device.exchange(asked)).code == Code.REQUEST_ENTITY_INCOMPLETE
+    missing = await device.exchange(asked)
+    assert (missing.code, missing.payload) == (Code.REQUEST_ENTITY_INCOMPLETE, b"Blocks are missing")
     opened = device.open(answer.copy(payload=whole), request)
     assert opened.code == Code.CONTENT
     assert opened.opt.block2.more  # it is cut inside, too
