@@ -271,7 +271,8 @@ def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.builds("c:{}{}({})".format, st.sampled_from(["integer", "string"]), st.sampled_from(["", " "]), inner),
         st.builds("IF({}, 1 IN ({}, <l:i>), (c:decimal(2)))".format, inner, inner),
-        st.builds("({}<{}&&1>0)".format, inner, inner),
+        # `<<` begins a triple term (SPARQL 1.2)
+        st.builds("({}<{}&&1>0)".format, inner, inner.filter(lambda text: not text.startswith("<"))),
         groups,
     )
 
