@@ -232,7 +232,6 @@ def spu_of(engine: Engine, client: Client) -> object:
     return engine.spus._by_spuid[client.spuid]
 
 
-@settings(deadline=None)
 @given(seeds)
 def test_any_query_is_explained_as_it_is_served(seed):
     engine = new_engine()
