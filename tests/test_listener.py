@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -171,7 +172,7 @@ def test_whatever_happens_the_count_is_right(steps):
 
 def test_the_lowest_descriptors_are_not_for_clients():
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = 400
+    highest = 400 + len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits[1]))
     try:
         with clients(most=10_000) as those:
@@ -182,7 +183,7 @@ def test_the_lowest_descriptors_are_not_for_clients():
 
             while comes_in():
                 assert highest // 4 <= those.accepted[-1][0].fileno() < highest
-            assert len(those.accepted) > highest // 2
+            assert len(those.accepted) > 200
             with socket.socket() as own:
                 assert own.fileno() < highest // 4
             those.accepted[0][0].close()

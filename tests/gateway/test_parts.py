@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -38,13 +40,13 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
 def deafen(port: int) -> None:
     """Have what listens on a port hear nobody any more, without its knowing."""
     for entry in Path("/proc/self/fd").iterdir():
-        try:
+        with contextlib.suppress(OSError):  # no socket of the internet, or gone
+            if not stat.S_ISSOCK(entry.stat().st_mode):
+                continue
             with socket.socket(fileno=os.dup(int(entry.name))) as found:
                 listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
                 if listens and found.getsockname()[1] == port:
                     found.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            continue  # no socket, or gone
 
 
 async def eventually(found: Callable[[], Awaitable[bool]]) -> None:
