@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import field_validator
 
 from edge.config.keys import KIB, MIB, BindHost, Host, OptionalPath, Port, key
 from edge.config.section import Section
+
+
+def _max_waiting(default: int) -> Any:  # noqa: ANN401 - as of `key`
+    return key(
+        default,
+        "Answers that may wait for one client, each query that is being evaluated counted as max_result. With more "
+        "no further query is begun, and with more that wait no message is read.",
+        unit="bytes",
+        minimum=0,
+    )
+
+
+def _max_unmerged() -> Any:  # noqa: ANN401 - as of `key`
+    return key(
+        1 * MIB, "Notifications that may wait for one client; with more they are merged.", unit="bytes", minimum=0
+    )
+
+
+def _merge_after() -> Any:  # noqa: ANN401 - as of `key`
+    return key(
+        1.0,
+        "Time that a notification may wait for one client; then those of its subscription that wait are merged.",
+        unit="s",
+        minimum=0,
+        maximum=3600,
+    )
 
 
 class HttpSettings(Section):
@@ -81,26 +107,9 @@ class WsSettings(Section):
         "Answers that may wait for a client that does not read; with more it is told so and disconnected.",
         minimum=1,
     )
-    max_waiting: int = key(
-        16 * MIB,
-        "Answers that may wait for one client, each query that is being evaluated counted as max_result. With more "
-        "no further query is begun, and with more that wait no message is read.",
-        unit="bytes",
-        minimum=0,
-    )
-    max_unmerged: int = key(
-        1 * MIB,
-        "Notifications that may wait for one client; with more they are merged.",
-        unit="bytes",
-        minimum=0,
-    )
-    merge_after: float = key(
-        1.0,
-        "Time that a notification may wait for one client; then those of its subscription that wait are merged.",
-        unit="s",
-        minimum=0,
-        maximum=3600,
-    )
+    max_waiting: int = _max_waiting(16 * MIB)
+    max_unmerged: int = _max_unmerged()
+    merge_after: float = _merge_after()
     max_pending_requests: int = key(
         100, "Requests of one connection in work; no more are read until some are answered.", minimum=1
     )
@@ -195,26 +204,9 @@ class MqttGateSettings(Section):
     max_pending_answers: int = key(
         1000, "Answers to one client that may wait for the broker; with more its session ends.", minimum=1
     )
-    max_waiting: int = key(
-        2 * MIB,
-        "Answers that may wait for one client, each query that is being evaluated counted as max_result. With more "
-        "no further query is begun, and with more that wait no message is read.",
-        unit="bytes",
-        minimum=0,
-    )
-    max_unmerged: int = key(
-        1 * MIB,
-        "Notifications that may wait for one client; with more they are merged.",
-        unit="bytes",
-        minimum=0,
-    )
-    merge_after: float = key(
-        1.0,
-        "Time that a notification may wait for one client; then those of its subscription that wait are merged.",
-        unit="s",
-        minimum=0,
-        maximum=3600,
-    )
+    max_waiting: int = _max_waiting(2 * MIB)
+    max_unmerged: int = _max_unmerged()
+    merge_after: float = _merge_after()
     max_pending_requests: int = key(
         100, "Requests of one client in work; as many may wait, more are refused.", minimum=1
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -19,127 +19,134 @@ _LINGER = 1.0
 _DEFAULT_PHRASE = b"Request Header Fields Too Large"
 
 
-def limited_protocol(settings: HttpGateSettings, known: Callable[[Any], None]) -> type[HttpToolsProtocol]:
-    """uvicorn's HTTP/1.1 protocol with the limits of the settings, and its own errors in the protocol's form.
+class _LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 protocol with the limits of the settings, and its own errors in the protocol's form."""
 
-    `known` is told the address (`peername`) of each connection on which a whole header has come.
-    """
+    settings: ClassVar[HttpGateSettings]
 
-    class LimitedProtocol(HttpToolsProtocol):
-        _refusal: EdgeError | None = None
-        _header_bytes = 0
-        _in_header = True
-        _deadline: asyncio.TimerHandle | None = None
-        _answering: RequestResponseCycle | None = None
+    _refusal: EdgeError | None = None
+    _header_bytes = 0
+    _in_header = True
+    _deadline: asyncio.TimerHandle | None = None
+    _answering: RequestResponseCycle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
-            super().connection_made(transport)
-            if len(self.connections) > settings.max_connections:
-                reason = f"All {settings.max_connections} connections (http.max_connections) are in use"
-                self._refuse(TooManyRequests(f"{reason}; try again later"))
-            elif self._has_too_many():
-                self._refuse(
-                    TooManyRequests(
-                        f"This address has {settings.max_connections_of_one} connections, which is the most it may "
-                        "have (http.max_connections_of_one); close some"
-                    )
+    @staticmethod
+    def known(address: Any) -> None:  # noqa: ANN401 - of whatever family
+        """Is told the address (`peername`) of each connection on which a whole header has come."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
+        super().connection_made(transport)
+        if len(self.connections) > self.settings.max_connections:
+            reason = f"All {self.settings.max_connections} connections (http.max_connections) are in use"
+            self._refuse(TooManyRequests(f"{reason}; try again later"))
+        elif self._has_too_many():
+            self._refuse(
+                TooManyRequests(
+                    f"This address has {self.settings.max_connections_of_one} connections, which is the most it may "
+                    "have (http.max_connections_of_one); close some"
                 )
-            else:
-                self._start_deadline()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_deadline()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            if self._refusal is not None:
-                return
-            if self._in_header:
-                self._header_bytes += len(data)
-            super().data_received(data)
-            # The parser collects one long header before it hands it out, so what came in is counted, too.
-            if self._in_header and self._header_bytes > settings.max_header:
-                self._refuse(self._too_large())
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self._in_header = True
-            self._header_bytes = 0
+            )
+        else:
             self._start_deadline()
 
-        def on_headers_complete(self) -> None:
-            self._in_header = False
-            self._stop_deadline()
-            known(self.transport.get_extra_info("peername"))
-            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-            if size > settings.max_header:
-                self._refuse(self._too_large())
-                raise ValueError  # makes the parser stop
-            super().on_headers_complete()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_deadline()
+        super().connection_lost(exc)
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._tell_refusal()
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        if self._in_header:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        # The parser collects one long header before it hands it out, so what came in is counted, too.
+        if self._in_header and self._header_bytes > self.settings.max_header:
+            self._refuse(self._too_large())
 
-        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-            self._answering = cycle
-            super()._start_asgi_task(cycle, app)
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_header = True
+        self._header_bytes = 0
+        self._start_deadline()
 
-        def send_400_response(self, msg: str) -> None:
-            self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
+    def on_headers_complete(self) -> None:
+        self._in_header = False
+        self._stop_deadline()
+        self.known(self.transport.get_extra_info("peername"))
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self.settings.max_header:
+            self._refuse(self._too_large())
+            raise ValueError  # makes the parser stop
+        super().on_headers_complete()
 
-        def _has_too_many(self) -> bool:
-            host = self.client[0] if self.client else ""
-            if is_local(host):
-                return False
-            clients = [other.client for other in self.connections if isinstance(other, HttpToolsProtocol)]
-            return sum(client is not None and client[0] == host for client in clients) > settings.max_connections_of_one
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._tell_refusal()
 
-        def _start_deadline(self) -> None:
-            self._stop_deadline()
-            self._deadline = self.loop.call_later(settings.read_timeout, self._too_slow)
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
-        def _stop_deadline(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
 
-        def _too_slow(self) -> None:
-            self._refuse(RequestTimeout(f"No complete header came within {settings.read_timeout:g} s"))
+    def _has_too_many(self) -> bool:
+        host = self.client[0] if self.client else ""
+        if is_local(host):
+            return False
+        clients = [other.client for other in self.connections if isinstance(other, HttpToolsProtocol)]
+        return (
+            sum(client is not None and client[0] == host for client in clients) > self.settings.max_connections_of_one
+        )
 
-        def _too_large(self) -> EdgeError:
-            return HeaderTooLarge(
-                f"URL and header are longer than {settings.max_header} bytes; send a long query with POST"
-            )
+    def _start_deadline(self) -> None:
+        self._stop_deadline()
+        self._deadline = self.loop.call_later(self.settings.read_timeout, self._too_slow)
 
-        def _refuse(self, error: EdgeError) -> None:
-            if self._refusal is not None or self.transport.is_closing():
-                return
-            self._refusal = error
-            # What came whole before is answered first; what did not is what is refused.
-            if self.pipeline and self.pipeline[0][0].more_body:
-                self.pipeline.popleft()
-            elif self._answering is not None and self._answering.more_body:
-                self._answering.disconnected = True
-                self._answering.message_event.set()
-                self._answering = None
-            self._tell_refusal()
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-        def _tell_refusal(self) -> None:
-            error, answering = self._refusal, self._answering
-            if error is None or self.transport.is_closing():
-                return
-            if answering is not None and not answering.response_complete:
-                return
-            body = error.to_json().encode()
-            phrase = _PHRASES.get(error.status_code, _DEFAULT_PHRASE)
-            self.transport.write(
-                b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-                % (error.status_code, phrase, len(body), body)
-            )
-            # Closing while bytes of the client are unread resets the connection, and the client would lose the answer.
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-            self.loop.call_later(_LINGER, self.transport.close)
+    def _too_slow(self) -> None:
+        self._refuse(RequestTimeout(f"No complete header came within {self.settings.read_timeout:g} s"))
 
-    return LimitedProtocol
+    def _too_large(self) -> EdgeError:
+        return HeaderTooLarge(
+            f"URL and header are longer than {self.settings.max_header} bytes; send a long query with POST"
+        )
+
+    def _refuse(self, error: EdgeError) -> None:
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        self._refusal = error
+        # What came whole before is answered first; what did not is what is refused.
+        if self.pipeline and self.pipeline[0][0].more_body:
+            self.pipeline.popleft()
+        elif self._answering is not None and self._answering.more_body:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+            self._answering = None
+        self._tell_refusal()
+
+    def _tell_refusal(self) -> None:
+        error, answering = self._refusal, self._answering
+        if error is None or self.transport.is_closing():
+            return
+        if answering is not None and not answering.response_complete:
+            return
+        body = error.to_json().encode()
+        phrase = _PHRASES.get(error.status_code, _DEFAULT_PHRASE)
+        self.transport.write(
+            b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (error.status_code, phrase, len(body), body)
+        )
+        # Closing while bytes of the client are unread resets the connection, and the client would lose the answer.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER, self.transport.close)
+
+
+def limited_protocol(settings: HttpGateSettings, known: Callable[[Any], None]) -> type[HttpToolsProtocol]:
+    """The protocol of one gate: uvicorn makes one of it for each connection."""
+    return type("LimitedProtocol", (_LimitedProtocol,), {"settings": settings, "known": staticmethod(known)})
