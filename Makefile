@@ -35,7 +35,8 @@ docs: $(VENV)/.test-ready  ## make the generated parts of docs/ anew
 
 lock:  ## make the locked requirements anew; needs uv (docs/development.md)
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.txt
-	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --group dev --group build -o requirements-dev.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark -o requirements-spark.txt
+	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark --group dev --group build -o requirements-dev.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 --group build -c requirements-dev.txt -o requirements-build.txt
 
 clean:  ## remove .venv and what tools left behind

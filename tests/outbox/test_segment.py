@@ -1,0 +1,94 @@
+"""Segments: what is written is read again, and nothing else is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pyoxigraph as ox
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.outbox import observation, segment
+from edge.outbox.observation import Cells, Context
+from edge.outbox.segment import Manifest, SegmentDamaged, SegmentNewer
+
+EPOCH = "0123456789abcdef"
+TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+CELLS = st.builds(Cells, st.integers(0, 2**50), TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
+IRIS = st.none() | st.from_regex(r"http://[a-z]{1,5}/[a-z0-9]{0,5}", fullmatch=True)
+CONTEXTS = st.builds(
+    Context,
+    series=IRIS.filter(bool),
+    topic=TEXTS,
+    feature=IRIS,
+    property=IRIS,
+    sensor=IRIS,
+    unit=IRIS,
+    datatype=st.just(observation.XSD + "decimal"),
+    time_datatype=st.just(observation.DATE_TIME_STAMP),
+    graph=IRIS,
+)
+
+
+@given(st.lists(CELLS, max_size=20))
+def test_rows_come_back(rows: list[Cells]) -> None:
+    packed = segment.packed(segment.line(number, 7, cells) for number, cells in enumerate(rows, 5))
+    assert list(segment.unpacked(packed)) == [(number, 7, cells) for number, cells in enumerate(rows, 5)]
+
+
+@given(st.dictionaries(st.integers(1, 99), CONTEXTS, max_size=3), st.booleans())
+def test_manifests_come_back(contexts: dict[int, Context], replayed: bool) -> None:
+    manifest = Manifest("box-1", EPOCH, 1, 20, 5, 6, 7, "0" * 64, contexts, replayed)
+    assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+@given(CONTEXTS, st.integers(0, 2**50), st.text(st.characters(exclude_categories=["Cs"])))
+def test_quads_are_canonical(context: Context, time: int, value: str) -> None:
+    lines = list(observation.quads(context, Cells(time, value), EPOCH, 3))
+    quads = [next(iter(ox.parse(line, format=ox.RdfFormat.N_QUADS))) for line in lines]
+    assert [f"{quad} ." for quad in quads] == lines
+    assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "cannot be read"),
+        (b"[]", "cannot be read"),
+        (b'{"schema":1,"contexts":{}}', "cannot be read"),
+        (replace(Manifest("a", EPOCH, 1, 2, 3, 4), first=0).to_json(), "no range"),
+        (Manifest("../a", EPOCH, 1, 2, 3, 4).to_json(), "no outbox"),
+        (Manifest("a", "E", 1, 2, 3, 4).to_json(), "no outbox"),
+        (Manifest("a", EPOCH, 1, 2, 3, 4, sha256="x").to_json(), "no checksum"),
+        (Manifest("a", EPOCH, 1, 2, 3, 4, size="x").to_json(), "wrong type"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_damaged_manifest_is_refused(text: bytes, reason: str) -> None:
+    with pytest.raises(SegmentDamaged, match=reason):
+        Manifest.from_json(text)
+
+
+def test_a_newer_schema_is_no_damage() -> None:
+    with pytest.raises(SegmentNewer, match="update it"):
+        Manifest.from_json(b'{"schema":2,"contexts":{},"colour":"red"}')
+
+
+def test_damaged_rows_are_refused() -> None:
+    rows = segment.packed(["1\t1\t5\t22.5"])
+    manifest = Manifest("a", EPOCH, 1, 1, 5, 5, len(rows), hashlib.sha256(rows).hexdigest())
+    manifest.check(rows)
+    with pytest.raises(SegmentDamaged, match="bytes"):
+        manifest.check(rows[:-1])
+    with pytest.raises(SegmentDamaged, match="checksum"):
+        manifest.check(rows[:-1] + b"x")
+    with pytest.raises(SegmentDamaged, match="cannot be read"):
+        list(segment.unpacked(rows[:-9]))
+
+
+def test_times_are_written_as_the_live_graph_writes_them() -> None:
+    second = 1_700_000_000 * 1_000_000
+    assert observation.time_text(second) == "2023-11-14T22:13:20Z"
+    assert observation.time_text(second + 120_000) == "2023-11-14T22:13:20.120Z"
+    assert observation.time_text(second + 1) == "2023-11-14T22:13:20.000001Z"
