@@ -9,13 +9,16 @@ BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 
-.PHONY: help run test lint format lock docs clean
+.PHONY: help run spark test lint format lock docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE")
 	@exec $(BIN)/edge run $(ARGS)
+
+spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
+	@command -v java >/dev/null || echo "Spark needs Java 17 or newer (Debian: apt install openjdk-17-jre-headless)"
 
 test: $(VENV)/.test-ready  ## run all tests (ARGS="tests/cli -k name")
 	$(BIN)/python -m pytest $(ARGS)
@@ -56,8 +59,18 @@ $(VENV)/.run-ready: requirements.txt requirements-build.txt pyproject.toml | $(B
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(VENV)/.spark-ready: requirements-spark.txt requirements-build.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the gateway and the Spark side into $(VENV) (600 MB, some minutes)"
+	@$(PIP) install --require-hashes -r requirements-spark.txt -r requirements-build.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/edge-history jars
+	@touch $@ $(VENV)/.run-ready
+
 $(VENV)/.test-ready: requirements-dev.txt pyproject.toml | $(BIN)/python
-	@echo "Installing the gateway and its tools into $(VENV) (the first time takes a minute)"
+	@echo "Installing the gateway, the Spark side and their tools into $(VENV) (1.5 GB; the first time takes minutes)"
 	@$(PIP) install --require-hashes -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@touch $@ $(VENV)/.run-ready
+	@$(BIN)/edge-history jars >/dev/null || echo "Tests of the history are skipped without these jars" >&2
+	@command -v java >/dev/null || echo "Tests of the history are skipped without Java" \
+	  "(Debian: apt install openjdk-17-jre-headless)" >&2
+	@touch $@ $(VENV)/.run-ready $(VENV)/.spark-ready

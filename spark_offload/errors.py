@@ -1,0 +1,23 @@
+"""What can go wrong on the Spark side. Each error is a sentence that says what to do."""
+
+from __future__ import annotations
+
+
+class HistoryError(Exception):
+    """Any of these."""
+
+
+class MissingPart(HistoryError):
+    """Something is not installed: Java, PySpark, the Delta jars."""
+
+
+class TableRefused(HistoryError):
+    """The table is not there, or is no history."""
+
+
+class LandingRefused(HistoryError):
+    """The landing zone cannot be used."""
+
+
+class QueryRefused(HistoryError):
+    """The query is no SPARQL, or has something that is not translated; the text names it."""

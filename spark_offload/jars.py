@@ -1,0 +1,100 @@
+"""The Delta connector's jars: which, and that they are what they should be.
+
+PySpark brings Spark, not Delta Lake. The two jars are fetched once, checked against the checksums below, and kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spark_offload.errors import MissingPart
+
+MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
+TIMEOUT: Final = 60.0
+"""Seconds without a byte after which fetching is given up."""
+
+
+class Jar(NamedTuple):
+    """A file of Maven Central."""
+
+    path: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        return self.path.rpartition("/")[2]
+
+
+JARS: Final = (
+    Jar(
+        "io/delta/delta-spark_4.2_2.13/4.4.0/delta-spark_4.2_2.13-4.4.0.jar",
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    ),
+    Jar(
+        "io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ),
+)
+"""They go with the PySpark of pyproject.toml."""
+
+
+def folder() -> Path:
+    """Where they are kept: $EDGE_HISTORY_JARS, or else in the user's cache directory."""
+    given = os.environ.get("EDGE_HISTORY_JARS")
+    if given:
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "sepa-edge" / "jars"
+
+
+def missing() -> list[Jar]:
+    """Those that are not there, or are not what they should be."""
+    return [jar for jar in JARS if not _right(folder() / jar.name, jar)]
+
+
+def fetch(source: str = MAVEN_CENTRAL) -> list[Path]:
+    """The jars, fetched from `source` where they are missing. Raises `MissingPart`."""
+    place = folder()
+    for jar in missing():
+        url = f"{source.rstrip('/')}/{jar.path}"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            _fetch(url, place / jar.name, jar)
+        except OSError as error:
+            raise MissingPart(
+                f"{url} cannot be fetched ({error}). Fetch it elsewhere, put it into {place},"
+                " or say where another Maven repository is: edge-history jars --from URL"
+            ) from error
+    return [place / jar.name for jar in JARS]
+
+
+def _fetch(url: str, target: Path, jar: Jar) -> None:
+    if not url.startswith(("https://", "http://", "file:")):
+        raise MissingPart(f"{url} is no address of a Maven repository")
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{jar.name}.", delete=False) as draft:
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:  # noqa: S310  the scheme is checked above
+                shutil.copyfileobj(answer, draft)
+            draft.flush()
+            if not _right(Path(draft.name), jar):
+                raise MissingPart(f"{url} is not the file that was released: its SHA-256 is not {jar.sha256}")
+            Path(draft.name).chmod(0o644)
+            Path(draft.name).replace(target)
+        except BaseException:
+            Path(draft.name).unlink(missing_ok=True)
+            raise
+
+
+def _right(path: Path, jar: Jar) -> bool:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
+    except OSError:
+        return False

@@ -1,0 +1,65 @@
+"""Spark sessions: with Delta Lake, in UTC, on loopback unless the master is elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_offload import jars
+from spark_offload.errors import MissingPart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+
+def session(
+    master: str = LOCAL, *, name: str = "edge-history", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session on a cluster, or on this machine. `settings` are Spark's own, and go before ours.
+
+    Raises `MissingPart` where Java, PySpark or the Delta jars are missing.
+    """
+    if not java():
+        raise MissingPart("Spark needs Java 17 or newer. Install it (Debian: apt install openjdk-17-jre-headless)")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingPart("PySpark is not installed: pip install 'sepa-edge[spark]'") from error
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**defaults(local=master.startswith("local")), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def defaults(*, local: bool) -> dict[str, str]:
+    """The settings of every session of ours. Raises `MissingPart`."""
+    settings = {
+        "spark.jars": ",".join(map(str, jars.fetch())),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Delta reads its log in so many tasks; a history's log is small.
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+    if local:
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return settings
+
+
+def java() -> Path | None:
+    """The Java that Spark will take."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (program := Path(home) / "bin" / "java").exists():
+        return program
+    found = shutil.which("java")
+    return Path(found) if found else None

@@ -1,0 +1,37 @@
+"""One Spark session for all tests of the history: it takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_offload.errors import MissingPart
+from spark_offload.session import java
+from spark_offload.session import session as new_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on this machine, with one partition in shuffles."""
+    if not java():
+        pytest.skip("no Java: install the package openjdk-17-jre-headless")
+    place = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.local.dir": str(place / "local"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
+    }
+    try:
+        made = new_session("local[1]", name="tests", settings=settings)
+    except MissingPart as missing:
+        pytest.skip(str(missing))
+    yield made
+    made.stop()
