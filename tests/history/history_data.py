@@ -1,0 +1,206 @@
+"""Tables of observations: written as the ingester writes them, from lists, and generated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypothesis import strategies as st
+
+from edge.outbox import observation
+from edge.outbox.observation import DATE_TIME_STAMP, MONITOR, OWL_TIME, QUDT, SOSA, XSD, Cells, Context
+from spark_offload.table import PARTITION, SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EPOCH = "0123456789abcdef"
+OTHER_EPOCH = "fedcba9876543210"
+EX = "http://example.org/"
+MIDNIGHT = 1_767_225_600_000_000
+"""2026-01-01T00:00:00Z in microseconds since 1970."""
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
+_DOUBLE = re.compile(rf"({_DECIMAL.pattern})([eE][+-]?\d+)?")
+_INTEGER = re.compile(r"[+-]?\d+")
+_LEXICAL = {XSD + "decimal": _DECIMAL, XSD + "double": _DOUBLE, XSD + "float": _DOUBLE, XSD + "integer": _INTEGER}
+
+
+class Stored(NamedTuple):
+    """An observation and where it stands."""
+
+    context: Context
+    cells: Cells
+    seq: int
+    epoch: str = EPOCH
+    gateway: str = "box-1"
+
+    def quads(self) -> Iterator[str]:
+        return observation.quads(self.context, self.cells, self.epoch, self.seq)
+
+
+def numbered(observations: Iterable[tuple[Context, Cells]], epoch: str = EPOCH, gateway: str = "box-1") -> list[Stored]:
+    """Observations of one outbox, from its first."""
+    return [Stored(context, cells, seq, epoch, gateway) for seq, (context, cells) in enumerate(observations, 1)]
+
+
+def graph_of(stored: Iterable[Stored]) -> set[str]:
+    """The quads of all, lines of canonical N-Quads."""
+    return {quad for one in stored for quad in one.quads()}
+
+
+def frame(spark: SparkSession, stored: Sequence[Stored]) -> DataFrame:
+    """The table's rows, not written."""
+    return spark.createDataFrame([row(one) for one in stored], SCHEMA)
+
+
+def write(spark: SparkSession, path: Path, stored: Sequence[Stored]) -> str:
+    """A Delta table of these. Returns where it is."""
+    frame(spark, stored).coalesce(1).write.format("delta").partitionBy(PARTITION).mode("append").save(str(path))
+    return str(path)
+
+
+def row(one: Stored) -> tuple[object, ...]:
+    """A row of `spark_offload.table.SCHEMA`."""
+    context, cells = one.context, one.cells
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cells.time)
+    told: dict[str, object] = {
+        "gateway": one.gateway,
+        "epoch": one.epoch,
+        "seq": one.seq,
+        "ts": moment,
+        "replayed": False,
+        "date": moment.date(),
+    }
+    if cells.quads is not None:
+        told["quads"] = cells.quads
+    else:
+        told |= {
+            **context._asdict(),
+            **{name: cell for name, cell in cells._asdict().items() if name not in {"time", "value", "quads"}},
+            "value": number(cells.value, context.datatype),
+            "value_text": cells.value,
+            "time_datatype": None if context.time_datatype == DATE_TIME_STAMP else context.time_datatype,
+        }
+    return tuple(told.get(name) for name in SCHEMA.names)
+
+
+def number(text: str | None, datatype: str) -> float | None:
+    """What a well-formed numeric literal means."""
+    lexical = _LEXICAL.get(datatype)
+    return float(text) if lexical and text is not None and lexical.fullmatch(text) else None
+
+
+def readings(
+    sensor: str, values: Iterable[object], *, start: int = MIDNIGHT, every: int = SECOND
+) -> list[tuple[Context, Cells]]:
+    """Those of one mapped sensor, a decimal every so often."""
+    context = Context(
+        series=f"{EX}observation/{sensor}",
+        topic=f"home/{sensor}",
+        feature=f"{EX}place/{sensor[0]}",
+        property=f"{EX}temperature",
+        sensor=f"{EX}sensor/{sensor}",
+        unit="http://qudt.org/1.1/vocab/unit#DegreeCelsius",
+        datatype=XSD + "decimal",
+    )
+    return [(context, Cells(start + number * every, str(value))) for number, value in enumerate(values)]
+
+
+# What hypothesis makes of it: few names, so that things meet, and texts as unlucky as can be.
+
+TEXTS = st.sampled_from(
+    ("", " ", "home/1", 'a"b', "a\\b", "tab\there", "line\nfeed", "\r", "\x00\x07\x1f\x7f", "é😀", "\ufffe", "'", "<x>")
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+NUMBERS = st.sampled_from(("0", "1", "01", "+1", "-1", "1.0", "1.50", ".5", "20", "21.5", "22", "1e1", "1E0", "-0.0"))
+DATATYPES = st.sampled_from(
+    (*(XSD + name for name in ("decimal", "double", "integer", "string", "boolean", "float")), EX + "datatype")
+)
+TIMES = st.sampled_from(
+    tuple(MIDNIGHT + step for step in (0, SECOND, 2 * SECOND, 120_000, 1, -1, HOUR, DAY, -DAY, DAY + 999_999))
+)
+TIME_TEXTS = st.none() | st.sampled_from(
+    ("2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+01:00", "2026-01-01T00:00:00.000Z", "yesterday", 'a"\n\\')
+)
+
+
+def _iris(kind: str, count: int = 2) -> st.SearchStrategy[str]:
+    return st.sampled_from([f"{EX}{kind}/{number}" for number in range(count)])
+
+
+def _maybe(strategy: st.SearchStrategy[str]) -> st.SearchStrategy[str | None]:
+    return st.one_of(strategy, strategy, strategy, st.none())
+
+
+def contexts(series: st.SearchStrategy[str | None]) -> st.SearchStrategy[Context]:
+    return st.builds(
+        Context,
+        series=series,
+        topic=st.none() | TEXTS,
+        feature=_maybe(_iris("place")),
+        property=_maybe(_iris("property")),
+        sensor=_maybe(_iris("sensor")),
+        unit=_maybe(_iris("unit")),
+        datatype=DATATYPES,
+        time_datatype=st.sampled_from((DATE_TIME_STAMP, DATE_TIME_STAMP, XSD + "dateTime", XSD + "string")),
+        graph=st.sampled_from((None, None, EX + "graph/0", EX + "graph/1")),
+    )
+
+
+VALUES = NUMBERS | NUMBERS | TEXTS
+MAPPED = st.tuples(
+    contexts(_iris("observation", 3)), st.tuples(TIMES, VALUES, TIME_TEXTS).map(lambda cells: Cells(*cells))
+)
+"""Observations that a mapping stored."""
+
+EXPLICIT = st.tuples(
+    contexts(st.none()),
+    st.tuples(TIMES, VALUES, TIME_TEXTS, _iris("own"), _iris("own-result"), _iris("own-instant")).map(
+        lambda cells: Cells(*cells)
+    ),
+)
+"""Such whose IRIs a client chose, and chose again."""
+
+_NODES = (
+    st.sampled_from(("_:a", "_:b"))
+    | _iris("own").map("<{}>".format)
+    | st.builds("<{}observation/{}/{}-{}{}>".format, st.just(EX), st.integers(0, 2), st.just(EPOCH), st.integers(1, 5),
+                st.sampled_from(("", "/result", "/instant")))
+)  # fmt: skip
+_LITERALS = (
+    st.builds(observation.literal, VALUES, DATATYPES)
+    | TEXTS.map(observation.literal).map("{}@en".format)
+    | TIME_TEXTS.map(lambda text: observation.literal(text or "", DATE_TIME_STAMP))
+)
+_PREDICATES = st.sampled_from(
+    (
+        *(observation.RDF + "type", SOSA + "hasResult", SOSA + "madeBySensor", SOSA + "observedProperty"),
+        *(QUDT + "numericValue", QUDT + "unit", OWL_TIME + "hasTime", OWL_TIME + "inXSDDateTimeStamp"),
+        *(MONITOR + "hasMqttTopic", "http://www.w3.org/2000/01/rdf-schema#comment", EX + "quality"),
+    )
+)
+_OBJECTS = (
+    _NODES
+    | _LITERALS
+    | _iris("sensor").map("<{}>".format)
+    | st.sampled_from((f"<{SOSA}Observation>", f"<{QUDT}QuantityValue>"))
+)
+_GRAPHS = st.sampled_from(("", "", f" <{EX}graph/0>", f" <{EX}graph/1>"))
+QUADS = st.builds("{} <{}> {}{} .".format, _NODES, _PREDICATES, _OBJECTS, _GRAPHS)
+ODD = st.tuples(
+    st.just(Context()),
+    st.builds(lambda time, lines: Cells(time, quads="\n".join(lines)), TIMES, st.lists(QUADS, min_size=1, max_size=4)),
+)
+"""What is no observation of either shape: quads of all kinds, also about the resources of the others."""
+
+
+def histories(*kinds: st.SearchStrategy[tuple[Context, Cells]], size: int = 12) -> st.SearchStrategy[list[Stored]]:
+    """Two outboxes of such observations."""
+    outbox = st.lists(st.one_of(*kinds), max_size=size // 2)
+    return st.builds(lambda first, second: [*numbered(first), *numbered(second, OTHER_EPOCH, "box-2")], outbox, outbox)
