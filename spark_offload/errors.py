@@ -21,3 +21,11 @@ class LandingRefused(HistoryError):
 
 class QueryRefused(HistoryError):
     """The query is no SPARQL, or has something that is not translated; the text names it."""
+
+
+class GatewayRefused(HistoryError):
+    """A gateway is not known, or does not answer."""
+
+
+class ListenRefused(HistoryError):
+    """A server cannot listen where it was told to."""
