@@ -1,0 +1,1 @@
+"""SPARQL over the history: rdflib parses, its algebra becomes DataFrames."""
