@@ -29,3 +29,7 @@ class GatewayRefused(HistoryError):
 
 class ListenRefused(HistoryError):
     """A server cannot listen where it was told to."""
+
+
+class NotMeasured(HistoryError):
+    """A measurement cannot run here, or what it measured is wrong."""
