@@ -1,0 +1,79 @@
+"""The table as triples: exactly what an observation stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyoxigraph as ox
+import pytest
+from history_data import EPOCH, EXPLICIT, MAPPED, MIDNIGHT, ODD, Stored, frame, graph_of, histories, numbered, readings
+from hypothesis import HealthCheck, Phase, given, settings
+
+from edge.outbox.observation import QUDT, RDF, SOSA, Cells, Context
+from spark_offload.triples import COLUMNS, of_cells, of_quads, triples
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BULK = settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+"""Few examples and large ones: a job of Spark takes longer than a row."""
+
+
+def told(frame: DataFrame) -> list[str]:
+    """Triples as lines of N-Quads, sorted."""
+    assert frame.columns == list(COLUMNS)
+    return sorted(" ".join([*filter(None, row), "."]) for row in frame.collect())
+
+
+@BULK
+@given(histories(MAPPED, EXPLICIT, ODD, size=100))
+def test_rows_are_the_quads_of_their_observations(spark: SparkSession, stored: list[Stored]) -> None:
+    assert told(triples(frame(spark, stored))) == sorted(quad for one in stored for quad in one.quads())
+
+
+def test_every_character_is_told_apart(spark: SparkSession) -> None:
+    texts = [chr(code) for code in (*range(0x100), 0x2028, 0xFFFD, 0xFFFE, 0xFFFF, 0x1F600)]
+    stored = numbered((Context(series="urn:s", topic=f"a{text}b"), Cells(MIDNIGHT, text)) for text in texts)
+    assert set(told(triples(frame(spark, stored)))) == graph_of(stored)
+
+
+@pytest.mark.parametrize(
+    "object_",
+    [
+        "<urn:o>",
+        "_:b1.2",
+        '"a <b> <c> ."',
+        '"x> ."',
+        '"\\"\\\\"',
+        '"_:b"@en',
+        '"a _:b"^^<urn:d>',
+        '"\u2028 \u0085"',
+        '<<( <urn:s> <urn:p> "o" )>>',
+        "<<( <urn:s> <urn:p> <urn:o> )>>",
+    ],
+)
+def test_quads_are_taken_apart(spark: SparkSession, object_: str) -> None:
+    lines = [f"<urn:s> <urn:p> {object_}{graph} ." for graph in ("", " <urn:g>", " _:g")]
+    assert [f"{quad} ." for quad in ox.parse("\n".join(lines), format=ox.RdfFormat.N_QUADS)] == lines
+    found = of_quads(frame(spark, numbered([(Context(), Cells(MIDNIGHT, quads="\n".join(lines)))]))).collect()
+    assert [tuple(row) for row in found] == [
+        ("<urn:s>", "<urn:p>", object_, graph) for graph in (None, "<urn:g>", "_:g")
+    ]
+
+
+def test_a_predicate_is_asked_for_alone(spark: SparkSession) -> None:
+    odd = "\n".join([f"<urn:s> <{QUDT}numericValue> <urn:o> .", f"<urn:s> <{SOSA}hasResult> <urn:o> ."])
+    rows = frame(spark, numbered([*readings("a1", [20]), (Context(), Cells(MIDNIGHT, quads=odd))]))
+    assert told(triples(rows, {QUDT + "numericValue"})) == [
+        f"<http://example.org/observation/a1/{EPOCH}-1/result> <{QUDT}numericValue>"
+        ' "20"^^<http://www.w3.org/2001/XMLSchema#decimal> .',
+        f"<urn:s> <{QUDT}numericValue> <urn:o> .",
+    ]
+    assert of_cells(rows, {RDF + "type"}).count() == 3
+    assert told(triples(rows, {"urn:other"})) == []
+    assert told(triples(rows, set())) == []
+
+
+def test_a_tombstone_is_no_triple(spark: SparkSession) -> None:
+    rows = frame(spark, numbered(readings("a1", [20])))
+    assert triples(rows.selectExpr("* EXCEPT (lost)", "5L AS lost")).count() == 0
