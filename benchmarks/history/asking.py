@@ -1,0 +1,79 @@
+"""Questions asked in SPARQL, against the same by hand on DataFrames."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Row
+
+from benchmarks.experiment import ExperimentError, steps
+from benchmarks.history.figures import Figure
+from benchmarks.history.questions import PREFIXES, Question, questions
+from edge.outbox.observation import DATE_TIME_STAMP, XSD
+from spark_offload.history import History
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RATIO: Final = 1.2
+
+
+def measure(spark: SparkSession, table: Path, rows: int, runs: int) -> list[Figure]:
+    """Each question in turn, in every other run by hand first, after one that warms up and compares the answers.
+
+    From the text, or from nothing, until the rows are in Python. Raises `ExperimentError` where answers differ.
+    """
+    history = History(spark, str(table))
+    observations = spark.read.format("delta").load(str(table))
+    seconds: dict[str, list[float]] = defaultdict(list)
+    asked = questions(rows)
+    for question in asked:
+        _compare(question, history.sparql(PREFIXES + question.sparql), question.by_hand(observations))
+    for run in steps(range(runs), "questions"):
+        for question in asked:
+            sides = {
+                "hand": lambda question=question: question.by_hand(observations),
+                "sparql": lambda question=question: history.sparql(PREFIXES + question.sparql),
+            }
+            for side in sorted(sides, reverse=bool(run % 2)):
+                began = time.perf_counter()
+                sides[side]().collect()
+                seconds[f"{question.name}_{side}"].append(time.perf_counter() - began)
+    figures = []
+    for question in asked:
+        mine, plain = seconds[f"{question.name}_sparql"], seconds[f"{question.name}_hand"]
+        ratios = [ours / theirs for ours, theirs in zip(mine, plain, strict=True)]
+        figures += [
+            Figure(f"{question.name}_s", f"{question.meaning}, seconds in SPARQL", mine),
+            Figure(f"{question.name}_ratio", "… / by hand on DataFrames", ratios, RATIO),
+        ]
+    return figures
+
+
+def _compare(question: Question, in_sparql: DataFrame, by_hand: DataFrame) -> None:
+    mine = sorted(tuple(map(_value, row)) for row in in_sparql.collect())
+    plain = sorted(tuple(map(_value, row)) for row in by_hand.collect())
+    if mine != plain:
+        raise ExperimentError(
+            f"{question.name}: SPARQL gave {len(mine)} rows, DataFrames {len(plain)}, and they differ:"
+            f" {sorted(set(mine) ^ set(plain))[:4]}"
+        )
+
+
+def _value(cell: object) -> str:
+    """A term or a plain value, so that equal ones are equal texts."""
+    if isinstance(cell, Row):
+        text, datatype = str(cell["text"]), str(cell["datatype"])
+        if datatype == DATE_TIME_STAMP:
+            return _value(datetime.fromisoformat(text))
+        return _value(float(text)) if datatype.removeprefix(XSD) in _NUMBERS else text
+    if isinstance(cell, datetime):
+        return f"{cell.timestamp():.6f}"
+    return f"{cell:.9g}" if isinstance(cell, int | float) else str(cell)
+
+
+_NUMBERS: Final = ("decimal", "double", "float", "integer")

@@ -1,0 +1,67 @@
+"""What was measured, beside what was aimed at; as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure, with its value in each run."""
+
+    name: str
+    """Its member in JSON."""
+    meaning: str
+    """With its unit."""
+    values: Sequence[float]
+    goal: float | None = None
+    """What the median is to be at the most; None: it is told, nothing is aimed at."""
+
+    @property
+    def median(self) -> float:
+        """Of all runs."""
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is; None where there is none."""
+        return None if self.goal is None else self.median <= self.goal
+
+
+def to_json(figures: Sequence[Figure]) -> str:
+    """One object: every figure by its name."""
+    found = {
+        figure.name: {
+            "median": _rounded(figure.median),
+            "values": [_rounded(value) for value in figure.values],
+            "goal": figure.goal,
+            "met": figure.met,
+        }
+        for figure in figures
+    }
+    return json.dumps(found)
+
+
+def to_text(figures: Sequence[Figure]) -> str:
+    """A table for people: the median of the runs, between what they lie, and the goal."""
+    width = max(len(figure.name) for figure in figures)
+    lines = [f"{'':<{width}} {'median':>9}  {'least to greatest':<20} {'goal':>5}  {'met':<4}"]
+    for figure in figures:
+        spread = f"{_number(min(figure.values))} to {_number(max(figure.values))}"
+        goal = "" if figure.goal is None else _number(figure.goal)
+        met = {None: "", True: "yes", False: "no"}[figure.met]
+        lines.append(
+            f"{figure.name:<{width}} {_number(figure.median):>9}  {spread:<20} {goal:>5}  {met:<4} {figure.meaning}"
+        )
+    return "\n".join(lines)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
