@@ -1,68 +1,91 @@
-"""An RDF term as a column: a struct, null where nothing is bound. Equal structs are equal terms.
+"""What can be asked of a term whose column is its N-Triples text (see `spark_offload.triples`); null: nothing is bound.
 
-In a struct nothing is null: an IRI has the empty text for a datatype, and what has no language has it for a language.
-Texts are as they are, nothing is escaped. Language tags are in lower case (RDF 1.1, section 3.3).
+Equal texts are equal terms. Language tags are in lower case (RDF 1.1 Concepts, section 3.3).
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 import rdflib
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from edge.outbox import observation
 from edge.outbox.observation import RDF, STRING
-
-IRI: Final = "iri"
-BLANK: Final = "blank"
-LITERAL: Final = "literal"
 
 LANG_STRING: Final = RDF + "langString"
 
-TERM: Final = StructType(
-    [
-        StructField("kind", StringType(), nullable=False),  # IRI, BLANK or LITERAL
-        StructField("text", StringType(), nullable=False),  # the IRI, the label, or the lexical form
-        StructField("datatype", StringType(), nullable=False),  # of a literal
-        StructField("lang", StringType(), nullable=False),
-    ]
-)
 
-
-def iri(text: Column) -> Column:
-    """A term from an IRI; null where that is null."""
-    return _term(IRI, text, F.lit(""), F.lit(""))
-
-
-def blank(label: Column) -> Column:
-    """A term from the label of a blank node; null where that is null."""
-    return _term(BLANK, label, F.lit(""), F.lit(""))
-
-
-def literal(text: Column, datatype: Column | str = STRING) -> Column:
-    """A term from a lexical form and the IRI of its datatype; null where one is null."""
-    return _term(LITERAL, text, F.lit(datatype) if isinstance(datatype, str) else datatype, F.lit(""))
-
-
-def tagged(text: Column, lang: Column) -> Column:
-    """A term from a text in a language; null where one is null."""
-    return _term(LITERAL, text, F.lit(LANG_STRING), F.lower(lang))
-
-
-def constant(term: rdflib.term.Identifier) -> Column:
-    """A term from rdflib's."""
+def written(term: rdflib.term.Identifier) -> str:
+    """rdflib's term as its N-Triples text."""
     if isinstance(term, rdflib.URIRef):
-        return iri(F.lit(str(term)))
+        return f"<{term}>"
     if isinstance(term, rdflib.BNode):
-        return blank(F.lit(str(term)))
+        return f"_:{term}"
     assert isinstance(term, rdflib.Literal)  # noqa: S101  there is no other
     if term.language:
-        return tagged(F.lit(str(term)), F.lit(term.language))
-    return literal(F.lit(str(term)), str(term.datatype or STRING))
+        return f"{observation.literal(str(term))}@{term.language.lower()}"
+    return observation.literal(str(term), str(term.datatype or STRING))
 
 
-def _term(kind: str, text: Column, datatype: Column, lang: Column) -> Column:
-    term = F.struct(F.lit(kind).alias("kind"), text.alias("text"), datatype.alias("datatype"), lang.alias("lang"))
-    return F.when(text.isNotNull() & datatype.isNotNull() & lang.isNotNull(), term)
+def is_iri(term: Column) -> Column:
+    """Whether it is one."""
+    return term.startswith("<")
+
+
+def is_blank(term: Column) -> Column:
+    """Whether it is a blank node."""
+    return term.startswith("_")
+
+
+def is_literal(term: Column) -> Column:
+    """Whether it is one."""
+    return term.startswith('"')
+
+
+def iri_text(term: Column) -> Column:
+    """The text of an IRI; null for another term."""
+    return F.when(is_iri(term), F.substring(term, F.lit(2), F.length(term) - 2))
+
+
+def literal_text(term: Column) -> Column:
+    """The lexical form of a literal; null for another term."""
+    text = F.substring(term, F.lit(2), F.length(term) - F.length(_after(term)) - 2)
+    return F.when(is_literal(term), F.when(text.contains("\\"), _unescaped(text)).otherwise(text))
+
+
+def datatype(term: Column) -> Column:
+    """The IRI of a literal's datatype, as a text; null for another term."""
+    after = _after(term)
+    known = F.when(after == "", STRING).when(after.startswith("@"), LANG_STRING)
+    return F.when(is_literal(term), known.otherwise(F.substring(after, F.lit(4), F.length(after) - 4)))
+
+
+def lang(term: Column) -> Column:
+    """The language of a literal, empty where it has none; null for another term."""
+    after = _after(term)
+    return F.when(is_literal(term), F.when(after.startswith("@"), F.substring(after, 2, 64)).otherwise(""))
+
+
+def _after(term: Column) -> Column:
+    """What stands behind the closing quote of a literal."""
+    return F.substring_index(term, '"', -1)
+
+
+def _unescaped(text: Column) -> Column:
+    """The reverse of `spark_offload.triples.escaped`: between escaped backslashes, an escape is what it looks like."""
+    parts = F.transform(
+        F.split(text, r"\\\\"),
+        lambda part: reduce(lambda told, pair: F.replace(told, F.lit(pair[0]), F.lit(pair[1])), _MEANINGS, part),
+    )
+    return F.array_join(parts, "\\")
+
+
+_CONTROLS: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_MEANINGS: Final = (
+    ('\\"', '"'),
+    *((escape, char) for char, escape in _CONTROLS.items()),
+    *((f"\\u{code:04X}", chr(code)) for code in (*range(0x20), 0x7F, 0xFFFE, 0xFFFF) if chr(code) not in _CONTROLS),
+)
