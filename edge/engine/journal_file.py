@@ -59,6 +59,16 @@ SCHEMA: tuple[str, ...] = (
         number INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
     ) STRICT;
     """,
+    """
+    CREATE TABLE outbox (
+        seq INTEGER PRIMARY KEY, context INTEGER NOT NULL, body TEXT NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE outbox_contexts (id INTEGER PRIMARY KEY, body TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
+    CREATE TABLE outbox_lost (
+        first INTEGER PRIMARY KEY, last INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+        reason TEXT NOT NULL
+    ) STRICT;
+    """,
 )
 """The script that leads to each format version from the one before. Another table: append a script, change none."""
 

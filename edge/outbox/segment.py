@@ -96,7 +96,7 @@ class Manifest:
         }
         if self.reason:
             body["reason"] = self.reason
-        body["contexts"] = {str(number): _told(context) for number, context in sorted(self.contexts.items())}
+        body["contexts"] = {str(number): told(context) for number, context in sorted(self.contexts.items())}
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -167,7 +167,7 @@ def unpacked(rows: bytes) -> Iterator[tuple[int, int, Cells]]:
             raise SegmentDamaged(f"a row cannot be read: {error}") from None
 
 
-def _told(context: Context) -> dict[str, str]:
+def told(context: Context) -> dict[str, str]:
     """What a context says beyond the defaults."""
     return {
         name: value
