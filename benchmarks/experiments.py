@@ -23,6 +23,7 @@ EXPERIMENTS: Final = {
     "chat": "the chat of the SEPA paper: a gateway against a bare Oxigraph, both over HTTP; messages over WebSocket",
     "timers": "a gateway process with 100,000 delayed updates: how it starts, how late it runs them",
     "footprint": "a gateway process at rest: memory, processor, time to start; with the city in it",
+    "outbox": "a gateway process with readings: what storing and shipping them adds",
     "soak": "a gateway process under a mixed load for --minutes, once: whether anything grows",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
 }

@@ -39,7 +39,7 @@ observation = "http://example.org/{sensor}"
 label = "{sensor}"
 unit = "unit:DegreeCelsius"
 """
-_QUERY: Final = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+QUERY: Final = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
 SELECT ?observation ?value { ?observation sosa:hasResult ?quantity . ?quantity qudt:numericValue ?value }"""
 
 _MEANINGS: Final = {
@@ -55,7 +55,7 @@ def run(options: Options) -> Report:
     load, timed = (_LOAD // 20, _TIMED // 20) if options.small else (_LOAD, _TIMED)
     found: dict[str, list[float]] = defaultdict(list)
     for _ in steps(range(options.runs), "readings"):
-        with TemporaryDirectory(prefix="edge-bench-") as directory, _mosquitto(Path(directory)) as port:
+        with TemporaryDirectory(prefix="edge-bench-") as directory, mosquitto(Path(directory)) as port:
             data = Path(directory) / "data"
             (data / "mappings").mkdir(parents=True)
             (data / "mappings" / "bench.toml").write_text(_MAPPING)
@@ -75,22 +75,24 @@ async def _measure(url: str, port: int, load: int, timed: int) -> dict[str, floa
     client.loop_start()
     try:
         async with connect(url, proxy=None, max_size=None) as subscriber:
-            await subscriber.send(json.dumps({"subscribe": {"sparql": _QUERY}}))
+            await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
             await subscriber.recv()
 
             def publish(number: int) -> None:
                 client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
 
-            throughput = await _throughput(subscriber, publish, load)
+            fast = await throughput(subscriber, publish, load)
             latencies = await _latencies(subscriber, publish, range(load, load + timed))
     finally:
         client.disconnect()
         client.loop_stop()
     cuts = statistics.quantiles(latencies, n=100)
-    return {"readings_per_s": throughput, "p50_ms": cuts[49], "p99_ms": cuts[98]}
+    return {"readings_per_s": fast, "p50_ms": cuts[49], "p99_ms": cuts[98]}
 
 
-async def _throughput(subscriber: ClientConnection, publish: Callable[[int], None], count: int) -> float:
+async def throughput(subscriber: ClientConnection, publish: Callable[[int], None], count: int) -> float:
+    """Readings a second, from `publish` to the notification of a subscriber to `QUERY`."""
+
     def send() -> None:
         for number in range(count):
             publish(number)
@@ -124,7 +126,7 @@ async def _latencies(subscriber: ClientConnection, publish: Callable[[int], None
 
 
 @contextmanager
-def _mosquitto(directory: Path) -> Iterator[int]:
+def mosquitto(directory: Path) -> Iterator[int]:
     """A Mosquitto process; its port. Raises `ExperimentError` where there is none."""
     program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if program is None:
