@@ -23,9 +23,8 @@ from typing import Any, Final
 
 from edge.outbox.segment import GATEWAY
 from spark_offload.errors import GatewayRefused
+from spark_offload.landing import QUARANTINE
 
-RESERVED: Final = "quarantine"
-"""No name for a gateway: in the landing zone damaged segments are kept under it."""
 _SCHEMA: Final = 1
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -74,10 +73,10 @@ class Gateways:
 
     def add(self, name: str) -> str:
         """Let a gateway in. Returns its token, which is not kept. Raises `GatewayRefused`."""
-        if not GATEWAY.fullmatch(name) or name == RESERVED:
+        if not GATEWAY.fullmatch(name) or name == QUARANTINE:
             raise GatewayRefused(
                 f'"{name}" is no name of a gateway: up to 64 letters, digits, ".", "_" and "-", the first of them a'
-                f' letter or digit, and not "{RESERVED}"'
+                f' letter or digit, and not "{QUARANTINE}"'
             )
         token = secrets.token_urlsafe(32)
         with self._changed() as entries:

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import logging
 import os
 import threading
@@ -18,15 +17,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, Manifest, SegmentDamaged, stem
 from spark_offload.errors import LandingRefused
+from spark_offload.landing import QUARANTINE, Landing, sync
 
 UPLOADS: Final = ".uploads"
 """The directory of unfinished files in a landing zone. No gateway can have this name."""
-ACKNOWLEDGED: Final = "ack.json"
 KEPT: Final = 24 * 3600.0
 """Seconds after its last part that an unfinished file is kept."""
 MEASURED: Final = 30.0
@@ -67,6 +66,8 @@ class Name(NamedTuple):
     @classmethod
     def of(cls, gateway: str, epoch: str, file: str) -> Name | None:
         """The name, if it is one as `edge.outbox.segment` makes them: there is no way to other directories."""
+        if gateway == QUARANTINE:
+            return None
         base = file.removesuffix(ROWS) if file.endswith(ROWS) else file.removesuffix(MANIFEST)
         found = STEM.fullmatch(base)
         if not (GATEWAY.fullmatch(gateway) and EPOCH.fullmatch(epoch) and found and base != file):
@@ -102,7 +103,6 @@ class Uploads:
 
         One program at a time receives into a landing zone.
         """
-        self._landing = landing
         self._folder = landing / UPLOADS
         self._largest = largest
         self._most = most
@@ -119,6 +119,7 @@ class Uploads:
             raise LandingRefused(f"another edge-history receive uses {landing}: stop it first") from None
         except OSError as error:
             raise LandingRefused(f"{landing} cannot be used ({error}): make it writable") from None
+        self._landing = Landing(landing)
 
     def close(self) -> None:
         """Let another program receive."""
@@ -128,30 +129,22 @@ class Uploads:
         """Whether something could be received now."""
         return os.access(self._folder, os.W_OK) and self._room() > 0
 
-    def acknowledged(self, gateway: str) -> dict[str, Any]:
-        """What is in the table: of each epoch the last number, and the version of the table."""
-        try:
-            told = json.loads((self._landing / gateway / ACKNOWLEDGED).read_bytes())["acknowledged"]
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, KeyError) as error:  # the next round of the ingester writes it anew
-            _log.warning("acknowledgements of %s cannot be read: %s", gateway, error)
-            return {}
-        return told if isinstance(told, dict) else {}
+    def acknowledged(self, gateway: str) -> dict[str, dict[str, int]]:
+        """What is in the table (see `Landing.acknowledged`)."""
+        return self._landing.acknowledged(gateway)
 
     def held(self, gateway: str) -> dict[str, list[tuple[int, int]]]:
         """The segments that wait in the landing zone: by epoch the first and last number of each."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for path in sorted((self._landing / gateway).glob(f"*/*{MANIFEST}")):
-            if name := Name.of(gateway, path.parent.name, path.name):
-                first, last = name.file.removesuffix(MANIFEST).split("-")
-                found.setdefault(name.epoch, []).append((int(first), int(last)))
-        return found
+        return {
+            outbox.epoch: [(segment.first, segment.last) for segment in self._landing.segments(outbox)]
+            for outbox in self._landing.outboxes()
+            if outbox.gateway == gateway
+        }
 
     def state(self, name: Name) -> State | None:
         """How much of a file there is; None: nothing."""
         with contextlib.suppress(FileNotFoundError):
-            return State((self._landing / name.path).stat().st_size, complete=True)
+            return State((self._landing.folder / name.path).stat().st_size, complete=True)
         with contextlib.suppress(FileNotFoundError):
             return State(self._part(name).stat().st_size, complete=False)
         return None
@@ -184,7 +177,7 @@ class Uploads:
         with self._locked(name), _room_told():
             state = self.state(name)
             if state is not None and state.complete:
-                if _sha256(self._landing / name.path) != digest:
+                if _sha256(self._landing.folder / name.path) != digest:
                     raise Differs(f"another {name.file} is here, and segments never change: begin a new epoch")
                 return False
             if state is None and offset == 0:
@@ -220,7 +213,7 @@ class Uploads:
             raise Damaged(f"it is the manifest of {manifest.folder}/{manifest.stem}, not that of {name.path}")
         if manifest.tombstone:
             return
-        rows = self._landing / manifest.folder / (manifest.stem + ROWS)
+        rows = self._landing.folder / manifest.folder / (manifest.stem + ROWS)
         try:
             manifest.check(rows.read_bytes())
         except FileNotFoundError:
@@ -231,15 +224,15 @@ class Uploads:
             raise Differs(f"{rows.name} was not that of its manifest ({error}) and is removed: send it again") from None
 
     def _move(self, name: Name) -> None:
-        part, target = self._part(name), self._landing / name.path
+        part, target = self._part(name), self._landing.folder / name.path
         with part.open("rb") as file:
             os.fsync(file.fileno())
         for folder in (target.parent.parent, target.parent):
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()
-                _sync(folder.parent)
+                sync(folder.parent)
         part.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
 
     def _part(self, name: Name) -> Path:
         return self._folder / f"{name.gateway}.{name.epoch}.{name.file}"
@@ -256,7 +249,7 @@ class Uploads:
         with self._guard:
             now = time.monotonic()
             if now - self._measured > MEASURED:
-                self._held, self._measured = _size(self._landing), now
+                self._held, self._measured = _size(self._landing.folder), now
             return self._most - self._held
 
 
@@ -291,11 +284,3 @@ def _size(folder: Path) -> int:
 def _sha256(path: Path) -> bytes:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
