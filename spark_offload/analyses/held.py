@@ -1,0 +1,58 @@
+"""Values between observations: each is held until the next one of its series, but not for ever."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_offload.analyses.measured import latest
+from spark_offload.analyses.windows import micros, window_of
+
+
+def held(
+    observations: DataFrame,
+    hold: timedelta,
+    window: timedelta,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> DataFrame:
+    """The time of each series from its first observation to `end`, in pieces within windows.
+
+    `observations` are those of `measured`. A value holds until the next observation of the same series and property,
+    at the longest for `hold`; from then on it is null: unknown. Of observations at the same moment the last one counts.
+    The pieces are cut off at `start` and `end`; `end` is by default the last observation of all.
+
+    Columns: those of `measured`, and `start` (of the window, a timestamp), `seconds` (a double, above 0).
+    """
+    stop = end or latest(observations)
+    if stop is None:
+        stop = datetime.fromtimestamp(0).astimezone()
+    last = F.unix_micros(F.lit(stop))
+    ordered = Window.partitionBy("series", "property").orderBy("ts", "seq")
+    spans = (
+        observations.withColumn("_begin", F.unix_micros("ts"))
+        .withColumn("_next", F.least(F.coalesce(F.lead("_begin").over(ordered), last), last))
+        .withColumn("_until", F.least("_next", F.col("_begin") + F.lit(micros(hold))))
+    )
+    known = F.struct(F.col("_begin").alias("begin"), F.col("_until").alias("end"), F.col("value").alias("value"))
+    unknown = F.struct(
+        F.col("_until").alias("begin"), F.col("_next").alias("end"), F.lit(None).cast("double").alias("value")
+    )
+    pieces = spans.select(
+        *(name for name in observations.columns if name != "value"), F.explode(F.array(known, unknown)).alias("_piece")
+    ).select("*", "_piece.*")
+    if start is not None:
+        pieces = pieces.withColumn("begin", F.greatest("begin", F.unix_micros(F.lit(start))))
+    pieces = pieces.where(F.col("begin") < F.col("end"))
+    length = F.lit(micros(window))
+    starts = F.sequence(window_of(F.col("begin"), window), F.col("end") - F.lit(1), length)
+    cut = pieces.withColumn("_window", F.explode(starts))
+    seconds = F.least("end", F.col("_window") + length) - F.greatest("begin", "_window")
+    return cut.select(
+        *observations.columns,
+        F.timestamp_micros("_window").alias("start"),
+        (seconds / F.lit(1e6)).alias("seconds"),
+    )
