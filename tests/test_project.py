@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ("requirements.txt", "requirements-build.txt", "requirements-dev.txt")
+LOCKS = ("requirements.txt", "requirements-build.txt", "requirements-spark.txt", "requirements-dev.txt")
 
 
 def make(*arguments, **environ):
@@ -44,8 +44,8 @@ def test_everything_locked_has_a_hash(name):
 
 
 def test_locks_agree():
-    run, build, development = map(locked, LOCKS)
-    for package, version in {**run, **build}.items():
+    run, build, spark, development = map(locked, LOCKS)
+    for package, version in {**run, **build, **spark}.items():
         assert development[package] == version, package
 
 
@@ -54,6 +54,9 @@ def test_the_lock_has_what_the_project_needs():
     needed = [re.split(r"[\[<>=!~ ]", entry)[0] for entry in project["project"]["dependencies"]]
     assert set(needed) <= set(locked("requirements.txt"))
     assert "hatchling" in locked("requirements-build.txt")
+    extra = [re.split(r"[\[<>=!~ ]", entry)[0] for entry in project["project"]["optional-dependencies"]["spark"]]
+    assert set(extra) <= set(locked("requirements-spark.txt"))
+    assert "pyspark" not in locked("requirements.txt"), "the gateway needs no Spark"
 
 
 def test_make_help_lists_the_two_commands():
