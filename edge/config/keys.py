@@ -47,8 +47,8 @@ def default_data_dir() -> Path:
     return (Path(home) if home else Path.home() / ".local" / "state") / "sepa-edge"
 
 
-def _absolute(path: Path | None, info: ValidationInfo) -> Path | None:
-    """A relative path of a settings file belongs to that file's directory, else a second start elsewhere breaks."""
+def absolute(path: Path | None, info: ValidationInfo) -> Path | None:
+    """The path. A relative one belongs to the settings file's directory, else a second start elsewhere breaks."""
     if path is None:
         return None
     base = info.context.get("base") if isinstance(info.context, dict) else None
@@ -103,15 +103,15 @@ def _topic_filter(value: str) -> str:
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 """A filter of MQTT topics."""
 
-OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty), AfterValidator(_absolute)]
+OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty), AfterValidator(absolute)]
 """A file or directory; "" is none. Relative to the settings file's directory, or to the current one."""
 
-DirPath = Annotated[Path, AfterValidator(_absolute)]
+DirPath = Annotated[Path, AfterValidator(absolute)]
 """A directory. Relative to the settings file's directory, or to the current one."""
 
 
-def _web_url(url: str) -> str:
-    """What is fetched without encryption can be exchanged on the way."""
+def web_url(url: str) -> str:
+    """The address, if it is safe: what is fetched without encryption can be exchanged on the way."""
     if not url:
         return url
     try:
@@ -126,7 +126,7 @@ def _web_url(url: str) -> str:
     return url
 
 
-WebUrl = Annotated[str, AfterValidator(_web_url)]
+WebUrl = Annotated[str, AfterValidator(web_url)]
 """An https address, or http of this machine; "" is none."""
 
 IssuerAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]

@@ -1,0 +1,105 @@
+"""A landing zone that is a directory of this machine, or one that is mounted."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from edge.outbox.cut import Segment
+from edge.outbox.landing import Known, LandingFailed, acknowledged, parsed
+from edge.outbox.segment import MANIFEST, ROWS, STEM
+
+ACKNOWLEDGEMENTS: Final = "ack.json"
+
+_DRAFT: Final = "."
+"""What the names of files begin with that are being written; nobody reads them."""
+
+_NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+"""What some network file systems say when a directory is to be synchronised; it is enough that the file is."""
+
+
+class DirectoryLanding:
+    """Files appear under their names when they are whole, the manifest last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def look(self, gateway: str, epoch: str) -> Known:
+        """What is there, by the names of manifests."""
+        try:
+            if not self._path.is_dir():
+                raise LandingFailed(f"{self._path} is not there; make the directory, or mount it")
+            return Known(self._acknowledged(gateway, epoch), self._held(gateway, epoch))
+        except OSError as error:
+            raise _failed(error) from error
+
+    def put(self, segment: Segment) -> None:
+        """Rows, then manifest: each written beside, synchronised, renamed."""
+        manifest = segment.manifest
+        folder = self._path / manifest.folder
+        try:
+            if not self._path.is_dir():  # a mount that went: nothing must be written below it
+                raise LandingFailed(f"{self._path} is gone; mount it again")
+            _make(folder, self._path)
+            for stray in folder.glob(f"{_DRAFT}*"):
+                stray.unlink(missing_ok=True)  # of an attempt that was cut off
+            if not manifest.tombstone:
+                _write(folder / f"{manifest.stem}{ROWS}", segment.rows)
+            _write(folder / f"{manifest.stem}{MANIFEST}", manifest.to_json())
+        except OSError as error:
+            raise _failed(error) from error
+
+    def _acknowledged(self, gateway: str, epoch: str) -> int:
+        """What cannot be read acknowledges nothing: the ingester writes it again."""
+        try:
+            return acknowledged(parsed((self._path / gateway / ACKNOWLEDGEMENTS).read_bytes()), epoch)
+        except FileNotFoundError:
+            return 0
+
+    def _held(self, gateway: str, epoch: str) -> tuple[tuple[int, int], ...]:
+        try:
+            names = [path.name for path in (self._path / gateway / epoch).iterdir()]
+        except FileNotFoundError:
+            return ()
+        found = [STEM.fullmatch(name.removesuffix(MANIFEST)) for name in names if name.endswith(MANIFEST)]
+        return tuple((int(stem[1]), int(stem[2])) for stem in found if stem is not None)
+
+
+def _make(folder: Path, root: Path) -> None:
+    """A folder below `root`, its name as durable as what will be in it."""
+    if folder == root or folder.is_dir():
+        return
+    _make(folder.parent, root)
+    folder.mkdir(exist_ok=True)
+    _synchronise(folder.parent)
+
+
+def _write(path: Path, content: bytes) -> None:
+    draft = path.with_name(f"{_DRAFT}{path.name}")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    _synchronise(path.parent)
+
+
+def _synchronise(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _failed(error: OSError) -> LandingFailed:
+    return LandingFailed(f"{error.filename or 'the landing zone'}: {error.strerror or error}")

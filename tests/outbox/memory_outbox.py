@@ -1,0 +1,88 @@
+"""An outbox in memory, that is filled and capped by hand; and a landing zone as an ingester leaves it."""
+
+import json
+from pathlib import Path
+
+from edge.outbox.observation import Cells, Context
+from edge.outbox.segment import MANIFEST, ROWS, Manifest, body, unpacked
+from edge.outbox.table import Lost
+
+EPOCH = "0123456789abcdef"
+SECOND = 1_000_000
+
+
+class MemoryOutbox:
+    gateway = "attic"
+    epoch = EPOCH
+
+    def __init__(self, count=0):
+        self.acknowledged = 0
+        self.last = 0
+        self.stored = {}
+        self.dropped = []
+        self.store(count)
+
+    def store(self, count, start=0):
+        for seq in range(self.last + 1, self.last + count + 1):
+            self.stored[seq] = (seq % 3, body(Cells(start + seq * SECOND, f"{seq}.5")))
+        self.last += count
+
+    def drop(self, first, last):
+        for seq in range(first, last + 1):
+            del self.stored[seq]
+        self.dropped.append(Lost(first, last, first * SECOND, last * SECOND, "full"))
+
+    def rows(self, first, limit):
+        found = [(seq, *self.stored[seq]) for seq in sorted(self.stored) if seq >= first]
+        return iter(found[:limit])
+
+    def contexts(self, ids):
+        return {number: Context(f"urn:s{number}", sensor=f"urn:sensor{number}") for number in ids}
+
+    def lost(self):
+        return list(self.dropped)
+
+    def acknowledge(self, last):
+        self.acknowledged = min(last, self.last)
+        self.stored = {seq: row for seq, row in self.stored.items() if seq > last}
+        self.dropped = [lost for lost in self.dropped if lost.last > last]
+
+
+class Zone:
+    """A directory with what one gateway shipped."""
+
+    def __init__(self, path: Path, gateway="attic", epoch=EPOCH):
+        self.path = path
+        self.gateway = gateway
+        self.folder = path / gateway / epoch
+        self.epoch = epoch
+
+    def manifests(self):
+        """All of them, checked against their rows, by their first number."""
+        found = []
+        for file in sorted(self.folder.glob(f"*{MANIFEST}")):
+            manifest = Manifest.from_json(file.read_bytes())
+            assert file.name == manifest.stem + MANIFEST
+            if not manifest.tombstone:
+                manifest.check(self.rows_of(manifest).read_bytes())
+                assert [seq for seq, _, _ in self.read(manifest)] == [*range(manifest.first, manifest.last + 1)]
+            found.append(manifest)
+        return found
+
+    def rows_of(self, manifest):
+        return self.folder / (manifest.stem + ROWS)
+
+    def read(self, manifest):
+        return list(unpacked(self.rows_of(manifest).read_bytes()))
+
+    def ranges(self):
+        return [(manifest.first, manifest.last) for manifest in self.manifests()]
+
+    def acknowledge(self, last):
+        text = json.dumps({"schema": 1, "acknowledged": {self.epoch: {"last": last, "table_version": 7}}})
+        (self.path / self.gateway / "ack.json").write_text(text)
+
+    def remove(self, first):
+        """What happens to a segment that is put into quarantine."""
+        for file in self.folder.glob(f"{first:012d}-*"):
+            file.unlink()

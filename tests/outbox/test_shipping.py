@@ -1,0 +1,288 @@
+"""The shipper: what is in a landing zone after rounds, whatever became of what was there before."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_outbox import SECOND, MemoryOutbox, Zone
+
+from edge.outbox.cut import cut
+from edge.outbox.directory import DirectoryLanding
+from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.shipper import OffloadSettings, Shipper
+from edge.outbox.table import Damaged
+from edge.protocol.errors import StorageFailed
+from tests.support.processes import wait_for
+
+NEVER = OffloadSettings(every=86_400, segment_rows=10)
+
+
+@pytest.fixture
+def zone(tmp_path):
+    (tmp_path / "landing").mkdir()
+    return Zone(tmp_path / "landing")
+
+
+@pytest.fixture
+def shipping(zone):
+    """Start a shipper; it ships when it is told to."""
+    started = []
+
+    def shipping(outbox, landing=None, settings=NEVER, now=lambda: 0.0, **others):
+        shipper = Shipper(outbox, landing or DirectoryLanding(zone.path), settings, now=now, **others)
+        shipper.start()
+        started.append(shipper)
+        return shipper
+
+    yield shipping
+    for shipper in started:
+        shipper.stop(10)
+        assert not shipper.alive
+
+
+def ship(shipper):
+    return shipper.ship().result(20)
+
+
+class Broken:
+    """A landing zone that fails when it is told to: after so many more files it takes none."""
+
+    def __init__(self, landing):
+        self.landing = landing
+        self.left = 0
+
+    def look(self, gateway, epoch):
+        if not self.left:
+            raise LandingFailed("it is away")
+        return self.landing.look(gateway, epoch)
+
+    def put(self, segment):
+        self.left -= 1
+        if not self.left:
+            raise LandingFailed("it went away")
+        self.landing.put(segment)
+
+
+def test_what_waits_is_in_segments_and_each_observation_in_one(zone, shipping):
+    outbox = MemoryOutbox(25)
+    shipper = shipping(outbox)
+    ship(shipper)
+    assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
+    outbox.store(3)
+    assert ship(shipper) == (1, 3, "")
+    assert zone.ranges()[-1] == (26, 28)
+    assert ship(shipper) == (0, 0, "")
+    whole = {seq: cells.value for manifest in zone.manifests() for seq, _, cells in zone.read(manifest)}
+    assert whole == {seq: f"{seq}.5" for seq in range(1, 29)}
+    manifest = zone.manifests()[2]
+    assert (manifest.start, manifest.end, manifest.gateway) == (21 * SECOND, 25 * SECOND, "attic")
+    assert manifest.contexts == outbox.contexts({0, 1, 2})
+    assert not list(zone.path.rglob(".*"))
+
+
+def test_a_shipper_that_knows_nothing_sends_nothing_twice(zone, shipping):
+    outbox = MemoryOutbox(25)
+    ship(shipping(outbox))
+    assert ship(shipping(outbox)) == (0, 0, "")
+
+
+def test_what_is_acknowledged_is_forgotten_and_nothing_else(zone, shipping):
+    outbox = MemoryOutbox(25)
+    shipper = shipping(outbox, now=lambda: 1234.5)
+    ship(shipper)
+    assert shipper.acknowledged_at is None
+    zone.acknowledge(20)
+    ship(shipper)
+    assert (sorted(outbox.stored), outbox.acknowledged, shipper.known.acknowledged) == ([*range(21, 26)], 20, 20)
+    assert shipper.acknowledged_at == 1234.5
+    for path in zone.folder.glob("*"):  # after a day the ingester removes what it has
+        path.unlink()
+    ship(shipper)
+    assert zone.ranges() == [(21, 25)]
+    (zone.path / "attic/ack.json").unlink()
+    assert ship(shipper) == (0, 0, "")
+    assert ship(shipping(outbox)) == (0, 0, "")
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"acknowledged": {"0123456789abcdef": {"last": "9"}}}'])
+def test_an_acknowledgement_that_cannot_be_read_is_none(zone, shipping, text):
+    outbox = MemoryOutbox(5)
+    shipper = shipping(outbox)
+    ship(shipper)
+    (zone.path / "attic/ack.json").write_text(text)
+    assert ship(shipper).failure == ""
+    assert len(outbox.stored) == 5
+
+
+def test_what_is_quarantined_or_lost_there_is_sent_again(zone, shipping):
+    outbox = MemoryOutbox(30)
+    shipper = shipping(outbox)
+    ship(shipper)
+    before = zone.rows_of(zone.manifests()[2]).read_bytes()
+    zone.remove(1)
+    zone.remove(21)
+    zone.acknowledge(5)
+    outbox.store(4)
+    assert ship(shipper) == (3, 5 + 14, "")
+    assert zone.ranges() == [(6, 10), (11, 20), (21, 30), (31, 34)]
+    assert zone.rows_of(zone.manifests()[2]).read_bytes() == before
+
+
+def test_dropped_observations_are_tombstones_unless_they_had_been_shipped(zone, shipping):
+    outbox = MemoryOutbox(10)
+    shipper = shipping(outbox)
+    ship(shipper)
+    outbox.store(20)
+    outbox.drop(6, 17)
+    ship(shipper)
+    assert zone.ranges() == [(1, 10), (11, 17), (18, 27), (28, 30)]
+    tombstone = zone.manifests()[1]
+    assert (tombstone.tombstone, tombstone.rows, tombstone.reason) == (True, 7, "full")
+    assert (tombstone.start, tombstone.end) == (6 * SECOND, 17 * SECOND)
+    assert not zone.rows_of(tombstone).exists()
+
+
+def test_after_a_failure_what_was_stored_until_then_is_replayed(zone, shipping, caplog):
+    outbox = MemoryOutbox(5)
+    landing = Broken(DirectoryLanding(zone.path))
+    landing.left = 100
+    shipper = shipping(outbox, landing)
+    ship(shipper)
+    landing.left = 0
+    outbox.store(12)
+    with caplog.at_level(logging.INFO, "edge.outbox"):
+        assert ship(shipper).failure == "it is away"
+        outbox.store(3)
+        assert ship(shipper).failure == "it is away"
+        outbox.store(7)
+        landing.left = 100
+        assert ship(shipper) == (3, 22, "")
+    assert [manifest.replayed for manifest in zone.manifests()] == [False, True, True, False]
+    assert zone.ranges() == [(1, 5), (6, 15), (16, 25), (26, 27)]
+    assert [record.getMessage() for record in caplog.records] == ["offload.down", "offload.up"]
+    assert (shipper.failures, shipper.failure) == (2, "")
+    outbox.store(1)
+    ship(shipper)
+    assert not zone.manifests()[-1].replayed
+
+
+def test_what_was_overdue_at_the_start_is_replayed(zone, shipping):
+    outbox = MemoryOutbox(4)
+    outbox.store(2, start=1000 * SECOND)
+    ship(shipping(outbox, settings=replace(NEVER, every=100, segment_rows=2), now=lambda: 1050.0))
+    assert [manifest.replayed for manifest in zone.manifests()] == [True, True, False]
+
+
+def test_what_was_begun_is_gone_on_with_though_more_waits(zone, shipping):
+    outbox = MemoryOutbox(5)
+    landing = Broken(DirectoryLanding(zone.path))
+    landing.left = 1
+    shipper = shipping(outbox, landing)
+    assert ship(shipper).failure
+    outbox.store(20)
+    landing.left = 100
+    ship(shipper)
+    assert zone.ranges() == [(1, 5), (6, 15), (16, 25)]
+
+
+def test_waits_grow_to_a_limit_and_are_of_random_length(shipping):
+    asked = []
+
+    def uniform(least, most):
+        asked.append((least, most))
+        return most
+
+    landing = Broken(None)
+    shipper = shipping(MemoryOutbox(), landing, replace(NEVER, retry_min=10.0, retry_max=300.0), uniform=uniform)
+    while len(asked) < 8:
+        ship(shipper)
+    assert asked[:8] == [(most / 2, most) for most in (10, 20, 40, 80, 160, 300, 300, 300)]
+
+
+def test_after_a_failure_it_is_tried_again_without_being_told(zone, shipping):
+    landing = Broken(DirectoryLanding(zone.path))
+    tried = []
+
+    def uniform(least, most):
+        tried.append(most)
+        if len(tried) == 3:
+            landing.left = 100
+        return 0.001
+
+    shipper = shipping(MemoryOutbox(5), landing, uniform=uniform)
+    wait_for(lambda: shipper.segments)
+    assert zone.ranges() == [(1, 5)]
+    assert len(tried) == 3
+
+
+def test_when_a_segment_is_full_it_is_shipped_at_once(zone, shipping):
+    outbox = MemoryOutbox()
+    shipper = shipping(outbox)
+    ship(shipper)
+    outbox.store(10)
+    wait_for(lambda: shipper.segments)
+    assert zone.ranges() == [(1, 10)]
+
+
+def test_an_older_copy_of_the_outbox_is_told_apart(zone, shipping):
+    ship(shipping(MemoryOutbox(25)))
+    older = MemoryOutbox(15)
+    shipper = shipping(older)
+    assert "older copy" in ship(shipper).failure
+    zone.acknowledge(25)
+    assert "older copy" in ship(shipper).failure
+    assert len(older.stored) == 15
+
+
+def test_a_disk_that_deletes_nothing_keeps_nobody_from_trying_again(zone, shipping):
+    outbox = MemoryOutbox(5)
+    shipper = shipping(outbox)
+    ship(shipper)
+    zone.acknowledge(5)
+    forget, outbox.acknowledge = outbox.acknowledge, refuse
+    assert "full" in ship(shipper).failure
+    outbox.acknowledge = forget
+    assert ship(shipper).failure == ""
+    assert not outbox.stored
+
+
+def refuse(last):
+    raise StorageFailed("the disk is full")
+
+
+def test_a_fault_of_ours_ends_no_thread(zone, shipping, monkeypatch):
+    outbox = MemoryOutbox(5)
+    shipper = shipping(outbox)
+    ship(shipper)
+    monkeypatch.setattr(outbox, "rows", None)
+    outbox.store(1)
+    assert "NoneType" in ship(shipper).failure
+    monkeypatch.undo()
+    assert ship(shipper) == (1, 1, "")
+
+
+def test_who_asks_when_it_is_over_is_told(shipping):
+    shipper = shipping(MemoryOutbox())
+    shipper.stop(10)
+    assert shipper.ship().cancelled()
+
+
+def test_what_is_missing_is_nobodys_tombstone():
+    outbox = MemoryOutbox(5)
+    del outbox.stored[2]
+    with pytest.raises(Damaged, match="observation 2 is not stored"):
+        cut(outbox, 2, 5)
+
+
+@given(
+    st.integers(0, 40),
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20)).map(lambda pair: (pair[0], sum(pair)))),
+    st.integers(0, 50),
+)
+def test_what_is_missing_and_what_is_known_are_all_there_is(acknowledged, held, last):
+    missing = [*Known(acknowledged, tuple(held)).missing(last)]
+    numbers = [number for first, end in missing for number in range(first, end + 1)]
+    known = {*range(1, acknowledged + 1)}.union(*(range(first, end + 1) for first, end in held))
+    assert numbers == [number for number in range(1, last + 1) if number not in known]
