@@ -16,6 +16,7 @@ from edge.config.gates import (
     WsSettings,
 )
 from edge.config.keys import DirPath, default_data_dir, key
+from edge.config.outbox import OutboxSettings
 from edge.config.section import Section
 from edge.config.security import IssuerSettings, SecuritySettings
 
@@ -74,6 +75,7 @@ class Settings(Section):
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()
     host: HostSettings = HostSettings()
+    outbox: OutboxSettings = OutboxSettings()
     security: SecuritySettings = SecuritySettings()
     issuer: IssuerSettings = IssuerSettings()
     log: LogSettings = LogSettings()

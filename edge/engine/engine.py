@@ -14,12 +14,13 @@ import pyoxigraph as ox
 
 from edge.engine.apart import Apart
 from edge.engine.atomic import GraphName
-from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.effort import Effort
 from edge.engine.evaluator import World
 from edge.engine.explanation import Explanation
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
+from edge.engine.ledger import Ledger
 from edge.engine.mirror import Mirror
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
 from edge.engine.plan import UpdatePlan
@@ -29,6 +30,7 @@ from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome
 from edge.engine.spu_manager import Activation, SpuManager
 from edge.engine.update import Loader, Transaction, UpdateProcessor
 from edge.protocol.access import Access
+from edge.protocol.errors import UpdateFailed
 from edge.protocol.results import Term
 
 
@@ -43,6 +45,10 @@ class PreparedUpdate:
     access: Access
     spent: int = 0
     """Nanoseconds that it took to compile."""
+    notes: Sequence[object] = ()
+    """For the ledger."""
+    beside: bool = False
+    """Whether all that it inserts goes there, too."""
 
 
 @dataclass(slots=True)
@@ -52,12 +58,16 @@ class Executed:
     changes: ChangeSet
     activations: list[Activation] = field(default_factory=list)
     spent: Spent = UNSPENT
+    beside: Sequence[Statement] = ()
+    """What it added to the graph of the ledger."""
+    entries: int = 0
+    """What it wrote down in the ledger."""
 
     @property
     def outcome(self) -> UpdateOutcome:
         """What the publisher is told."""
         added, removed, _, _ = self.changes.sizes
-        return UpdateOutcome(added, removed)
+        return UpdateOutcome(added, removed, self.entries)
 
 
 class Engine:
@@ -79,6 +89,16 @@ class Engine:
         self._updates = UpdateProcessor(world, load)
         self.spus = SpuManager(world, QueryPlans(self.graph, rules), self.performance)
         self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
+        self._ledger: Ledger | None = None
+
+    def write_down(self, ledger: Ledger) -> None:
+        """Have a ledger from now on. Raises `UpdateFailed` where its graph is one that has been filled already."""
+        graph = self.graph.intern_graph(ox.NamedNode(ledger.graph))
+        if graph in self.graph.graphs:
+            raise UpdateFailed(f"The graph {ledger.graph} has been used for something else; drop it")
+        self.graph.dictionary.retain(graph)
+        self._updates.ledger = graph
+        self._ledger = ledger
 
     def restore(self, changes: Iterable[ChangeSet]) -> None:
         """Apply journalled change sets."""
@@ -100,10 +120,14 @@ class Engine:
         graph.dictionary.sweep()
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
-        """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`. Any thread."""
         began = clock()
+        if request.beside and self._ledger is None:
+            raise UpdateFailed("No history is kept here")
         plan, constants = self._updates.plan(request)
-        return PreparedUpdate(plan, constants, request.bindings, request.access, clock() - began)
+        return PreparedUpdate(
+            plan, constants, request.bindings, request.access, clock() - began, request.notes, request.beside
+        )
 
     def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
         """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
@@ -113,6 +137,8 @@ class Engine:
                 for update in updates:
                     done.append(self._execute(update, now))  # what is done so far must be known
                     self._unshown.append(done[-1].changes)
+                    if self._ledger is not None and (update.notes or done[-1].beside):
+                        done[-1].entries = self._ledger.take(update.notes, done[-1].beside, now)
             except BaseException:
                 self.undo(done)
                 raise
@@ -127,6 +153,8 @@ class Engine:
                 self._unshown.pop()
                 self._writer_mirror.note(inverse)
                 self.spus.undo(step.activations)
+                if self._ledger is not None and step.entries:
+                    self._ledger.give_back(step.entries)
 
     def show(self, executed: Sequence[Executed]) -> None:
         """Make all that was executed visible to queries: before anybody is told that it is done."""
@@ -175,11 +203,14 @@ class Engine:
     def _execute(self, update: PreparedUpdate, now: int) -> Executed:
         began = clock() - update.spent
         self.performance.begin()
-        transaction = self._updates.run(update.plan, update.constants, update.bindings, update.access, now)
+        transaction = self._updates.run(
+            update.plan, update.constants, update.bindings, update.access, now, beside=update.beside
+        )
+        beside = transaction.entries() if transaction.beside else ()
         changes = transaction.change_set()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
-            return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began))
+            return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began), beside=beside)
         self._writer_mirror.note(changes)
         try:
             activations = self.spus.activate(transaction, now)
@@ -187,7 +218,7 @@ class Engine:
             transaction.undo()
             self._writer_mirror.note(changes.inverse())
             raise
-        return Executed(changes, activations, self.performance.executed(clock() - began))
+        return Executed(changes, activations, self.performance.executed(clock() - began), beside)
 
     def _apply(self, change: ChangeSet) -> None:
         graph = self.graph

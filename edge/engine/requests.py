@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyoxigraph as ox
@@ -53,6 +53,10 @@ class UpdateRequest:
     """What whoever asks for it may do."""
     source: str = ""
     """Who asks, as limits count: a client or its connection. Empty: the gateway itself."""
+    notes: Sequence[object] = ()
+    """What is written down with it in the ledger."""
+    beside: bool = False
+    """Whether all that it inserts goes to the ledger, and nothing of it into the live graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class UpdateOutcome:
 
     added: int
     removed: int
+    entries: int = 0
+    """What it wrote down in the ledger."""
 
     @property
     def changed(self) -> bool:

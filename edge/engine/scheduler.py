@@ -18,6 +18,7 @@ from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.explanation import Explanation
 from edge.engine.journal import Journal
 from edge.engine.kept import KeptSubscriptions, repeatable
+from edge.engine.ledger import Ledger
 from edge.engine.performance import Figures
 from edge.engine.places import HOUSE
 from edge.engine.query import collect
@@ -60,8 +61,9 @@ class Scheduler:
         settings: EngineSettings,
         clock: Clock,
         rights: Rights = lambda given: given,
+        ledger: Ledger | None = None,
     ) -> None:
-        """Restores the engine from the journal and starts. Raises what `Journal.restore` raises.
+        """Restores the engine from the journal and starts. Raises what `Journal.restore` and `Engine.write_down` raise.
 
         `rights` says what may be done by now who gave an update that runs later; it is called on the writer's thread.
         """
@@ -74,6 +76,8 @@ class Scheduler:
         self._replay = Replay(engine, journal)
         for spuid in self._replay.run(self._kept.starts):
             self._kept.remove(spuid)
+        if ledger is not None:
+            engine.write_down(ledger)
         self._receipts = tuple(journal.receipts())
         self._timers = Timers(TimerTable(journal), clock, settings, journal.last_at)
         self._workers = Workers(settings.spu_workers, settings.processing)
@@ -81,7 +85,7 @@ class Scheduler:
         self._readers = Readers(engine.queries, settings, clock)
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._queue = RequestQueue(settings.max_pending_updates, settings.max_batch)
-        self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights)
+        self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights, ledger)
         self._writer.start()
 
     # What clients can ask for
@@ -187,6 +191,10 @@ class Scheduler:
     def explain(self, query: QueryRequest) -> Future[Explanation]:
         """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""
         return self._on_writer(lambda: self._engine.explain(query))
+
+    def on_writer(self, action: Callable[[], T]) -> Future[T]:
+        """Do something between two commits, on the writer's thread."""
+        return self._on_writer(action)
 
     def receipts(self) -> tuple[bytes, ...]:
         """The receipts of the updates that had been committed last when this process began, the oldest first."""

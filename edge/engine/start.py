@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -11,6 +11,7 @@ from edge.engine.clock import Clock, SystemClock
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
 from edge.engine.journal import Journal
+from edge.engine.ledger import Ledger
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.update import Loader
@@ -48,10 +49,12 @@ def open_engine(
     clock: Clock | None = None,
     load: Loader = _no_loader,
     rights: Rights = lambda given: given,
+    ledger: Callable[[Journal], Ledger] | None = None,
 ) -> Scheduler:
     """Open a data directory, or with None a memory that nothing survives, and start an engine on it.
 
     `load` fetches the documents of LOAD; `rights` says what clients may do by now that gave updates to be run later.
+    `ledger` makes the ledger, in the journal's file.
     Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a newer version or not writable; it is
     then as it was.
     """
@@ -66,7 +69,8 @@ def open_engine(
     )
     try:
         clock = clock or SystemClock(settings.trust_clock)
-        return Scheduler(make_engine(settings, load), journal, settings, clock, rights)
+        made = None if ledger is None else ledger(journal)
+        return Scheduler(make_engine(settings, load), journal, settings, clock, rights, made)
     except BaseException:
         journal.close()
         raise

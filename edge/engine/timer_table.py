@@ -195,6 +195,8 @@ def _encoded(request: UpdateRequest) -> bytes:
         body["dataset"] = [request.dataset.default_graphs, request.dataset.named_graphs]
     if request.bindings:
         body["bindings"] = {name: str(term) for name, term in request.bindings.items()}
+    if request.beside:
+        body["beside"] = True
     access = request.access
     if access.client:
         body["client"] = access.client
@@ -209,7 +211,7 @@ def _decoded(body: bytes, owner: str) -> UpdateRequest:
     default, named = found.get("dataset", (None, None))
     dataset = Dataset(None if default is None else tuple(default), None if named is None else tuple(named))
     bindings = {name: _term(text) for name, text in found.get("bindings", {}).items()}
-    return UpdateRequest(found["sparql"], dataset, bindings, _access(found, owner))
+    return UpdateRequest(found["sparql"], dataset, bindings, _access(found, owner), beside=found.get("beside", False))
 
 
 def _access(body: dict[str, Any], owner: str) -> Access:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 import pyoxigraph as ox
 
@@ -46,10 +47,13 @@ Loader = Callable[[str], Iterable[ox.Quad]]
 class Transaction:
     """The changes of one request so far: applied to the live graph, net, and able to be undone."""
 
-    def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None) -> None:
-        """`writable`: ids of the graphs that may be changed; None: all."""
+    def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None, ledger: int | None = None) -> None:
+        """`writable`: ids of the graphs that may be changed; None: all. `ledger`: that of the one that is none."""
         self._graph = graph
         self._writable = writable
+        self._ledger = ledger
+        self.beside: dict[Quad, None] = {}
+        """What was added to that graph, so to the ledger."""
         self._quads: dict[Quad, bool] = {}
         self._graphs: dict[int, bool] = {}
 
@@ -65,6 +69,9 @@ class Transaction:
                 quads[quad] = False
         for quad in added:
             if quad[3] not in graph.graphs:
+                if quad[3] == self._ledger:
+                    self.beside[quad] = None
+                    continue
                 self.create(quad[3])
             if graph.add(quad) and quads.pop(quad, True):
                 quads[quad] = True
@@ -72,7 +79,7 @@ class Transaction:
     def create(self, graph: int) -> None:
         """Begin a named graph if there is none of that name."""
         self.check(graph)
-        if self._graph.create(graph) and self._graphs.pop(graph, True):
+        if graph != self._ledger and self._graph.create(graph) and self._graphs.pop(graph, True):
             self._graphs[graph] = True
 
     def drop(self, graph: int) -> None:
@@ -107,6 +114,11 @@ class Transaction:
         """The named graphs that began (True) or ceased (False) to exist."""
         return self._graphs
 
+    def entries(self) -> list[Statement]:
+        """What was added to the ledger, as terms."""
+        terms = self._graph.dictionary.terms
+        return [(terms[s], terms[p], terms[o], terms[g] if g else None) for s, p, o, g in self.beside]  # type: ignore[misc]
+
     def change_set(self) -> ChangeSet:
         """The net change, as terms."""
         terms = self._graph.dictionary.terms
@@ -126,6 +138,7 @@ class Transaction:
         self._set(forward=False)
         self._quads.clear()
         self._graphs.clear()
+        self.beside.clear()
 
     @contextmanager
     def reverted(self) -> Iterator[None]:
@@ -147,6 +160,31 @@ class Transaction:
                 self._graph.drop(graph)
 
 
+class Deposit(Transaction):
+    """The changes of a request that leaves the live graph alone: all that it adds goes to the ledger."""
+
+    def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
+        """Take in what is added; nothing can be removed from a ledger."""
+        if self._ledger is not None:
+            self.check(self._ledger)
+        self.beside.update(dict.fromkeys(added))
+
+    def create(self, graph: int) -> None:
+        """Raises `UpdateFailed`."""
+        self._refuse()
+
+    def drop(self, graph: int) -> None:
+        """Raises `UpdateFailed`."""
+        self._refuse()
+
+    def clear(self, graph: int) -> None:
+        """Raises `UpdateFailed`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UpdateFailed("What is sent here is stored in the history, which only grows: insert triples")
+
+
 class UpdateProcessor:
     """Turns update requests into transactions on one live graph."""
 
@@ -157,6 +195,8 @@ class UpdateProcessor:
         self._rules = world.rules
         self._load = load
         self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
+        self.ledger: int | None = None
+        """The id of the graph that is none: what is added to it goes to the ledger. None: there is no ledger."""
 
     def plan(self, request: UpdateRequest) -> tuple[UpdatePlan, Sequence[Term]]:
         """The plan of an update, compiled on first sight of its shape, and the constants that it leaves open.
@@ -171,10 +211,21 @@ class UpdateProcessor:
         return plan, forced.with_values(constants, bindings)
 
     def run(
-        self, plan: UpdatePlan, constants: Sequence[Term], bindings: Mapping[str, Term], access: Access, now: int
+        self,
+        plan: UpdatePlan,
+        constants: Sequence[Term],
+        bindings: Mapping[str, Term],
+        access: Access,
+        now: int,
+        *,
+        beside: bool = False,
     ) -> Transaction:
-        """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed."""
-        transaction = Transaction(self._graph, None if access.write is None else self._ids(access.write))
+        """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed.
+
+        `beside`: what it adds goes to the ledger, and nothing else can be done.
+        """
+        writable = None if access.write is None else self._ids(access.write)
+        transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
         ids = self._graph.dictionary.intern_values(constants)
         try:
             for operation in plan.operations:

@@ -175,7 +175,7 @@ class Fire(Work):
             timers.finish(waiting, given, "failed", error=EdgeError("Internal error: the gateway's log tells more"))
         else:
             outcome = self.executed[0].outcome
-            changes = bool(self.executed[0].changes)
+            changes = bool(self.executed[0].changes or self.executed[0].entries)
             timers.finish(waiting, given, "done" if changes else "unchanged", (outcome.added, outcome.removed))
 
     def done(self) -> None:

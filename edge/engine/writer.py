@@ -17,6 +17,7 @@ from edge.engine.clock import Clock
 from edge.engine.engine import Engine
 from edge.engine.journal import Entry, Journal
 from edge.engine.kept import KeptSubscriptions
+from edge.engine.ledger import Ledger
 from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
 from edge.engine.timers import Timers
@@ -42,6 +43,7 @@ class Writer:
         settings: EngineSettings,
         clock: Clock,
         rights: Rights,
+        ledger: Ledger | None,
     ) -> None:
         self._engine = engine
         self._journal = journal
@@ -50,6 +52,7 @@ class Writer:
         self._queue = queue
         self._clock = clock
         self._rights = rights
+        self._ledger = ledger
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
         self._flush_at = 0.0
         self._flush_failing = False
@@ -119,9 +122,11 @@ class Writer:
         done = [work for work in batch if _execute(work, now)]
         stored = [entry for work in done for entry in entries(work, now)]
         executed = [step for work in done for step in work.executed]
+        ledger = self._ledger if self._ledger is not None and self._ledger.changed else None
+        writes = bool(stored or timers.changed or ledger is not None)
         try:
-            if stored or timers.changed:
-                others = timers.changed or self._kept.changed
+            if writes:
+                others = timers.changed or self._kept.changed or ledger is not None
                 self._commit(stored, self._write_others if others else None)
         except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
             engine.undo(executed)
@@ -130,11 +135,13 @@ class Writer:
             for work in done:
                 work.failed(error)
             return
-        if stored or timers.changed:
+        if writes:
             self._kept.written()
         if timers.changed:
             timers.kept()
-        if stored:
+        if ledger is not None:
+            ledger.written()
+        if stored or ledger is not None:
             self._note_recovery()
         engine.show(executed)
         for work in done:
@@ -153,6 +160,8 @@ class Writer:
             self._timers.write(connection)
         if self._kept.changed:
             self._kept.write(connection)
+        if self._ledger is not None and self._ledger.changed:
+            self._ledger.write(connection)
 
     def _note_storage(self, error: Exception) -> None:
         """Log once that updates cannot be stored, not for each of them."""
@@ -217,6 +226,8 @@ class Writer:
                 _log.error("journal.flush_failed", extra={"reason": error.description})
             self._flush_failing = True
         else:
+            if self._ledger is not None:
+                self._ledger.flushed()
             if self._flush_failing:
                 _log.info("journal.flush_recovered")
             self._flush_failing = False

@@ -18,6 +18,8 @@ from edge.config.keys import default_data_dir
 from edge.config.parts import part
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.journal import Journal
+from edge.engine.journal_file import FILE_NAME
 from edge.engine.performance import Figures
 from edge.gates.allowance import Allowance
 from edge.gates.guard import OPEN_GUARD, Guard
@@ -33,8 +35,11 @@ from edge.gateway.mqtt import Mqtt
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
+from edge.outbox.outbox import Outbox
+from edge.outbox.settings import OutboxSettings as OutboxOptions
+from edge.outbox.storing import Storing
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotReady
+from edge.protocol.errors import EdgeError, NotReady, UpdateFailed
 
 if TYPE_CHECKING:
     from edge.security.security import Security
@@ -55,6 +60,7 @@ class Gateway:
         """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
         self.metrics = Metrics()
         self._engine: Scheduler | None = None
+        self._outbox: Outbox | None = None
         self._mappings: Mappings | None = None
         self._mqtt: Mqtt | None = None
         self._host: Host | None = None
@@ -185,6 +191,12 @@ class Gateway:
 
     async def _start_engine(self) -> Scheduler:
         settings, kept = self.settings, self.settings.subscriptions
+        storing: list[Storing] = []
+
+        def ledger(journal: Journal) -> Storing:
+            storing.append(Storing(journal, part(OutboxOptions, settings.outbox)))
+            return storing[0]
+
         try:
             engine = await asyncio.to_thread(
                 open_engine,
@@ -192,11 +204,16 @@ class Gateway:
                 part(EngineSettings, settings.engine, max_kept=kept.max_parked if kept.resume_for else 0),
                 load=load_document,
                 rights=_as_given if self._security is None else self._security.guard.rights,
+                ledger=ledger,
             )
         except DataDirectoryRefused as error:
             raise StartError(error.description) from error
+        except UpdateFailed as error:
+            raise StartError(f"outbox.graph: {error.description}, with another outbox.graph meanwhile") from error
         self._stack.push_async_callback(self._close_engine, engine)
         self._engine = engine
+        self._outbox = Outbox(storing[0], settings.data_dir / FILE_NAME, engine.on_writer)
+        self._stack.callback(self._outbox.close)
         self.metrics.watch_engine(
             triples=lambda: engine.quads,
             pending_updates=lambda: engine.pending_updates,

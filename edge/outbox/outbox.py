@@ -88,15 +88,15 @@ class Outbox:
 
     def rows(self, first: int, limit: int) -> Iterator[Row]:
         """Number, context and body of up to `limit` observations from this number on. Raises `Damaged`, `OSError`."""
-        return iter(self._read(lambda connection: list(table.read_rows(connection, first, self.last, limit))))
+        return iter(self._read(lambda select: list(table.read_rows(select, first, self.last, limit))))
 
     def contexts(self, ids: Iterable[int]) -> Mapping[int, Context]:
         """What these are. Raises as `rows` does."""
-        return self._read(lambda connection: dict(table.read_contexts(connection, ids)))
+        return self._read(lambda select: dict(table.read_contexts(select, ids)))
 
     def lost(self) -> list[Lost]:
         """The ranges that were dropped and of which nobody has acknowledged to know, in order. Raises likewise."""
-        return self._read(lambda connection: list(table.read_lost(connection)))
+        return self._read(lambda select: list(table.read_lost(select)))
 
     def acknowledge(self, last: int) -> None:
         """Up to this number all has arrived: forget it. Waits for the writer. Raises `EdgeError`: it stays for now."""
@@ -114,12 +114,12 @@ class Outbox:
             if connection is not None:
                 connection.close()
 
-    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+    def _read(self, read: Callable[[table.Select], T]) -> T:
         with self._lock:
             try:
                 if self._connection is None:
                     uri = f"{self._file.absolute().as_uri()}?mode=ro"
                     self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY, check_same_thread=False)
-                return read(self._connection)
+                return read(self._connection.execute)
             except sqlite3.Error as error:
                 raise OSError(f"{self._file} cannot be read: {error}") from error

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from edge.engine.journal_file import checksum
 from edge.outbox.observation import Context
 from edge.outbox.segment import told
+
+Select = Callable[[str, Sequence[object]], Iterable[tuple[Any, ...]]]
+"""Reads the file: of the journal, or of a connection."""
 
 Row = tuple[int, int, str]
 """Number, context and body of an observation (`edge.outbox.segment.body`)."""
@@ -44,9 +47,9 @@ class Head(NamedTuple):
     acknowledged: int = 0
 
 
-def read_head(connection: sqlite3.Connection) -> Head | None:
+def read_head(select: Select) -> Head | None:
     """The row of `meta`; None: there never was one. Raises `Damaged`."""
-    for (value,) in connection.execute("SELECT value FROM meta WHERE name = ?", (_HEAD,)):
+    for (value,) in select("SELECT value FROM meta WHERE name = ?", (_HEAD,)):
         try:
             return Head(*json.loads(value))
         except (ValueError, TypeError):
@@ -59,33 +62,31 @@ def write_head(connection: sqlite3.Connection, head: Head) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_HEAD, json.dumps(head)))
 
 
-def read_rows(connection: sqlite3.Connection, first: int, last: int, limit: int = -1) -> Iterator[Row]:
+def read_rows(select: Select, first: int, last: int, limit: int = -1) -> Iterator[Row]:
     """The observations with these numbers, in order, up to `limit` of them. Raises `Damaged`."""
     query = "SELECT seq, context, body, crc FROM outbox WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?"
-    for seq, context, body, crc in connection.execute(query, (first, last, limit)):
+    for seq, context, body, crc in select(query, (first, last, limit)):
         if checksum(body.encode(), seq, context) != crc:
             raise Damaged(f"the stored observation {seq} fails its checksum")
         yield seq, context, body
 
 
-def read_contexts(connection: sqlite3.Connection, ids: Iterable[int] | None = None) -> Iterator[tuple[int, Context]]:
+def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[tuple[int, Context]]:
     """Contexts by their numbers, or all of them. Raises `Damaged`."""
     query = "SELECT id, body, crc FROM outbox_contexts"
-    wanted = None if ids is None else json.dumps(list(ids))
-    rows = (
-        connection.execute(query)
-        if wanted is None
-        else connection.execute(f"{query} WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
-    )
-    for number, body, crc in rows:
+    parameters: tuple[str, ...] = ()
+    if ids is not None:
+        query += " WHERE id IN (SELECT value FROM json_each(?))"
+        parameters = (json.dumps(list(ids)),)
+    for number, body, crc in select(query, parameters):
         if checksum(body.encode(), number) != crc:
             raise Damaged(f"the context {number} of stored observations fails its checksum")
         yield number, Context(**json.loads(body))
 
 
-def read_lost(connection: sqlite3.Connection) -> Iterator[Lost]:
+def read_lost(select: Select) -> Iterator[Lost]:
     """The ranges that were dropped, in order."""
-    yield from map(Lost._make, connection.execute('SELECT first, last, start, "end", reason FROM outbox_lost'))
+    yield from map(Lost._make, select('SELECT first, last, start, "end", reason FROM outbox_lost', ()))
 
 
 def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
