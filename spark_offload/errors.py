@@ -33,3 +33,7 @@ class ListenRefused(HistoryError):
 
 class NotMeasured(HistoryError):
     """A measurement cannot run here, or what it measured is wrong."""
+
+
+class OutputRefused(HistoryError):
+    """What was asked for cannot be written where it should be."""

@@ -8,7 +8,6 @@ A term is its text in canonical N-Triples (RDF 1.2 N-Triples, section 4), so tha
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
@@ -57,15 +56,21 @@ def of_cells(rows: DataFrame, predicates: Collection[str] | None = None) -> Data
 
 def of_quads(rows: DataFrame, predicates: Collection[str] | None = None) -> DataFrame:
     """The triples of the rows that do not fit."""
-    lines = rows.where("quads IS NOT NULL").select(F.explode(F.split("quads", "\n")).alias("line"))
     subject, predicate, object_, graph = (F.regexp_extract("line", _QUAD, group) for group in range(1, 5))
-    told = lines if predicates is None else lines.where(predicate.isin([f"<{one}>" for one in predicates]))
+    told = lines(rows)
+    if predicates is not None:
+        told = told.where(predicate.isin([f"<{one}>" for one in predicates]))
     return told.select(
         subject.alias("subject"),
         predicate.alias("predicate"),
         object_.alias("object"),
         F.nullif(graph, F.lit("")).alias("graph"),
     )
+
+
+def lines(rows: DataFrame) -> DataFrame:
+    """The quads of the rows that do not fit as they came: texts `line`."""
+    return rows.where("quads IS NOT NULL").select(F.explode(F.split("quads", "\n")).alias("line"))
 
 
 def shaped() -> Column:
@@ -79,6 +84,10 @@ def shape() -> tuple[Triple, ...]:
     observation = iri(F.coalesce("observation", derived))
     result = iri(F.coalesce("result", F.concat(derived, F.lit("/result"))))
     instant = iri(F.coalesce("instant", F.concat(derived, F.lit("/instant"))))
+    time = _quoted(
+        F.coalesce(escaped(F.col("time_text")), time_text(F.col("ts"))),
+        F.coalesce("time_datatype", F.lit(DATE_TIME_STAMP)),
+    )
     return (
         Triple(observation, RDF + "type", F.lit(f"<{SOSA}Observation>")),
         Triple(observation, SOSA + "hasFeatureOfInterest", iri(F.col("feature"))),
@@ -92,13 +101,7 @@ def shape() -> tuple[Triple, ...]:
         Triple(result, QUDT + "numericValue", literal(F.coalesce("value_text", F.lit("")), F.col("datatype"))),
         Triple(result, OWL_TIME + "hasTime", instant),
         Triple(instant, RDF + "type", F.lit(f"<{OWL_TIME}Instant>")),
-        Triple(
-            instant,
-            OWL_TIME + "inXSDDateTimeStamp",
-            literal(
-                F.coalesce("time_text", time_text(F.col("ts"))), F.coalesce("time_datatype", F.lit(DATE_TIME_STAMP))
-            ),
-        ),
+        Triple(instant, OWL_TIME + "inXSDDateTimeStamp", time),
     )
 
 
@@ -109,17 +112,22 @@ def iri(text: Column) -> Column:
 
 def literal(text: Column, datatype: Column) -> Column:
     """A literal as a term. `datatype` is a text; null: `xsd:string`."""
-    plain = datatype.isNull() | (datatype == STRING)
-    return F.concat(
-        F.lit('"'), escaped(text), F.lit('"'), F.when(plain, "").otherwise(F.concat(F.lit("^^<"), datatype, F.lit(">")))
+    return _quoted(escaped(text), datatype)
+
+
+def _quoted(text: Column, datatype: Column) -> Column:
+    suffix = F.when(datatype.isNull() | (datatype == STRING), "").otherwise(
+        F.concat(F.lit("^^<"), datatype, F.lit(">"))
     )
+    return F.concat(F.lit('"'), text, F.lit('"'), suffix)
 
 
 def escaped(text: Column) -> Column:
-    """What stands between the quotes of a literal. Few texts need any of it."""
-    return F.when(
-        text.rlike(_SPECIAL), reduce(lambda told, pair: F.replace(told, *map(F.lit, pair)), _ESCAPES, text)
-    ).otherwise(text)
+    """What stands between the quotes of a literal. JSON escapes as N-Triples does, but for three characters."""
+    told = F.regexp_extract(F.to_json(F.struct(text.alias("t"))), r'(?s)\A\{"t":"(.*)"\}\z', 1)
+    for char in "\x7f\ufffe\uffff":
+        told = F.replace(told, F.lit(char), F.lit(f"\\u{ord(char):04X}"))
+    return F.when(text.rlike(_SPECIAL), told).otherwise(text)  # few texts need any of it
 
 
 def time_text(ts: Column) -> Column:
@@ -135,9 +143,4 @@ def time_text(ts: Column) -> Column:
 _QUAD: Final = r'(?s)\A([^ ]+) ([^ ]+) (.*?)(?: (<[^<>" ]*>|_:[^<>" )]+))? \.\z'
 """A line of canonical N-Quads. What looks like a graph is one: at the end of another object there is no space, or a
 quote, or a bracket."""
-_ESCAPES: Final = (
-    ("\\", "\\\\"),  # first, as the others write it
-    *(('"', '\\"'), ("\b", "\\b"), ("\t", "\\t"), ("\n", "\\n"), ("\f", "\\f"), ("\r", "\\r")),
-    *((chr(code), f"\\u{code:04X}") for code in (*range(0x20), 0x7F, 0xFFFE, 0xFFFF) if chr(code) not in "\b\t\n\f\r"),
-)
 _SPECIAL: Final = r'[\x00-\x1f"\\\x7f\x{FFFE}\x{FFFF}]'

@@ -1,0 +1,77 @@
+"""The history out of the table again: losslessly the RDF that it was, or Parquet for other programs.
+
+All workers write, each its part, so the folder to write to is one that all of them see, as the table is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload import triples
+from spark_offload.errors import OutputRefused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter
+
+FILES: Final = (".nq", ".nq.gz")
+"""What one file of N-Quads is called; what is called otherwise is a folder."""
+
+
+def lines(rows: DataFrame) -> DataFrame:
+    """The RDF of rows of the table: `line`s of canonical N-Quads, in which one may come more than once."""
+    cells = triples.of_cells(rows).select(F.concat_ws(" ", *triples.COLUMNS, F.lit(".")).alias("line"))
+    return cells.union(triples.lines(rows))
+
+
+def write_nquads(rows: DataFrame, out: str) -> None:
+    """The RDF of rows of the table: a file (`FILES`), or else a folder of gzipped ones. Raises `OutputRefused`."""
+    if not out.endswith(FILES):
+        _write(lines(rows).write.format("text").option("compression", "gzip"), out)
+        return
+    if Path(out).exists():
+        raise _there(out)
+    target = Path(out).absolute()
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            parts = f"{folder}/parts"
+            compression = "gzip" if out.endswith(".gz") else "none"
+            _write(lines(rows).write.format("text").option("compression", compression), parts)
+            _join(sorted(Path(parts).glob("part-*")), Path(folder) / "whole")
+            (Path(folder) / "whole").rename(target)
+    except OSError as error:
+        raise OutputRefused(f"{out} cannot be written: {error}") from error
+
+
+def write_parquet(rows: DataFrame, out: str) -> None:
+    """Rows, of the table or of triples: a folder of Parquet files. Raises `OutputRefused`."""
+    _write(rows.write.format("parquet"), out)
+
+
+def _write(writer: DataFrameWriter, out: str) -> None:
+    try:
+        writer.save(out if ":" in out else str(Path(out).absolute()))
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_ALREADY_EXISTS":
+            raise _there(out) from error
+        raise
+
+
+def _there(out: str) -> OutputRefused:
+    return OutputRefused(f"{out} is there already: take it away, or choose another name")
+
+
+def _join(parts: list[Path], whole: Path) -> None:
+    """One file from many; of gzipped ones, too (RFC 1952, section 2.2)."""
+    with whole.open("wb") as target:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fsync(target.fileno())

@@ -1,0 +1,29 @@
+"""Prefixes by which IRIs of observations are known to people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA, XSD
+
+PREFIXES: Final = {
+    "rdf": RDF,
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "xsd": XSD,
+    "sosa": SOSA,
+    "time": OWL_TIME,
+    "qudt-1-1": QUDT,
+    "unit": "http://qudt.org/1.1/vocab/unit#",
+    "dcterms": DCTERMS,
+    "arces-monitor": MONITOR,
+}
+"""Prefix and namespace."""
+
+
+def short(iri: str) -> str:
+    """An IRI as Turtle would write it, where that is plainly possible."""
+    for prefix, namespace in PREFIXES.items():
+        local = iri.removeprefix(namespace)
+        if local != iri and local.replace("-", "").replace("_", "").isalnum():
+            return f"{prefix}:{local}"
+    return f"<{iri}>"
