@@ -1,0 +1,212 @@
+"""Plots of what the analyses found: one function each, from its rows to a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from spark_offload.analyses.names import short_names
+
+MOST_LINES: Final = 8
+"""Series in a panel: more colours cannot be told from each other."""
+MOST_BARS: Final = 40
+"""Rows of a chart of bars, or of colours."""
+MOST_PANELS: Final = 6
+
+_WIDTH: Final = 10.0
+"""Inches, as all sizes of figures."""
+_SILENT: Final = "#c0392b"
+_QUIET: Final = "#7f8c8d"
+
+Draw = Callable[[pd.DataFrame], Figure]
+
+
+def save(draw: Draw, found: pd.DataFrame, path: Path) -> None:
+    """Draw what was found into a file; its ending says which format: png, svg, pdf."""
+    figure = draw(found) if len(found) else _empty()
+    figure.savefig(path, dpi=150)
+
+
+def downsample(found: pd.DataFrame) -> Figure:
+    """The means as lines, least and greatest values as bands around them. A panel for each property and unit."""
+    panels = list(_panels(found))
+    figure, grid = _figure(len(panels), 3.2)
+    for axes, (title, part) in zip(grid, panels, strict=True):
+        for name, line in _most(part, "count"):
+            colour = None
+            for stretch in _stretches(line.sort_values("start")):
+                drawn = axes.plot(
+                    stretch["start"], stretch["mean"], color=colour, marker=".", markersize=3, linewidth=1.2
+                )
+                colour = drawn[0].get_color()
+                axes.fill_between(
+                    stretch["start"], stretch["min"], stretch["max"], color=colour, alpha=0.15, linewidth=0
+                )
+            axes.plot([], [], color=colour, label=name)
+        axes.set_ylabel(title)
+        _legend(axes)
+    grid[0].set_title(_told("Mean of each window, and from the least to the greatest value", panels))
+    return _dated(figure, grid)
+
+
+def gaps(found: pd.DataFrame) -> Figure:
+    """A row for each series, a bar for each time without an observation."""
+    found = found.assign(until=found["start"] + pd.to_timedelta(found["seconds"], unit="s"))
+    names = _series_names(found)
+    order = found.groupby(names)["seconds"].sum().sort_values().index[-MOST_BARS:]
+    figure, (axes,) = _figure(1, 1.2 + 0.32 * len(order))
+    for row, name in enumerate(order):
+        of_it = found[names == name]
+        for still, colour in ((False, _QUIET), (True, _SILENT)):
+            bars = of_it[of_it["end"].isna() == still]
+            axes.barh(row, bars["until"] - bars["start"], left=bars["start"], height=0.6, color=colour)
+    for label, colour in (("silent", _QUIET), ("silent still", _SILENT)):
+        axes.barh(0, pd.Timedelta(0), left=found["start"].iloc[0], color=colour, label=label)
+    axes.set_yticks(range(len(order)), order)
+    axes.set_ylim(-0.6, len(order) - 0.4)
+    shown = f" (the {len(order)} longest of {names.nunique()})" if names.nunique() > len(order) else ""
+    axes.set_title(f"No observations{shown}")
+    _legend(axes)
+    return _dated(figure, [axes])
+
+
+def anomalies(found: pd.DataFrame) -> Figure:
+    """Each anomaly above or below what is usual at its hour: a grey bar of one spread on either side of the median."""
+    panels = list(_panels(found))
+    figure, grid = _figure(len(panels), 3.2)
+    for axes, (title, part) in zip(grid, panels, strict=True):
+        axes.errorbar(
+            part["ts"],
+            part["median"],
+            part["spread"],
+            fmt="none",
+            ecolor=_QUIET,
+            elinewidth=3,
+            alpha=0.5,
+            label="usual",
+        )
+        axes.vlines(part["ts"], part["median"], part["value"], color=_QUIET, linewidth=0.6)
+        for name, points in _most(part, "z"):
+            axes.plot(points["ts"], points["value"], "o", markersize=4, label=name)
+        axes.set_ylabel(title)
+        _legend(axes)
+    grid[0].set_title(_told("Values far from the usual ones of their hour", panels))
+    return _dated(figure, grid)
+
+
+def places(found: pd.DataFrame) -> Figure:
+    """Windows from left to right, places from top to bottom, and how far each is above or below all: a colour."""
+    panels = list(_panels(found))
+    charts = [part.pivot(index="feature", columns="start", values="difference") for _, part in panels]
+    charts = [chart.loc[chart.mean(axis=1).sort_values().index[-MOST_BARS:]] for chart in charts]
+    figure, grid = _figure(len(panels), max(1.4 + 0.3 * len(chart) for chart in charts), share=False)
+    for axes, (title, part), chart in zip(grid, panels, charts, strict=True):
+        starts, step = chart.columns, _step(chart.columns)
+        edges = [*starts, starts[-1] + step]
+        far = np.nanmax(np.abs(chart.to_numpy())) or 1.0
+        mesh = axes.pcolormesh(edges, range(len(chart) + 1), chart.to_numpy(), cmap="RdBu_r", vmin=-far, vmax=far)
+        axes.set_yticks(
+            [row + 0.5 for row in range(len(chart))], [short_names(part["feature"])[name] for name in chart.index]
+        )
+        figure.colorbar(mesh, ax=axes, label=f"{title}\nabove or below the mean of all", pad=0.01)
+    grid[0].set_title(_told("Places beside each other", panels))
+    return _dated(figure, grid)
+
+
+def energy(found: pd.DataFrame) -> Figure:
+    """What each street took on each day, stacked; below, for how long its lamps were unknown."""
+    names = found["street"].fillna("(no street)")
+    named = found.assign(street=names.map(short_names(names)), date=pd.to_datetime(found["date"]))
+    most = named.groupby("street")["kwh"].sum().sort_values(ascending=False).index[:MOST_LINES]
+    named.loc[~named["street"].isin(most), "street"] = "others"
+    unknown = bool(named["unknown"].sum() > 0)
+    figure, grid = _figure(2 if unknown else 1, 3.2)
+    for axes, column in zip(grid, ("kwh", "unknown"), strict=False):
+        chart = named.pivot_table(index="date", columns="street", values=column, aggfunc="sum", fill_value=0.0)
+        below = np.zeros(len(chart))
+        for street in [name for name in (*most, "others") if name in chart]:
+            axes.bar(chart.index, chart[street], bottom=below, width=0.8, label=street)
+            below += chart[street].to_numpy()
+    grid[0].set_title("Energy of street lamps, a day (UTC) at a time")
+    grid[0].set_ylabel("kWh")
+    _legend(grid[0])
+    if unknown:
+        grid[1].set_ylabel("lamp-hours unknown")
+    return _dated(figure, grid)
+
+
+def _figure(panels: int, height: float, *, share: bool = True) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(_WIDTH, 0.8 + height * panels), layout="constrained")
+    grid = figure.subplots(panels, 1, sharex=share, squeeze=False)
+    return figure, list(grid[:, 0])
+
+
+def _empty() -> Figure:
+    figure, (axes,) = _figure(1, 1.5)
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, "nothing found", ha="center", va="center")
+    return figure
+
+
+def _panels(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """What each axis says, and its rows; those with the most rows."""
+    properties, units = (short_names(found[name].dropna()) for name in ("property", "unit"))
+    groups = sorted(found.groupby(["property", "unit"], dropna=False), key=lambda group: -len(group[1]))
+    for (what, unit), part in groups[:MOST_PANELS]:
+        title = properties.get(what, "(no property)")
+        yield (f"{title} ({units[unit]})" if unit in units else title), part
+
+
+def _most(part: pd.DataFrame, weight: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The series of the greatest weight, by name."""
+    names = _series_names(part)
+    order = part[weight].abs().groupby(names).sum().sort_values(ascending=False, kind="stable").index
+    for name in order[:MOST_LINES]:
+        yield name, part[names == name]
+    if len(order) > MOST_LINES:
+        yield f"… {len(order) - MOST_LINES} more not shown", part.iloc[:0]
+
+
+def _series_names(part: pd.DataFrame) -> pd.Series[str]:
+    return part["series"].map(short_names(part["series"]))
+
+
+def _step(starts: pd.Series[pd.Timestamp] | pd.Index[pd.Timestamp]) -> pd.Timedelta:
+    """The length of the windows: no two are nearer to each other."""
+    steps = pd.Series(sorted(set(starts))).diff().dropna()
+    return steps.min() if len(steps) else pd.Timedelta(hours=1)
+
+
+def _stretches(line: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Windows that follow each other; a line across a gap would tell of what was not seen."""
+    broken = line["start"].diff() > _step(line["start"]) * 1.5
+    for _, stretch in line.groupby(broken.cumsum()):
+        yield stretch
+
+
+def _told(title: str, panels: list[tuple[str, pd.DataFrame]]) -> str:
+    return f"{title} (of the {MOST_PANELS} properties with the most rows)" if len(panels) == MOST_PANELS else title
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
+    axes.grid(visible=True, alpha=0.25, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def _dated(figure: Figure, grid: list[Axes]) -> Figure:
+    for axes in grid:
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    grid[-1].set_xlabel("UTC")
+    return figure

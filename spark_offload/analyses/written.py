@@ -1,0 +1,81 @@
+"""Results of analyses as text: a table for people, CSV, JSON. Row after row, never in memory as a whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from typing import IO, Final
+
+from pyspark.sql import DataFrame, Row
+
+from spark_offload.analyses.names import short_names
+from spark_offload.tabular import printable
+
+MOST_ROWS: Final = 1000
+"""Of a table for people."""
+NAMES: Final = ("series", "property", "unit", "feature", "street")
+"""Columns of IRIs."""
+
+Write = Callable[[DataFrame, IO[str]], None]
+
+
+def as_table(found: DataFrame, output: IO[str]) -> None:
+    """Aligned columns with IRIs cut short, of the first thousand rows; the last line says how many there are."""
+    rows = found.take(MOST_ROWS + 1)
+    lines = [found.columns, *zip(*(_column(name, rows[:MOST_ROWS]) for name in found.columns), strict=True)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    numeric = [kind in {"double", "bigint", "int"} for _, kind in found.dtypes]
+    for line in lines:
+        cells = (
+            f"{cell:>{width}}" if right else f"{cell:<{width}}"
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        output.write("  ".join(cells).rstrip() + "\n")
+    more = len(rows) > MOST_ROWS
+    count = f"first {MOST_ROWS} rows; --format csv has all" if more else f"{len(rows)} row{'s' * (len(rows) != 1)}"
+    output.write(f"({count})\n")
+
+
+def as_csv(found: DataFrame, output: IO[str]) -> None:
+    """Comma-separated values (RFC 4180) with a header; times in ISO 8601, what is missing is empty."""
+    writer = csv.writer(output)
+    writer.writerow(found.columns)
+    writer.writerows([_plain(cell) for cell in row] for row in _rows(found))
+
+
+def as_json(found: DataFrame, output: IO[str]) -> None:
+    """One array of objects; times in ISO 8601."""
+    separator = "[\n"
+    for row in _rows(found):
+        told = {name: _plain(cell) for name, cell in zip(found.columns, row, strict=True)}
+        output.write(separator + json.dumps(told, ensure_ascii=False))
+        separator = ",\n"
+    output.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def _rows(found: DataFrame) -> Iterator[Row]:
+    return found.toLocalIterator(prefetchPartitions=True)
+
+
+def _column(name: str, rows: Sequence[Row]) -> list[str]:
+    cells = [row[name] for row in rows]
+    short = short_names(cell for cell in cells if cell is not None) if name in NAMES else {}
+    return ["" if cell is None else printable(short.get(cell) or _text(cell)) for cell in cells]
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    return str(_plain(cell))
+
+
+def _plain(cell: object) -> object:
+    """A cell as CSV and JSON have it. Spark gives times in the zone of this machine."""
+    if isinstance(cell, datetime):
+        return cell.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return cell.isoformat() if isinstance(cell, date) else cell
+
+
+WRITERS: Final[dict[str, Write]] = {"table": as_table, "csv": as_csv, "json": as_json}
