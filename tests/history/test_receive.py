@@ -1,0 +1,457 @@
+"""`edge-history receive`: segments over HTTP, told from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge.outbox.segment import MANIFEST, ROWS, Manifest
+from spark_offload.landing import Landing, Outbox
+from tests.history.receiving import COMMAND, EPOCH, Receiver, path, segment, send, ship, told
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """One for many tests: each has an epoch of its own."""
+    made = Receiver(tmp_path_factory.mktemp("receiver"), "--max-segment-bytes=100000")
+    made.start()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def epoch(request: pytest.FixtureRequest) -> str:
+    return hashlib.sha256(request.node.name.encode()).hexdigest()[:16]
+
+
+@pytest.fixture
+def client(receiver: Receiver) -> Iterator[httpx.Client]:
+    with receiver.client() as made:
+        yield made
+
+
+def problem(answer: httpx.Response, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == status
+    return str(body["detail"])
+
+
+def there(receiver: Receiver, manifest: Manifest, end: str = ROWS) -> Path:
+    return receiver.landing / manifest.folder / (manifest.stem + end)
+
+
+def test_a_segment_arrives_whole_and_is_told_as_held(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    for first, last in ((1, 10), (11, 12)):
+        manifest, rows = segment(first, last, epoch=epoch)
+        assert client.head(path(manifest)).status_code == 404
+        assert client.patch(path(manifest), content=rows, headers=told(0, whole=rows)).status_code == 201
+        here = client.head(path(manifest))
+        assert (here.headers["Upload-Offset"], here.headers["Upload-Complete"]) == (str(len(rows)), "?1")
+        held = client.get("/v1/outboxes/g1").json()["held"].get(epoch, [])
+        assert [first, last] not in held, "without manifest: not there"
+        assert send(client, path(manifest, MANIFEST), manifest.to_json()).status_code == 201
+        assert there(receiver, manifest).read_bytes() == rows
+        assert Manifest.from_json(there(receiver, manifest, MANIFEST).read_bytes()) == manifest
+    assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 10], [11, 12]]
+
+
+def test_acknowledgements_are_told(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    ship(client, *segment(1, 2, epoch=epoch))
+    Landing(receiver.landing).acknowledge({Outbox("g1", epoch): 2}, 7)
+    assert client.get("/v1/outboxes/g1").json()["acknowledged"][epoch] == {"last": 2, "table_version": 7}
+    (receiver.landing / "g1" / "ack.json").write_text("{")
+    assert client.get("/v1/outboxes/g1").json()["acknowledged"] == {}
+    with receiver.client("g2") as other:
+        assert other.get("/v1/outboxes/g2").json() == {"acknowledged": {}, "held": {}}
+
+
+def test_a_file_is_sent_in_parts_from_where_it_is(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 500, epoch=epoch)
+    half = len(rows) // 2
+    answer = client.patch(path(manifest), content=rows[:half], headers=told(0))
+    assert (answer.status_code, answer.headers["Upload-Offset"]) == (204, str(half))
+    for wrong in (0, half - 1, half + 1):
+        answer = client.patch(path(manifest), content=rows[wrong:], headers=told(wrong, whole=rows))
+        assert str(half) in problem(answer, 409)
+        assert answer.headers["Upload-Offset"] == str(half)
+        assert answer.headers["Upload-Complete"] == "?0"
+    assert not there(receiver, manifest).exists()
+    assert client.patch(path(manifest), content=rows[half:], headers=told(half)).status_code == 204
+    assert client.patch(path(manifest), content=b"", headers=told(len(rows), whole=rows)).status_code == 201
+    assert there(receiver, manifest).read_bytes() == rows
+
+
+def test_what_is_there_is_never_overwritten(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 10, epoch=epoch)
+    ship(client, manifest, rows)
+    assert client.patch(path(manifest), content=rows, headers=told(0, whole=rows)).status_code == 204
+    assert client.patch(path(manifest), content=rows[:5], headers=told(0)).status_code == 204
+    _, others = segment(1, 10, epoch=epoch, values=1)
+    assert "never change" in problem(client.patch(path(manifest), content=others, headers=told(0, whole=others)), 409)
+    assert there(receiver, manifest).read_bytes() == rows
+    later = Manifest(**{**_told(manifest), "replayed": True})
+    answer = client.patch(path(manifest, MANIFEST), content=later.to_json(), headers=told(0, whole=later.to_json()))
+    assert problem(answer, 409)
+    assert there(receiver, manifest, MANIFEST).read_bytes() == manifest.to_json()
+
+
+def test_what_was_damaged_on_the_way_is_discarded(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 10, epoch=epoch)
+    damaged = bytes([rows[0] ^ 1]) + rows[1:]
+    assert "send it again" in problem(client.patch(path(manifest), content=damaged, headers=told(0, whole=rows)), 400)
+    assert client.head(path(manifest)).status_code == 404
+    ship(client, manifest, rows)
+    assert there(receiver, manifest).read_bytes() == rows
+
+
+def test_a_manifest_comes_after_its_rows_and_fits_them(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 10, epoch=epoch)
+    _, others = segment(1, 10, epoch=epoch, values=1)
+    text = manifest.to_json()
+    url = path(manifest, MANIFEST)
+    assert "send it first" in problem(client.patch(url, content=text, headers=told(0, whole=text)), 409)
+    assert send(client, path(manifest), others).status_code == 201
+    assert "send it again" in problem(client.patch(url, content=text, headers=told(0, whole=text)), 409)
+    assert client.head(path(manifest)).status_code == 404, "so that the right one can come"
+    ship(client, manifest, rows)
+    assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 10]]
+
+
+def test_a_manifest_of_another_segment_is_refused(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 10, epoch=epoch)
+    send(client, path(manifest), rows)
+    for change in ({"epoch": "f" * 16}, {"gateway": "g2"}, {"last": 11}):
+        text = Manifest(**{**_told(manifest), **change}).to_json()
+        answer = client.patch(path(manifest, MANIFEST), content=text, headers=told(0, whole=text))
+        assert "it is the manifest of" in problem(answer, 400)
+    for text in (b"", b"{}", b"[]", b"\xff", b'{"schema":1}'):
+        problem(client.patch(path(manifest, MANIFEST), content=text, headers=told(0, whole=text)), 400)
+    newer = manifest.to_json().replace(b'"schema":1', b'"schema":2')
+    answer = client.patch(path(manifest, MANIFEST), content=newer, headers=told(0, whole=newer))
+    assert "update it" in problem(answer, 501)
+    assert not client.get("/v1/outboxes/g1").json()["held"].get(epoch)
+
+
+def test_a_tombstone_has_no_rows(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    tombstone = Manifest("g1", epoch, 1, 5, 1000, 5000, reason="the disk was full")
+    assert send(client, path(tombstone, MANIFEST), tombstone.to_json()).status_code == 201
+    assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 5]]
+
+
+def test_who_may_send(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 2, epoch=epoch)
+    header = told(0, whole=rows)
+    for authorization in ("", "Bearer", "Bearer wrong", "Basic " + receiver.tokens["g1"], receiver.tokens["g1"]):
+        answer = httpx.patch(
+            receiver.url + path(manifest), content=rows, headers={**header, "Authorization": authorization}
+        )
+        assert "gateways add" in problem(answer, 401)
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    with receiver.client("g2") as other:
+        for answer in (
+            other.patch(path(manifest), content=rows, headers=header),
+            other.get("/v1/outboxes/g1"),
+            other.get("/v1/outboxes/nobody"),
+        ):
+            assert "g2" in problem(answer, 403)
+        assert other.head(path(manifest)).status_code == 403
+    assert client.head(path(manifest)).status_code == 404
+    assert httpx.get(receiver.url + "/health").json() == {"status": "ok"}
+
+
+def test_gateways_come_and_go_without_a_restart(tmp_path: Path) -> None:
+    receiver = Receiver(tmp_path)
+    receiver.start()
+    with receiver.client() as client:
+        assert client.get("/v1/outboxes/g1").status_code == 200
+        subprocess.run([*COMMAND, "gateways", "remove", "g1", "--tokens", receiver.file], check=True)
+        assert client.get("/v1/outboxes/g1").status_code == 401
+        added = [*COMMAND, "gateways", "add", "g1", "--tokens", receiver.file]
+        token = subprocess.run(added, check=True, capture_output=True, text=True).stdout.strip()
+        again = client.get("/v1/outboxes/g1", headers={"Authorization": f"Bearer {token}"})
+        assert again.status_code == 200
+    assert receiver.end() == 0
+    assert "Traceback" not in receiver.log()
+
+
+@pytest.mark.parametrize(
+    ("header", "word"),
+    [
+        ({"Upload-Offset": ""}, "Upload-Offset"),
+        ({"Upload-Offset": "-1"}, "Upload-Offset"),
+        ({"Upload-Offset": "1e3"}, "Upload-Offset"),
+        ({"Upload-Offset": "9" * 16}, "Upload-Offset"),
+        ({"Upload-Complete": "yes"}, "Upload-Complete"),
+        ({"Repr-Digest": ""}, "Repr-Digest"),
+        ({"Repr-Digest": "md5=:AAAA:"}, "Repr-Digest"),
+        ({"Repr-Digest": "sha-256=:AAAA:"}, "32 bytes"),
+        ({"Repr-Digest": "sha-256=:A:"}, "32 bytes"),
+    ],
+)
+def test_headers_that_say_nothing(client: httpx.Client, header: dict[str, str], word: str) -> None:
+    manifest, rows = segment(1, 2, epoch="a" * 16)
+    answer = client.patch(path(manifest), content=rows, headers={**told(0, whole=rows), **header})
+    assert word in problem(answer, 400)
+    assert client.head(path(manifest)).status_code == 404
+
+
+def test_a_file_that_is_too_large_is_refused(client: httpx.Client, epoch: str) -> None:
+    manifest, _ = segment(1, 2, epoch=epoch)
+    rows = random.Random(1).randbytes(100_001)
+    assert "--max-segment-bytes" in problem(
+        client.patch(path(manifest), content=rows, headers=told(0, whole=rows)), 413
+    )
+    assert client.patch(path(manifest), content=rows[:10], headers=told(0)).status_code in (204, 409)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
+def test_other_methods(client: httpx.Client, method: str) -> None:
+    manifest, _ = segment(1, 2)
+    answer = client.request(method, path(manifest))
+    assert problem(answer, 405)
+    assert set(answer.headers["Allow"].split(", ")) == {"HEAD", "PATCH"}
+
+
+_ODD = st.sampled_from(
+    ("..", ".", "", "%2e%2e", "..%2f..", "%00", "quarantine", ".uploads", "g1", "g2", EPOCH, "ack.json", "a" * 300, "é")
+) | st.text(st.characters(codec="utf-8", exclude_characters="?#"), max_size=40)
+_FILES = st.builds(
+    "{}-{}{}".format,
+    st.sampled_from(("000000000001", "1", "000000000000", "٠٠٠٠٠٠٠٠٠٠٠١", "0000000000001", "999999999999999999")),
+    st.sampled_from(("000000000001", "000000000002", "2", "-1", "../1")),
+    st.sampled_from((ROWS, MANIFEST, "", ".tsv", ".reason", ROWS + MANIFEST, MANIFEST + "\n")),
+)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(("g1", "g1", "..", "quarantine", ".uploads")), st.just(EPOCH) | _ODD, _FILES | _ODD)
+def test_no_path_leads_elsewhere(receiver: Receiver, gateway: str, epoch: str, name: str) -> None:
+    """Whatever is asked for, files appear at their places alone, and the process goes on."""
+    body = b"anything"
+    raw = f"/v1/segments/{gateway}/{epoch}/{name}".encode()
+    target = b"".join(bytes([byte]) if 0x21 <= byte < 0x7F else b"%%%02X" % byte for byte in raw)
+    header = "".join(f"{key}: {value}\r\n" for key, value in told(0, whole=body).items())
+    header += f"Connection: close\r\nContent-Length: {len(body)}\r\nAuthorization: Bearer {receiver.tokens['g1']}\r\n"
+    request = b"PATCH %b HTTP/1.1\r\nHost: here\r\n%b\r\n%b" % (target, header.encode(), body)
+    status = exchange(receiver.url, request)
+    assert 200 <= status < 500, status
+    for file in receiver.landing.rglob("*"):
+        assert file.is_dir() or _placed(file.relative_to(receiver.landing)), file
+    assert not list(receiver.landing.parent.glob("0000*"))
+
+
+def _placed(file: Path) -> bool:
+    if file.parts[0] == ".uploads":
+        return len(file.parts) == 2
+    outbox, name = file.parts[:-1], file.name
+    return name == "ack.json" or (len(outbox) == 2 and outbox[0] == "g1" and name.endswith((ROWS, MANIFEST)))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200), st.booleans())
+def test_what_is_no_http_harms_nobody(receiver: Receiver, client: httpx.Client, noise: bytes, begun: bool) -> None:
+    exchange(receiver.url, (b"PATCH /v1/segments/g1 HTTP/1.1\r\n" if begun else b"") + noise + b"\r\n\r\n", wait=False)
+    assert client.get("/health").status_code == 200
+
+
+def exchange(url: str, request: bytes, *, wait: bool = True) -> int:
+    """Send bytes; the status of the answer, or 0."""
+    host, port = httpx.URL(url).host, httpx.URL(url).port
+    assert port is not None
+    with socket.create_connection((host, port), 20) as connection:
+        connection.sendall(request)
+        if not wait:
+            return 0
+        with connection.makefile("rb") as answer:
+            return int(answer.readline().split()[1])
+
+
+def test_a_part_that_breaks_off_is_gone_on_with(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    manifest, rows = segment(1, 1000, epoch=epoch)
+    header = "".join(f"{key}: {value}\r\n" for key, value in told(0, whole=rows).items())
+    request = f"PATCH {path(manifest)} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(rows)}\r\n{header}"
+    request += f"Authorization: Bearer {receiver.tokens['g1']}\r\n\r\n"
+    exchange(receiver.url, request.encode() + rows[: len(rows) // 2], wait=False)
+    answer = send(client, path(manifest), rows)
+    while answer.status_code == 409:  # what was left of the other still comes in
+        answer = send(client, path(manifest), rows)
+    assert answer.status_code in (200, 201)
+    assert there(receiver, manifest).read_bytes() == rows
+
+
+def test_the_same_file_sent_by_many_at_once_is_there_once(receiver: Receiver, epoch: str) -> None:
+    manifest, rows = segment(1, 3000, epoch=epoch)
+    answers: list[int] = []
+
+    def run() -> None:
+        with receiver.client() as client:
+            while not answers or answers[-1] not in (200, 201, 204):
+                answers.append(send(client, path(manifest), rows, 4096).status_code)
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert set(answers) <= {200, 201, 204, 409}
+    assert answers.count(201) == 1
+    assert there(receiver, manifest).read_bytes() == rows
+
+
+def test_slow_clients_hold_nobody(receiver: Receiver, client: httpx.Client, epoch: str) -> None:
+    """Forty have begun a body and say no more; a segment comes through all the same."""
+    slow = []
+    try:
+        for number in range(40):
+            manifest, rows = segment(1, 100, epoch=f"{number:016x}")
+            header = "".join(f"{key}: {value}\r\n" for key, value in told(0, whole=rows).items())
+            request = f"PATCH {path(manifest)} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(rows)}\r\n{header}"
+            request += f"Authorization: Bearer {receiver.tokens['g1']}\r\n\r\n"
+            connection = socket.create_connection((httpx.URL(receiver.url).host, httpx.URL(receiver.url).port or 0))
+            connection.sendall(request.encode() + rows[:10])
+            slow.append(connection)
+        ship(client, *segment(1, 100, epoch=epoch))
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+def test_killed_at_any_time_it_loses_nothing(tmp_path: Path) -> None:
+    """`kill -9` in the middle of uploads, over and over, on the same port: all comes, once and whole."""
+    chance = random.Random(6)
+    receiver = Receiver(tmp_path)
+    receiver.start()
+    address = receiver.url.removeprefix("http://")
+    segments = [segment(first, first + 1999) for first in range(1, 20_001, 2000)]
+    done = threading.Event()
+    kills = 0
+
+    def gateway() -> None:
+        for manifest, rows in segments:
+            for url, content in ((path(manifest), rows), (path(manifest, MANIFEST), manifest.to_json())):
+                while True:
+                    try:
+                        with receiver.client() as client:
+                            if send(client, url, content, 700).status_code in (200, 201, 204):
+                                break
+                    except httpx.TransportError:
+                        done.wait(0.05)
+        done.set()
+
+    thread = threading.Thread(target=gateway)
+    thread.start()
+    while not done.wait(chance.uniform(0.02, 0.4)) and kills < 8:
+        receiver.end(signal.SIGKILL)
+        receiver.start(address)
+        kills += 1
+    thread.join(90)
+    assert done.is_set()
+    assert kills
+    assert receiver.end() == 0
+    for manifest, rows in segments:
+        assert there(receiver, manifest).read_bytes() == rows
+        assert there(receiver, manifest, MANIFEST).read_bytes() == manifest.to_json()
+    assert not list((receiver.landing / ".uploads").iterdir())
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here; install the package util-linux")
+def test_a_disk_that_is_full_is_told_and_what_came_is_kept(tmp_path: Path) -> None:
+    """The limit of a file's size stands for the end of the disk: a write takes part of the bytes, then none."""
+    assert resource.RLIMIT_FSIZE
+    receiver = Receiver(tmp_path, prefix=["prlimit", "--fsize=6000"])
+    receiver.start()
+    manifest, rows = segment(1, 5000)
+    assert len(rows) > 6000
+    with receiver.client() as client:
+        assert "make room" in problem(client.patch(path(manifest), content=rows, headers=told(0, whole=rows)), 507)
+        assert client.head(path(manifest)).headers["Upload-Offset"] == "6000"
+        ship(client, *segment(1, 10))
+    assert receiver.end() == 0
+    receiver = _again(receiver, tmp_path)
+    with receiver.client() as client:
+        ship(client, manifest, rows)
+    assert receiver.end() == 0
+    assert there(receiver, manifest).read_bytes() == rows
+
+
+def _again(receiver: Receiver, folder: Path) -> Receiver:
+    """The same landing zone, with room."""
+    (folder / "gateways.json").unlink()
+    made = Receiver(folder)
+    made.start()
+    return made
+
+
+def test_a_landing_zone_that_is_full_is_told(tmp_path: Path) -> None:
+    receiver = Receiver(tmp_path, "--max-landing-bytes=20000")
+    receiver.start()
+    manifest, _ = segment(1, 5)
+    noise = random.Random(2).randbytes(15_000)
+    with receiver.client() as client:
+        assert client.patch(path(manifest), content=noise, headers=told(0)).status_code == 204
+        answer = client.patch(path(manifest), content=noise, headers=told(15_000))
+        assert "--max-landing-bytes" in problem(answer, 507)
+        assert client.head(path(manifest)).headers["Upload-Offset"] == "15000"
+    assert receiver.end() == 0
+
+
+def test_two_receivers_do_not_share_a_landing_zone(receiver: Receiver) -> None:
+    options = [f"--landing={receiver.landing}", f"--tokens={receiver.file}", "--listen=127.0.0.1:0"]
+    second = subprocess.run([*COMMAND, "receive", *options], capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert "another edge-history receive" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        (["--listen=0.0.0.0:0"], 2, "--certificate"),
+        (["--listen=[::]:0"], 2, "--certificate"),
+        (["--listen=here"], 2, "no address"),
+        (["--listen=127.0.0.1:99999"], 2, "no address"),
+        (["--certificate=gateways.json"], 2, "go together"),
+        (["--certificate=gateways.json", "--key=gateways.json"], 1, "PEM"),
+    ],
+)
+def test_where_it_does_not_listen(tmp_path: Path, options: list[str], code: int, word: str) -> None:
+    (tmp_path / "gateways.json").write_text('{"schema":1,"gateways":{}}')
+    command = [*COMMAND, "receive", "--landing=landing", "--tokens=gateways.json", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == code, ended.stderr
+    assert word in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_is_told(tmp_path: Path, receiver: Receiver) -> None:
+    (tmp_path / "gateways.json").write_text('{"schema":1,"gateways":{}}')
+    address = receiver.url.removeprefix("http://")
+    command = [*COMMAND, "receive", "--landing=landing", "--tokens=gateways.json", f"--listen={address}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 1
+    assert f"{address} cannot be listened on" in ended.stderr
+
+
+def test_no_spark_is_imported() -> None:
+    code = "import sys, spark_offload.cli.receive; assert not [name for name in sys.modules if 'pyspark' in name]"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _told(manifest: Manifest) -> dict[str, object]:
+    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
