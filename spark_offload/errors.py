@@ -27,6 +27,10 @@ class GatewayRefused(HistoryError):
     """A gateway is not known, or does not answer."""
 
 
+class SparkEnded(HistoryError):
+    """Spark has stopped in the middle of something."""
+
+
 class ListenRefused(HistoryError):
     """A server cannot listen where it was told to."""
 
