@@ -14,7 +14,7 @@ import pyoxigraph as ox
 
 from edge.adapters import updates
 from edge.adapters.known import KnownObservations
-from edge.adapters.planner import Arrival, Plan, Planner
+from edge.adapters.planner import Arrival, History, Plan, Planner
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import PREFIXES
 from edge.engine.requests import (
@@ -67,10 +67,12 @@ class Observations:
         engine: Engine,
         settings: ObservationsSettings | None = None,
         *,
+        history: History | None = None,
         new_name: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
+        """`history`: what is stored beside the graph."""
         self._engine = engine
-        self._planner = Planner(settings or ObservationsSettings(), new_name)
+        self._planner = Planner(settings or ObservationsSettings(), new_name, history)
         self._lock = threading.RLock()
         self._inbox: deque[Callable[[], None]] = deque()
         self._subscription: Subscription | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
+from typing import Protocol
 
 import pyoxigraph as ox
 
@@ -29,6 +30,18 @@ class Arrival:
     """Said by a mapping in the graph: the observation there is the client's, only its value is ours."""
 
 
+class History(Protocol):
+    """Says what is to be stored of readings beside the graph."""
+
+    def note(self, reading: Reading, time: datetime) -> object | None:
+        """What goes with the update of a reading of this time; None: nothing."""
+        ...
+
+    def give_up(self, note: object) -> None:
+        """The update was not carried out."""
+        ...
+
+
 @dataclass(slots=True)
 class Plan:
     """The updates of some readings, and what to take back if they are not carried out."""
@@ -38,14 +51,17 @@ class Plan:
     """Observations that get a quantity, with it."""
     refused: list[tuple[Arrival, str]] = field(default_factory=list)
     """Readings that are no RDF, with the reason."""
+    notes: list[object] = field(default_factory=list)
+    """What is stored beside the graph."""
 
 
 class Planner:
     """Turns readings into updates with the semantics of ADD_OBSERVATION and UPDATE_VALUE (SEPA paper, Listing 18)."""
 
-    def __init__(self, settings: ObservationsSettings, new_name: Callable[[], str]) -> None:
+    def __init__(self, settings: ObservationsSettings, new_name: Callable[[], str], history: History | None) -> None:
         """`new_name` gives the names of new quantities, never one twice."""
         self.known = KnownObservations()
+        self._history = history
         self._time = settings.time
         self._new_name = new_name
         self._datatypes: dict[str, ox.NamedNode] = {}
@@ -57,6 +73,8 @@ class Planner:
         for arrival in arrivals:
             try:
                 self._plan_one(plan, arrival)
+                if arrival.reading.store is not None and self._history is not None:
+                    self._note(plan, arrival, self._history)
             except ValueError as error:
                 plan.refused.append((arrival, str(error)))
                 self.known.forget_if_gone(arrival.reading.observation)
@@ -79,6 +97,9 @@ class Planner:
         """The plan was not carried out."""
         for iri, quantity in plan.given:
             self.known.give_up(iri, quantity)
+        if self._history is not None:
+            for note in reversed(plan.notes):
+                self._history.give_up(note)
 
     def value(self, reading: Reading) -> ox.Literal:
         """The value of a reading as RDF. Raises ValueError if the datatype is no IRI."""
@@ -117,6 +138,13 @@ class Planner:
                 text = updates.UPDATE_VALUE_AND_TIME
                 bindings["time"] = time
             plan.requests.append(UpdateRequest(text, bindings=bindings))
+
+    def _note(self, plan: Plan, arrival: Arrival, history: History) -> None:
+        """Have what is stored of a reading go with the last of its updates."""
+        note = history.note(arrival.reading, arrival.reading.time or arrival.received)
+        if note is not None:
+            plan.requests[-1].notes = (note,)
+            plan.notes.append(note)
 
     def _wants_description(self, known: Known, reading: Reading, description: Description) -> bool:
         """Whether the observation is to be added: it is not there, or its mapping changed its words."""

@@ -29,6 +29,7 @@ _KEYS: Final = (
     "label",
     "comment",
     "time",
+    "store",
 )
 
 

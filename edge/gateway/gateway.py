@@ -35,6 +35,7 @@ from edge.gateway.mqtt import Mqtt
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
+from edge.outbox.choosing import Chooser
 from edge.outbox.outbox import Outbox
 from edge.outbox.settings import OutboxSettings as OutboxOptions
 from edge.outbox.storing import Storing
@@ -139,7 +140,9 @@ class Gateway:
         watchdog.watch(
             Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
         )
-        observations = Observations(engine, part(adapters.ObservationsSettings, settings.observations))
+        observations = Observations(
+            engine, part(adapters.ObservationsSettings, settings.observations), history=Chooser()
+        )
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
         if settings.mqtt.enabled or settings.coap.enabled:

@@ -9,12 +9,13 @@ from typing import Final
 
 from edge.mapping.errors import BadKeyError, Fault, nearest
 from edge.mapping.jsonpath import MEMBER, Path, parse_path
-from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, TimeSpec
+from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
 from edge.mapping.places import NAME, find_place, under
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
 from edge.mapping.settings import MappingLimits
+from edge.mapping.store import Store
 from edge.mapping.template import Template, iri_template, text_template
 from edge.mapping.terms import constant
 from edge.mapping.times import time_format
@@ -141,6 +142,7 @@ class MappingCompiler:
             units=self._unit_table(reading, mapping),
             time=self._time(self._get("time", reading, mapping), payload, place.regex, times),
             required=required,
+            store=self._store(self._get("store", reading, mapping)),
             when=() if reading is mapping else self._conditions(reading),
         )
 
@@ -246,6 +248,15 @@ class MappingCompiler:
             raise error.under("time") from None
         known[spec] = rule
         return rule
+
+    def _store(self, value: object) -> Store | None:
+        if not isinstance(value, StoreSpec):
+            return None if value in (None, "none") else Store(change=value == "change")
+        if not value.model_fields_set:
+            raise BadKeyError("The table says nothing.", key="store", allowed=", ".join(StoreSpec.model_fields))
+        if value.change is False and value.dead_band is not None:
+            raise BadKeyError("What has a dead band is stored on change.", key="store.change")
+        return Store(bool(value.change) or value.dead_band is not None, value.dead_band, value.at_most_every)
 
     def _payload_captures(self, spec: MappingSpec, payload: str) -> tuple[tuple[str, Path | str], ...]:
         found: list[tuple[str, Path | str]] = []

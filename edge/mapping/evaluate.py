@@ -281,6 +281,7 @@ class Evaluation:
                 terms.comment,
                 self.message.topic,
                 time,
+                rule.store,
             ),
             rule.mapping,
         )

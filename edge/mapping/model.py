@@ -36,6 +36,21 @@ class TimeSpec(_Table):
     zone: str | None = Field(default=None, description="Zone of times that name none: UTC, +01:00, Europe/Rome.")
 
 
+class StoreSpec(_Table):
+    """Which readings are stored for the history."""
+
+    change: StrictBool | None = Field(
+        default=None, description="Only where the value is another than the one that was stored last."
+    )
+    dead_band: Annotated[Number, Field(gt=0)] | None = Field(
+        default=None,
+        description="Only where the value (after scaling) differs by so much at least from the one stored last.",
+    )
+    at_most_every: Annotated[Number, Field(gt=0)] | None = Field(
+        default=None, description="Seconds that must be between the times of two readings that are stored."
+    )
+
+
 class ConditionSpec(_Table):
     """What must hold of a payload for the mapping to apply."""
 
@@ -80,6 +95,11 @@ class ReadingKeys(_Table):
     max: Number | None = Field(default=None, description="A larger value (after scaling) is a problem, and no reading.")
     decimal_comma: bool | None = Field(default=None, description="Numbers in texts are written 22,5.")
     time: str | TimeSpec | None = Field(default=None, description="JSON path (or group) of the message's timestamp.")
+    store: Literal["all", "change", "none"] | StoreSpec | None = Field(
+        default=None,
+        description="Which readings are stored for the history: none (default), all, change (only where the value is "
+        "another than the one stored last), or { dead_band = 0.5, at_most_every = 60 }.",
+    )
 
 
 class ReadingSpec(ReadingKeys):

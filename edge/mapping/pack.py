@@ -28,6 +28,7 @@ from edge.mapping.model import (
     MappingSpec,
     ReadingKeys,
     ReadingSpec,
+    StoreSpec,
     TimeSpec,
 )
 from edge.mapping.rules import CompiledMapping
@@ -41,6 +42,7 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "readings": ReadingSpec,
     "defaults": ReadingKeys,
     "time": TimeSpec,
+    "store": StoreSpec,
     "when": ConditionSpec,
     "semantic-mappings": Listing17Entry,
     "actuator": ActuatorSpec,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from edge.mapping.store import Store
+
 XSD = "http://www.w3.org/2001/XMLSchema#"
 XSD_BOOLEAN = XSD + "boolean"
 XSD_DECIMAL = XSD + "decimal"
@@ -41,3 +43,5 @@ class Reading:
     """The topic the message came from (the literal of `arces-monitor:hasMqttTopic`)."""
     time: datetime | None = None
     """The message's own timestamp, aware and in UTC, if it carries one."""
+    store: Store | None = None
+    """Whether it is to be stored for the history; None: it is not."""

@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from edge.mapping.jsonpath import Path
 from edge.mapping.payload import Message, PayloadError
+from edge.mapping.store import Store
 from edge.mapping.template import Template
 from edge.mapping.times import TimeFormat
 from edge.mapping.topics import TopicPattern
@@ -118,6 +119,8 @@ class Rule:
     units: dict[str, str | None]
     time: TimeRule | None
     required: bool
+    store: Store | None
+    """Which of its readings are stored for the history; None: none."""
     when: tuple[Condition, ...]
 
     def applies(self, message: Message) -> bool:

@@ -92,8 +92,8 @@ class Storing:
         return self.last + 1 - self.count
 
     def take(self, notes: Sequence[object], quads: Sequence[Statement], now: int) -> int:
-        """Number what an update stores: notes are pairs of `Context` and `Cells`. Raises `StorageFailed`."""
-        found = list(cast("Sequence[tuple[Context, Cells]]", notes))
+        """Number what an update stores: notes begin with `Context` and `Cells`. Raises `StorageFailed`."""
+        found = [(note[0], note[1]) for note in cast("Sequence[tuple[Context, Cells]]", notes)]
         if quads:
             found += observations(quads, self.graph, f"{self.head.epoch}:{self.last + 1}", now)
         bodies = [body(cells) for _, cells in found]

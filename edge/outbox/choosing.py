@@ -1,0 +1,73 @@
+"""From readings to stored observations: those that their mapping wants, with the last one that was stored in mind.
+
+What was stored last is in memory only. After a restart the first reading of each observation is stored, whatever it is.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from edge.mapping.reading import Reading
+from edge.mapping.store import Said
+from edge.outbox.observation import Cells, Context
+
+_MOST: Final = 100_000
+"""Observations whose last one is remembered; of others the next one is stored, whatever it is."""
+
+
+class Note(NamedTuple):
+    """An observation to be stored, and the one before it."""
+
+    context: Context
+    cells: Cells
+    before: Said | None
+
+
+class Chooser:
+    """Chooses. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._last: dict[str, Said] = {}
+
+    def note(self, reading: Reading, time: datetime) -> Note | None:
+        """What is to be stored of a reading of this time (aware); None: nothing. It counts as stored from now on."""
+        store = reading.store
+        if store is None:
+            return None
+        micros = (time - _BEGINNING) // _MICROSECOND
+        said = Said(reading.value, reading.datatype, reading.unit, micros)
+        before = self._last.get(reading.observation)
+        if not store.wants(said, before):
+            return None
+        if store.change or store.at_most_every is not None:
+            self._remember(reading.observation, said)
+        context = Context(
+            series=reading.observation,
+            topic=reading.topic,
+            feature=reading.location,
+            property=reading.property,
+            sensor=reading.sensor,
+            unit=reading.unit,
+            datatype=reading.datatype,
+        )
+        return Note(context, Cells(micros, reading.value), before)
+
+    def give_up(self, note: object) -> None:
+        """It was not stored after all."""
+        assert isinstance(note, Note)  # noqa: S101
+        series = note.context.series or ""
+        said = self._last.pop(series, None)
+        if said is not None and note.before is not None and said.time == note.cells.time:
+            self._last[series] = note.before
+
+    def _remember(self, observation: str, said: Said) -> None:
+        self._last.pop(observation, None)
+        if len(self._last) >= self._most:
+            del self._last[next(iter(self._last))]  # the one that was stored the longest time ago
+        self._last[observation] = said
+
+
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
