@@ -18,6 +18,11 @@ from spark_offload.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SETTINGS: Final = {
+    "spark.executor.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
 _PATIENCE: Final = 60.0
 """Seconds for executors to come up."""
 
@@ -27,7 +32,7 @@ def measure(landing: Path, work: Path, rows: int, runs: int) -> list[Figure]:
     seconds: dict[str, list[float]] = defaultdict(list)
     with Cluster(work) as cluster:
         cluster.add_worker()
-        spark = session(cluster.master, name="bench", settings={"spark.executor.memory": "1g"})
+        spark = session(cluster.master, name="bench", settings=_SETTINGS)
         try:
             for workers in (1, 2):
                 if workers > 1:

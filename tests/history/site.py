@@ -1,0 +1,147 @@
+"""A gateway at its site: Mosquitto, sensors that publish, a gateway that stores and ships, and the table far away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import deltalake
+import httpx
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from edge.outbox.segment import MANIFEST, Manifest
+from tests.history.receiving import COMMAND
+from tests.support.processes import GatewayProcess, Mosquitto, wait_for
+
+GATEWAY = "g1"
+SENSORS = 5
+MINUTE = 60_000
+MIDNIGHT = 1_781_049_600_000
+"""2026-06-10 in UTC, milliseconds since 1970."""
+
+MAPPING = """
+[[mapping]]
+topic = "site/{room}"
+observation = "http://example.org/{room}-temperature"
+property = "http://example.org/temperature"
+location = "http://example.org/{room}"
+label = "Temperature of {room}"
+unit = "unit:DegreeCelsius"
+time = { path = "at", format = "unix_ms" }
+readings = [{ path = "value" }]
+store = "all"
+"""
+
+
+class Site:
+    """Each reading has a value of its own: a number, and it is made so many minutes after midnight."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        """`settings`: environment variables of the gateway. It ships to `folder/landing` unless they say otherwise."""
+        self.landing = folder / "landing"
+        self.table = folder / "table"
+        self.broker = Mosquitto(folder / "mosquitto")
+        self.published: list[int] = []
+        """Readings that the broker has acknowledged."""
+        data = folder / "gateway"
+        (data / "mappings").mkdir(parents=True)
+        (data / "mappings" / "site.toml").write_text(MAPPING)
+        self.gateway = GatewayProcess(
+            data,
+            {
+                "EDGE__HOST__ENABLED": "false",
+                "EDGE__MQTT__BROKER": self.broker.url,
+                "EDGE__MQTT__RECONNECT_MIN": "0.1",
+                "EDGE__MQTT__RECONNECT_MAX": "0.3",
+                "EDGE__OUTBOX__GATEWAY": GATEWAY,
+                "EDGE__OFFLOAD__TO": str(self.landing),
+                "EDGE__OFFLOAD__EVERY": "0.3",
+                "EDGE__OFFLOAD__SEGMENT_ROWS": "50",
+                "EDGE__OFFLOAD__RETRY_MIN": "0.1",
+                "EDGE__OFFLOAD__RETRY_MAX": "0.3",
+                **settings,
+            },
+        )
+        self.endpoints: dict[str, str] = {}
+        self.sensors = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="sensors")
+        self.sensors.max_inflight_messages_set(50)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.broker.start()
+            stack.callback(self.broker.stop, kill=True)
+            self.sensors.connect("127.0.0.1", self.broker.port)
+            self.sensors.loop_start()
+            stack.callback(self.sensors.loop_stop)
+            stack.callback(self.sensors.disconnect)
+            stack.callback(self.gateway.stop)
+            self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self) -> None:
+        """The gateway; returns when it listens to the broker."""
+        self.endpoints = self.gateway.start()
+        wait_for(lambda: self.metric("edge_mqtt_connected"), what="the gateway at the broker")
+
+    def publish(self, numbers: Iterable[int]) -> None:
+        """Returns when the broker has them all."""
+        sent = []
+        for number in numbers:
+            payload = json.dumps({"value": number, "at": MIDNIGHT + number * MINUTE})
+            sent.append((number, self.sensors.publish(f"site/room{number % SENSORS}", payload, qos=1)))
+        for number, message in sent:
+            message.wait_for_publish(20)
+            assert message.is_published()
+            self.published.append(number)
+
+    def metric(self, name: str) -> float:
+        """0 where there is none."""
+        lines = httpx.get(self.endpoints["http"] + "/metrics", trust_env=False).text.splitlines()
+        return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+    def shipped(self) -> list[Manifest]:
+        """What is in the landing zone, by number."""
+        found = [Manifest.from_json(path.read_bytes()) for path in self.landing.glob(f"{GATEWAY}/*/*{MANIFEST}")]
+        return sorted(found, key=lambda manifest: manifest.first)
+
+    def await_shipped(self, observations: int) -> list[Manifest]:
+        """Until the landing zone has had so many, lost ones counted, each once. Returns its manifests."""
+        wait_for(
+            lambda: max((manifest.last for manifest in self.shipped()), default=0) >= observations,
+            30,
+            f"{observations} observations in the landing zone",
+        )
+        return self.shipped()
+
+    def ingester(self, *options: str) -> subprocess.Popen[bytes]:
+        """`edge-history ingest` as a process."""
+        command = [*COMMAND, "ingest", "--landing", str(self.landing), "--table", str(self.table), *options]
+        with (self.landing.parent / "ingest.log").open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table, read by another reader than Spark's, by number."""
+        found: list[dict[str, Any]] = deltalake.DeltaTable(self.table).to_pyarrow_table().to_pylist()
+        return sorted(found, key=lambda row: row["seq"])
+
+    def assert_each_once(self, rows: list[dict[str, Any]]) -> None:
+        """All that was published is in the table, once, as it was, and nothing else, in numbers without gaps."""
+        assert Counter(int(row["value_text"]) for row in rows) == Counter(self.published)
+        assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+        assert len({row["epoch"] for row in rows}) == 1
+        for row in rows:
+            number = int(row["value_text"])
+            assert row["ts"].timestamp() * 1000 == MIDNIGHT + number * MINUTE
+            assert (row["gateway"], row["value"]) == (GATEWAY, number)
+            assert row["feature"] == f"http://example.org/room{number % SENSORS}"

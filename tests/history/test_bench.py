@@ -1,0 +1,84 @@
+"""The measurements: their segments are what gateways send, their questions have equal answers, goals are told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edge.outbox.segment import MANIFEST, ROWS, Manifest, unpacked
+
+pytest.importorskip("pyspark")
+
+from benchmarks.history import asking, ingesting
+from benchmarks.history.figures import Figure, to_json, to_text
+from benchmarks.history.observations import SEGMENT, fill
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READINGS = 60_100
+"""Two segments of each gateway, the second a short one."""
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench") / "landing"
+    fill(folder, READINGS)
+    return folder
+
+
+def test_segments_are_whole_and_leave_nothing_out(landing: Path) -> None:
+    found: dict[str, list[int]] = {}
+    for path in sorted(landing.rglob(f"*{MANIFEST}")):
+        manifest = Manifest.from_json(path.read_bytes())
+        rows = path.with_name(manifest.stem + ROWS).read_bytes()
+        manifest.check(rows)
+        read = list(unpacked(rows))
+        assert {context for _, context, _ in read} == set(manifest.contexts)
+        assert (manifest.start, manifest.end) == (min(row[2].time for row in read), max(row[2].time for row in read))
+        found.setdefault(manifest.folder, []).extend(seq for seq, _, _ in read)
+    assert len(found) == 5
+    assert all(numbers == list(range(1, READINGS // 5 + 1)) for numbers in found.values())
+    assert READINGS // 5 > SEGMENT
+
+
+def test_segments_are_always_the_same(landing: Path, tmp_path: Path) -> None:
+    def digest(folder: Path) -> str:
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+    fill(tmp_path, READINGS)
+    assert digest(tmp_path) == digest(landing)
+
+
+@pytest.mark.parametrize(
+    ("values", "goal", "met"), [([1.3, 1.1, 1.2], 1.2, True), ([1.3, 1.21, 1.0], 1.2, False), ([1.0], None, None)]
+)
+def test_a_goal_is_met_by_the_median(values: Sequence[float], goal: float | None, met: bool | None) -> None:
+    figure = Figure("ratio", "a ratio", values, goal)
+    told = json.loads(to_json([figure]))["ratio"]
+    assert (told["met"], told["goal"], told["values"]) == (met, goal, values)
+    _, line = to_text([figure]).splitlines()
+    assert (" yes " in line, " no " in line) == (met is True, met is False)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, landing: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("measured")
+    figures = {figure.name: figure for figure in ingesting.measure(spark, landing, work, READINGS, 1)}
+    ratio = figures["copy_rows_per_s"].median / figures["ingest_rows_per_s"].median
+    assert figures["ingest_ratio"].median == pytest.approx(ratio)
+    assert 0 < figures["segments_mib"].median < figures["table_mib"].median < 100
+    return work / "table"
+
+
+def test_answers_in_sparql_and_by_hand_are_equal(spark: SparkSession, table: Path) -> None:
+    figures = {figure.name: figure for figure in asking.measure(spark, table, READINGS, 1)}
+    assert {name for name, figure in figures.items() if figure.goal} == {
+        f"{question}_ratio" for question in ("window", "hourly", "highest", "never", "optional", "distinct")
+    }

@@ -1,0 +1,115 @@
+"""From sensors to answers, all of it real: what gateway and ingester are killed over is in the table exactly once."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.history.receiving import COMMAND, Receiver
+from tests.history.site import GATEWAY, Site
+from tests.support.processes import wait_for
+
+pytest.importorskip("pyspark")
+
+from spark_offload.ingest import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLS = 4
+EACH = 150
+"""Readings between two kills."""
+
+QUESTION = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+SELECT (COUNT(DISTINCT ?value) AS ?count) (MAX(?value) AS ?highest) {
+    ?o sosa:observedProperty <http://example.org/temperature> ; sosa:hasResult/qudt:numericValue ?value }"""
+
+
+def kill_and_go_on(site: Site, drawn: random.Random, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """The gateway is killed again and again while readings come; before each time `meanwhile` happens."""
+    for number in range(KILLS):
+        first = number * EACH
+        sensors = threading.Thread(target=slowly, args=(site, range(first, first + EACH)))
+        sensors.start()
+        time.sleep(drawn.uniform(0.1, 0.4))
+        meanwhile()
+        time.sleep(drawn.uniform(0, 0.4))
+        site.gateway.kill()
+        sensors.join()
+        site.start()
+
+
+def slowly(site: Site, numbers: range) -> None:
+    """In about a second."""
+    for first in range(numbers.start, numbers.stop, 10):
+        site.publish(range(first, min(first + 10, numbers.stop)))
+        time.sleep(0.06)
+
+
+@pytest.mark.timeout(240)
+def test_by_a_directory_with_gateway_and_ingester_killed(spark: SparkSession, tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        site.landing.mkdir()
+        killed = site.ingester("--every", "1s")
+        try:
+            kill_and_go_on(site, random.Random(1))
+            wait_for(lambda: list(site.table.rglob("*.parquet")) or killed.poll() is not None, 60, "rows in the table")
+        finally:
+            killed.send_signal(signal.SIGKILL)
+        assert killed.wait(10) == -signal.SIGKILL, (tmp_path / "ingest.log").read_text()
+        site.publish(range(KILLS * EACH, KILLS * EACH + EACH))
+        total = KILLS * EACH + EACH
+        site.await_shipped(total)
+        damaged = site.shipped()[-1]
+        spoil(site.landing / damaged.folder / f"{damaged.stem}.tsv.gz")
+        ingest(spark, site.landing, site.table)
+        assert [path.suffix for path in site.landing.glob(f"quarantine/{damaged.folder}/*.reason")] == [".reason"]
+        site.await_shipped(total)
+        ingest(spark, site.landing, site.table)
+        wait_for(lambda: site.metric("edge_outbox_observations") == 0, what="the outbox is empty")
+        site.assert_each_once(site.rows())
+        answer = subprocess.run(
+            [*COMMAND, "query", "-", "--table", str(site.table), "--format", "json"],
+            input=QUESTION,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        (row,) = json.loads(answer.stdout)["results"]["bindings"]
+        assert (row["count"]["value"], row["highest"]["value"]) == (str(total), str(total - 1))
+
+
+@pytest.mark.timeout(240)
+def test_by_a_receiver_with_gateway_and_receiver_killed(spark: SparkSession, tmp_path: Path) -> None:
+    receiver = Receiver(tmp_path)
+    receiver.start()
+
+    def killed() -> None:
+        receiver.end(signal.SIGKILL)
+        receiver.start(receiver.url.removeprefix("http://"))
+
+    settings = {"EDGE__OFFLOAD__TO": receiver.url, "EDGE__OFFLOAD__TOKEN": receiver.tokens[GATEWAY]}
+    with Site(tmp_path, **settings) as site:
+        kill_and_go_on(site, random.Random(2), killed)
+        site.await_shipped(KILLS * EACH)
+        ingest(spark, site.landing, site.table)
+        wait_for(lambda: site.metric("edge_outbox_observations") == 0, what="the outbox is empty")
+        site.assert_each_once(site.rows())
+    receiver.end()
+
+
+def spoil(path: Path) -> None:
+    """A bit of it is another."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)

@@ -1,0 +1,73 @@
+"""A landing zone that is away: what is stored meanwhile comes afterwards, and says so; what had to go is known."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.history.receiving import Receiver
+from tests.history.site import GATEWAY, Site
+from tests.support.processes import wait_for
+
+pytest.importorskip("pyspark")
+
+from spark_offload.ingest import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = range(20, 20 + 24 * 60)
+"""A reading a minute."""
+
+
+@pytest.mark.timeout(180)
+def test_a_day_without_the_receiver_is_replayed(spark: SparkSession, tmp_path: Path) -> None:
+    receiver = Receiver(tmp_path)
+    receiver.start()
+    settings = {"EDGE__OFFLOAD__TO": receiver.url, "EDGE__OFFLOAD__TOKEN": receiver.tokens[GATEWAY]}
+    with Site(tmp_path, **settings) as site:
+        site.publish(range(DAY.start))
+        site.await_shipped(DAY.start)
+        assert receiver.end(signal.SIGKILL) == -signal.SIGKILL
+        site.publish(DAY)
+        wait_for(lambda: site.metric("edge_outbox_last") == DAY.stop, what="all stored")
+        failures = site.metric("edge_offload_failures")
+        wait_for(lambda: site.metric("edge_offload_failures") > failures, what="an attempt that fails")
+        assert site.metric("edge_offload_up") == 0
+        receiver.start(receiver.url.removeprefix("http://"))
+        site.await_shipped(DAY.stop)
+        site.publish(range(DAY.stop, DAY.stop + 20))
+        site.await_shipped(DAY.stop + 20)
+        ingest(spark, site.landing, site.table)
+        wait_for(lambda: site.metric("edge_outbox_observations") == 0, what="the outbox is empty")
+        rows = site.rows()
+        site.assert_each_once(rows)
+        replayed = [int(row["value_text"]) for row in rows if row["replayed"]]
+        assert sorted(replayed) == list(DAY)
+    receiver.end()
+
+
+@pytest.mark.timeout(180)
+def test_the_table_knows_what_a_full_outbox_has_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    count = 6_000
+    settings = {"EDGE__OUTBOX__MAX_BYTES": "65536", "EDGE__OFFLOAD__SEGMENT_ROWS": "1000"}
+    with Site(tmp_path, **settings) as site:
+        site.publish(range(count))
+        wait_for(lambda: site.metric("edge_outbox_last") == count, 60, "all stored")
+        site.landing.mkdir()
+        site.await_shipped(count)
+        ingest(spark, site.landing, site.table)
+        wait_for(lambda: site.metric("edge_outbox_acknowledged") == count, what="the outbox knows that all has come")
+        rows = site.rows()
+    lost = [row for row in rows if row["lost"] is not None]
+    kept = [row for row in rows if row["lost"] is None]
+    told = {seq for row in lost for seq in range(row["seq"] - row["lost"] + 1, row["seq"] + 1)}
+    assert sum(row["lost"] for row in lost) == len(told)
+    assert 0 < len(kept) < count
+    assert sorted(told) == list(range(1, kept[0]["seq"]))  # the oldest went
+    assert [(row["seq"], int(row["value_text"])) for row in kept] == [
+        (seq, seq - 1) for seq in range(kept[0]["seq"], count + 1)
+    ]
