@@ -1,0 +1,25 @@
+"""A notebook's side of `edge-history serve`, as a process without a JVM: prints what it was told, one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_offload.table import open_table
+
+url, table = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+told: dict[str, object] = {
+    "sql": [list(row) for row in spark.sql("select sensor, count(*) from observations group by sensor").collect()],
+    "zone": spark.conf.get("spark.sql.session.timeZone"),
+    "path": open_table(spark, table).count(),
+}
+spark.stop()
+try:
+    SparkSession.builder.remote(url.partition("token=")[0] + "token=wrong").getOrCreate().sql("select 1").collect()
+except PySparkException as error:
+    told["wrong"] = str(error)
+print(json.dumps(told))
