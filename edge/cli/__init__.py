@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "explain": ("edge.cli.explain", "Say what a subscription to a SPARQL query costs, and why."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
     "engine": ("edge.cli.engine", "Show what updates cost, and how they are processed."),
+    "outbox": ("edge.cli.outbox", "Look at what waits for the history, and ship it."),
     "new": ("edge.cli.new", "Write a program to begin with: producer, consumer, aggregator or negation."),
     "app": ("edge.cli.app", "Check and show the profiles (JSAP) of applications."),
     "clients": ("edge.cli.clients", "Say who may come in and what they may do."),

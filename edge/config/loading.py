@@ -201,6 +201,14 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
             file.open("rb").close()
         except OSError as error:
             faults.append((f"mqtt.{name}", _unreadable(file, error)))
+    offload = settings.offload
+    if offload.retry_max < offload.retry_min:
+        least = offload.retry_min
+        faults.append(("offload.retry_max", f"must not be less than offload.retry_min ({least:g} s)"))
+    if offload.token and offload.token_file:
+        faults.append(("offload.token_file", "set either offload.token or offload.token_file, not both"))
+    if (offload.token or offload.token_file or offload.ca_file) and not offload.over_http:
+        faults.append(("offload.to", "a token, or authorities, for a landing zone that is no https address"))
     ports = [("http.port", settings.http.port), ("ws.port", settings.ws.port)]
     secure = ["https_port", "wss_port"]
     if settings.mqtt.enabled and not settings.mqtt.broker:

@@ -16,6 +16,7 @@ from edge.config.gates import (
     WsSettings,
 )
 from edge.config.keys import DirPath, default_data_dir, key
+from edge.config.offload import OffloadSettings
 from edge.config.outbox import OutboxSettings
 from edge.config.section import Section
 from edge.config.security import IssuerSettings, SecuritySettings
@@ -76,6 +77,7 @@ class Settings(Section):
     actuation: ActuationSettings = ActuationSettings()
     host: HostSettings = HostSettings()
     outbox: OutboxSettings = OutboxSettings()
+    offload: OffloadSettings = OffloadSettings()
     security: SecuritySettings = SecuritySettings()
     issuer: IssuerSettings = IssuerSettings()
     log: LogSettings = LogSettings()

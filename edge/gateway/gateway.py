@@ -32,6 +32,7 @@ from edge.gateway.health import for_strangers, without_texts
 from edge.gateway.host import Host
 from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
+from edge.gateway.outbox import Shipping
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
@@ -62,6 +63,7 @@ class Gateway:
         self.metrics = Metrics()
         self._engine: Scheduler | None = None
         self._outbox: Outbox | None = None
+        self._shipping: Shipping | None = None
         self._mappings: Mappings | None = None
         self._mqtt: Mqtt | None = None
         self._host: Host | None = None
@@ -140,6 +142,9 @@ class Gateway:
         watchdog.watch(
             Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
         )
+        assert self._outbox is not None, "opened with the engine"  # noqa: S101
+        self._shipping = await asyncio.to_thread(Shipping, settings, self._outbox, self.metrics)
+        self._shipping.start(self._stack)
         observations = Observations(
             engine, part(adapters.ObservationsSettings, settings.observations), history=Chooser()
         )
@@ -276,7 +281,14 @@ class Gateway:
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._mappings.intake.unmapped.listed() if self._mappings is not None else [],
             bad_values=lambda: self._mappings.intake.bad_values.listed() if self._mappings is not None else [],
+            outbox=lambda: self._shipping.status.to_message() if self._shipping is not None else {},
+            ship=self._ship,
         )
+
+    async def _ship(self) -> Mapping[str, object]:
+        if self._shipping is None:
+            raise NotReady("Nothing is shipped yet: the gateway is starting; try again")
+        return await self._shipping.ship()
 
     def _fault(self) -> str:
         """What is wrong though requests are taken; empty: nothing."""
@@ -314,6 +326,8 @@ class Gateway:
             health["parts"] = self._watchdog.states()
         if engine is not None and engine.storage_failing:
             health["storage"] = engine.storage_failing
+        if self._shipping is not None:
+            health["outbox"] = self._shipping.status.to_message()
         if mqtt is not None:
             health["mqtt"] = _connection(mqtt.connected)
         if mappings is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.gateway.watchdog import MOVES
 
-_OPEN: Final = ("version", "parts", "mqtt", "mqtt_gate")
+_OPEN: Final = ("version", "parts", "mqtt", "mqtt_gate", "outbox")
 """What a monitor without a token needs."""
 
 
@@ -17,6 +17,8 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
     for name, value in health.items():
         if name == "parts" and isinstance(value, Mapping):
             told[name] = {part: state if state == MOVES else "stands still" for part, state in value.items()}
+        elif name == "outbox" and isinstance(value, Mapping):
+            told[name] = value["state"]
         elif name == "storage":
             told[name] = "failing"
         elif isinstance(value, list | dict):

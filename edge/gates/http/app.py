@@ -50,6 +50,10 @@ _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+async def _nothing_shipped() -> object:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Views:
     """What the rest of the gateway shows through the HTTP gate. All are asked for each time, and must be quick."""
@@ -68,6 +72,10 @@ class Views:
     """Topics that no mapping matches, as JSON."""
     bad_values: Callable[[], object] = list
     """Values that could not be read, with the reason, as JSON."""
+    outbox: Callable[[], object] = dict
+    """What waits to be shipped to the history, as JSON."""
+    ship: Callable[[], Awaitable[object]] = _nothing_shipped
+    """Ship it now. Returns what came of it, as JSON. May take long. Raises `EdgeError`."""
 
 
 class Routes:
@@ -106,6 +114,7 @@ class Routes:
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
             _route("/api/unmapped", "api", self._operators(self._shown(self._views.unmapped)), ["GET"]),
             _route("/api/bad-values", "api", self._operators(self._shown(self._views.bad_values)), ["GET"]),
+            _route("/api/outbox", "api", self._operators(self._outbox), ["GET", "POST"]),
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
@@ -289,6 +298,10 @@ class Routes:
             check(self._still(request), "administer")
             self._engine.processing = wanted
         return _json(shown(self._engine))
+
+    async def _outbox(self, request: Request) -> Response:
+        self._check_ready()
+        return _json(await self._views.ship() if request.method == "POST" else self._views.outbox())
 
     def _shown(self, view: Callable[[], object]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:

@@ -1,0 +1,111 @@
+"""What is stored for the history leaves the gateway here: composed of the outbox, a landing zone and their thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from edge.config import Settings
+from edge.config.offload import OffloadSettings as Section
+from edge.config.parts import part
+from edge.metrics import Metrics
+from edge.outbox.directory import DirectoryLanding
+from edge.outbox.landing import Landing, LandingFailed
+from edge.outbox.outbox import Outbox
+from edge.outbox.over_http import HttpLanding
+from edge.outbox.shipper import OffloadSettings, Shipper
+from edge.outbox.status import Status
+from edge.outbox.table import Damaged
+from edge.protocol.errors import InvalidRequest, NotReady, RequestTimeout
+
+_LOOK: Final = 1.0
+"""Seconds between two looks how what waits has changed."""
+_PATIENCE: Final = 50.0
+"""Seconds that who has something shipped waits for the end: a little less than commands wait for an answer."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""RFC 6750, section 2.1."""
+
+
+class Shipping:
+    """The outbox on its way to a landing zone, or nowhere where the settings name none."""
+
+    def __init__(self, settings: Settings, outbox: Outbox, metrics: Metrics) -> None:
+        offload = settings.offload
+        self._patience = settings.shutdown.timeout * 0.2
+        self._shipper = Shipper(outbox, _landing(offload), part(OffloadSettings, offload)) if offload.to else None
+        self.status = Status(outbox, self._shipper, offload.to)
+        self._watch(metrics, outbox)
+
+    def start(self, stack: AsyncExitStack) -> None:
+        """Begin to ship; `stack` ends it."""
+        if self._shipper is not None:
+            self._shipper.start()
+            stack.push_async_callback(asyncio.to_thread, self._shipper.stop, self._patience)
+        stack.callback(asyncio.create_task(self._follow()).cancel)
+
+    async def ship(self) -> Mapping[str, object]:
+        """Ship now. Returns what came of it: segments, observations in them, and why it ended early or an empty text.
+
+        Raises `InvalidRequest`: there is nowhere to ship to; `RequestTimeout`: it goes on; `NotReady`: it ends.
+        """
+        if self._shipper is None:
+            raise InvalidRequest("Nothing is shipped: the setting offload.to names no landing zone")
+        shipping = asyncio.wrap_future(self._shipper.ship())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return (await asyncio.shield(shipping))._asdict()
+        except TimeoutError:
+            raise RequestTimeout(
+                f"It takes longer than {_PATIENCE:g} s and goes on; `edge outbox status` shows how far it is"
+            ) from None
+        except asyncio.CancelledError:
+            if shipping.cancelled():
+                raise NotReady("The gateway is stopping; what waits is shipped when it runs again") from None
+            raise
+
+    async def _follow(self) -> None:
+        """On a thread, since a disk that does not answer must hold up nobody who asks for metrics."""
+        while True:
+            if self.status.stale:
+                with contextlib.suppress(Damaged, OSError):  # whoever ships meets it as well, and tells
+                    await asyncio.to_thread(self.status.refresh)
+            await asyncio.sleep(_LOOK)
+
+    def _watch(self, metrics: Metrics, outbox: Outbox) -> None:
+        watch, status = metrics.watch, self.status
+        watch("outbox_observations", "Observations that wait for the history.", lambda: outbox.count)
+        watch("outbox_bytes", "Bytes of these, as stored.", lambda: outbox.bytes)
+        watch("outbox_oldest_seconds", "Age of the oldest of these.", lambda: status.oldest_age)
+        watch("outbox_dropped", "Observations dropped that the history does not know of yet.", lambda: status.dropped)
+        watch("outbox_last", "Number of the last observation.", lambda: outbox.last)
+        watch("outbox_acknowledged", "Number up to which all are in the history.", lambda: outbox.acknowledged)
+        watch("offload_up", "Whether the landing zone takes segments: 1 or 0.", lambda: status.state == "ships")
+        watch("offload_shipped", "Number of the last observation at the landing zone.", lambda: status.shipped)
+        watch("offload_segments", "Segments shipped.", lambda: status.segments)
+        watch("offload_failures", "Attempts to ship that failed.", lambda: status.failures)
+
+
+def _landing(offload: Section) -> Landing:
+    if offload.over_http:
+        token = partial(_token, offload)
+        return HttpLanding(offload.to, timeout=offload.timeout, token=token, ca_file=offload.ca_file)
+    return DirectoryLanding(Path(offload.to))
+
+
+def _token(offload: Section) -> str:
+    """The token as it is now; empty: none. Raises `LandingFailed`."""
+    token, file = offload.token, offload.token_file
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8").partition("\n")[0].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LandingFailed(f"offload.token_file: {file} cannot be read: {error}") from error
+    if token and not _TOKEN.fullmatch(token):
+        raise LandingFailed("offload.token holds characters that no token has; `edge-history gateways add` makes one")
+    return token

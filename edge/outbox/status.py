@@ -1,0 +1,102 @@
+"""How the outbox is, and its shipping: for people, for monitors, for programs."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from edge.outbox.outbox import Outbox
+from edge.outbox.shipper import Shipper
+
+_STUCK: Final = 600.0
+"""Seconds without an answer of the landing zone after which it counts as away: a mount that hangs never says so."""
+
+
+class Status:
+    """Follows an outbox and its shipper. What has to be read from disk is read by `refresh`, not when somebody asks."""
+
+    def __init__(self, outbox: Outbox, shipper: Shipper | None, to: str) -> None:
+        """No shipper: nothing is shipped. `to`: the landing zone."""
+        self._outbox = outbox
+        self._shipper = shipper
+        self._to = to
+        self._seen: tuple[int, int, bool] | None = None
+        self.oldest_time: int | None = None
+        """When the observation that waits longest was made, microseconds since 1970; None: none waits."""
+        self.dropped = 0
+        """Observations that were dropped at the disk cap and of which the history has not acknowledged to know."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether something has gone, or begun to wait, since `refresh`."""
+        return self._seen != self._look()
+
+    def refresh(self) -> None:
+        """Read from disk how what waits has changed. Raises `Damaged`, `OSError`."""
+        seen = self._look()
+        self.oldest_time = self._outbox.oldest_time
+        self.dropped = sum(lost.last - lost.first + 1 for lost in self._outbox.lost())
+        self._seen = seen
+
+    def _look(self) -> tuple[int, int, bool]:
+        return self._outbox.acknowledged, self._outbox.oldest, self._outbox.count > 0
+
+    @property
+    def state(self) -> str:
+        """`ships`, `fails`, or `off` where nothing is to be shipped."""
+        if self._shipper is None:
+            return "off"
+        return "fails" if self.reason else "ships"
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is shipped; empty: nothing is wrong."""
+        shipper = self._shipper
+        if shipper is None:
+            return ""
+        waits_since = shipper.waits_since
+        if waits_since is not None and time.time() - waits_since > _STUCK:
+            return f"{self._to} has not answered for {time.time() - waits_since:.0f} s"
+        return shipper.failure
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds since the observation was made that waits longest; 0: none waits."""
+        return 0.0 if self.oldest_time is None else max(0.0, time.time() - self.oldest_time / 1e6)
+
+    @property
+    def shipped(self) -> int:
+        """The last observation that the landing zone has, as far as is known."""
+        return self._outbox.acknowledged if self._shipper is None else self._shipper.known.last
+
+    @property
+    def segments(self) -> int:
+        """Shipped since the start."""
+        return 0 if self._shipper is None else self._shipper.segments
+
+    @property
+    def failures(self) -> int:
+        """Attempts to ship that failed since the start."""
+        return 0 if self._shipper is None else self._shipper.failures
+
+    def to_message(self) -> dict[str, object]:
+        """All of it as JSON. Times are microseconds since 1970, or null."""
+        outbox, shipper = self._outbox, self._shipper
+        acknowledged_at = None if shipper is None else shipper.acknowledged_at
+        return {
+            "gateway": outbox.gateway,
+            "epoch": outbox.epoch,
+            "to": self._to,
+            "state": self.state,
+            "reason": self.reason,
+            "observations": outbox.count,
+            "bytes": outbox.bytes,
+            "oldest": self.oldest_time,
+            "dropped": self.dropped,
+            "last": outbox.last,
+            "shipped": self.shipped,
+            "acknowledged": outbox.acknowledged,
+            "acknowledged_at": None if acknowledged_at is None else round(acknowledged_at * 1e6),
+            "segments": self.segments,
+            "failures": self.failures,
+        }
