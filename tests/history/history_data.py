@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edge.outbox import observation
 from edge.outbox.observation import DATE_TIME_STAMP, MONITOR, OWL_TIME, QUDT, SOSA, XSD, Cells, Context
-from spark_offload.table import PARTITION, SCHEMA
+from spark_offload.table import NUMBERS, PARTITION, SCHEMA, make_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +25,6 @@ MIDNIGHT = 1_767_225_600_000_000
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
-
-_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
-_DOUBLE = re.compile(rf"({_DECIMAL.pattern})([eE][+-]?\d+)?")
-_INTEGER = re.compile(r"[+-]?\d+")
-_LEXICAL = {XSD + "decimal": _DECIMAL, XSD + "double": _DOUBLE, XSD + "float": _DOUBLE, XSD + "integer": _INTEGER}
 
 
 class Stored(NamedTuple):
@@ -62,6 +57,7 @@ def frame(spark: SparkSession, stored: Sequence[Stored]) -> DataFrame:
 
 def write(spark: SparkSession, path: Path, stored: Sequence[Stored]) -> str:
     """A Delta table of these. Returns where it is."""
+    make_table(spark, str(path))
     frame(spark, stored).coalesce(1).write.format("delta").partitionBy(PARTITION).mode("append").save(str(path))
     return str(path)
 
@@ -93,8 +89,8 @@ def row(one: Stored) -> tuple[object, ...]:
 
 def number(text: str | None, datatype: str) -> float | None:
     """What a well-formed numeric literal means."""
-    lexical = _LEXICAL.get(datatype)
-    return float(text) if lexical and text is not None and lexical.fullmatch(text) else None
+    lexical = NUMBERS.get(datatype)
+    return float(text) if lexical and text is not None and re.fullmatch(lexical, text) else None
 
 
 def readings(
@@ -118,7 +114,7 @@ def readings(
 TEXTS = st.sampled_from(
     ("", " ", "home/1", 'a"b', "a\\b", "tab\there", "line\nfeed", "\r", "\x00\x07\x1f\x7f", "é😀", "\ufffe", "'", "<x>")
 ) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-NUMBERS = st.sampled_from(("0", "1", "01", "+1", "-1", "1.0", "1.50", ".5", "20", "21.5", "22", "1e1", "1E0", "-0.0"))
+NUMERALS = st.sampled_from(("0", "1", "01", "+1", "-1", "1.0", "1.50", ".5", "20", "21.5", "22", "1e1", "1E0", "-0.0"))
 DATATYPES = st.sampled_from(
     (*(XSD + name for name in ("decimal", "double", "integer", "string", "boolean", "float")), EX + "datatype")
 )
@@ -153,7 +149,7 @@ def contexts(series: st.SearchStrategy[str | None]) -> st.SearchStrategy[Context
     )
 
 
-VALUES = NUMBERS | NUMBERS | TEXTS
+VALUES = NUMERALS | NUMERALS | TEXTS
 MAPPED = st.tuples(
     contexts(_iris("observation", 3)), st.tuples(TIMES, VALUES, TIME_TEXTS).map(lambda cells: Cells(*cells))
 )

@@ -1,0 +1,65 @@
+"""`edge-history export`: the RDF of the history, or its rows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import click
+
+from spark_offload.cli.kinds import Moment
+from spark_offload.cli.spark import Start, with_spark
+
+FORMATS: Final = ("nquads", "parquet", "triples")
+
+
+@click.command()
+@click.option("--table", required=True, metavar="DIR", help="The history.")
+@click.option("--out", required=True, metavar="FILE|DIR", help="FILE.nq, FILE.nq.gz, or else a directory.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="nquads",
+    show_default=True,
+    help="nquads: the RDF as it was; parquet: the rows of the table; triples: the RDF as rows of Parquet.",
+)
+@click.option("--from", "since", type=Moment(), help="From this time on. A date begins at midnight, UTC.")
+@click.option("--to", "before", type=Moment(), help="Before this time.")
+@click.option("--gateway", "gateways", multiple=True, metavar="NAME", help="Of it alone; repeatable.")
+@click.option("--version", type=click.IntRange(0), metavar="N", help="The table as it was at this version.")
+@with_spark("export")
+def export(
+    table: str,
+    out: str,
+    form: str,
+    since: datetime | None,
+    before: datetime | None,
+    gateways: tuple[str, ...],
+    version: int | None,
+    start: Start,
+) -> None:
+    """Write the history: losslessly the RDF that gateways stored, or Parquet.
+
+    A directory gets as many files as there are tasks, gzipped N-Quads or Parquet; it must not be there yet. Times are
+    those of the observations.
+
+    \b
+    edge-history export --table history --out history.nq.gz
+    edge-history export --table history --out january --format parquet --from 2026-01-01 --to 2026-02-01
+    """
+    if since and before and since >= before:
+        raise click.UsageError("--from is not before --to")
+    from spark_offload import export as exporting
+    from spark_offload.analyses.measured import chosen
+    from spark_offload.table import open_table
+    from spark_offload.triples import triples
+
+    rows = chosen(open_table(start(), table, version), start=since, end=before)
+    if gateways:
+        rows = rows.where(rows["gateway"].isin(*gateways))
+    if form == "nquads":
+        exporting.write_nquads(rows, out)
+    else:
+        exporting.write_parquet(rows if form == "parquet" else triples(rows), out)
+    click.echo(f"written: {out}", err=True)
