@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -101,11 +102,10 @@ class Outbox:
     def acknowledge(self, last: int) -> None:
         """Up to this number all has arrived: forget it. Waits for the writer. Raises `EdgeError`: it stays for now."""
         last = min(last, self.last)
-        step = max(self.acknowledged, self.oldest - 1)
+        step = self.acknowledged
         while step < last:
-            step = min(step + _AT_ONCE, last)
-            up_to = step
-            self._run(lambda up_to=up_to: self._storing.forget(up_to)).result()  # type: ignore[misc]
+            step = min(max(step, self.oldest - 1) + _AT_ONCE, last)
+            self._run(partial(self._storing.forget, step)).result()
 
     def close(self) -> None:
         """Let go of the file. To be called before the engine closes it."""

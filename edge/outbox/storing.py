@@ -76,6 +76,7 @@ class Storing:
         contexts = dict(table.read_contexts(select))
         if missing := self._last_use.keys() - contexts.keys():
             raise table.Damaged(f"the context {min(missing)} of stored observations is missing")
+        self._last_use = dict.fromkeys(contexts, 0) | self._last_use
         self._contexts = {context: number for number, context in contexts.items()}
         self._last_context = max(contexts, default=0)
         self.last = self.safe = last
@@ -200,6 +201,7 @@ class Storing:
         self.bytes -= size
         for number in unused:
             del self._last_use[number]
+            self._fresh_contexts.pop(number, None)
         if unused:
             gone = set(unused)
             self._contexts = {context: number for context, number in self._contexts.items() if number not in gone}

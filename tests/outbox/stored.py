@@ -1,0 +1,93 @@
+"""An engine with an outbox in a directory, and what is in it, as whoever ships it sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyoxigraph as ox
+
+from edge.engine import EngineSettings, open_engine
+from edge.engine.journal import Journal
+from edge.engine.journal_file import FILE_NAME
+from edge.engine.requests import QueryRequest, Solutions, UpdateOutcome, UpdateRequest
+from edge.outbox.observation import Cells, Context, quads
+from edge.outbox.outbox import Outbox
+from edge.outbox.segment import cells
+from edge.outbox.settings import OutboxSettings
+from edge.outbox.storing import Storing
+from edge.protocol.access import ANYBODY, Access
+
+WAIT = 30.0
+"""Seconds after which something that should happen has not happened."""
+
+
+class Stored(NamedTuple):
+    seq: int
+    context: Context
+    cells: Cells
+
+
+class House:
+    """A running engine."""
+
+    def __init__(self, directory: Path, outbox: OutboxSettings | None = None, **engine: object) -> None:
+        made: list[Storing] = []
+
+        def ledger(journal: Journal) -> Storing:
+            self.journal = journal
+            made.append(Storing(journal, outbox or OutboxSettings()))
+            return made[0]
+
+        settings = EngineSettings(**engine)  # type: ignore[arg-type]
+        self.engine = open_engine(directory, settings, ledger=ledger)
+        self.storing = made[0]
+        self.outbox = Outbox(made[0], directory / FILE_NAME, self.engine.on_writer)
+
+    def __enter__(self) -> House:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.outbox.close()
+        assert self.engine.close(WAIT)
+
+    def update(self, *requests: UpdateRequest | str, access: Access = ANYBODY) -> list[UpdateOutcome]:
+        made = [UpdateRequest(each, access=access) if isinstance(each, str) else each for each in requests]
+        return self.engine.update(made).result(WAIT)
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        result = self.engine.query(QueryRequest(query)).result(WAIT)
+        assert isinstance(result, Solutions)
+        return list(result.rows)
+
+    def stored(self) -> list[Stored]:
+        """All that waits."""
+        rows = list(self.outbox.rows(1, 1_000_000))
+        contexts = self.outbox.contexts({context for _, context, _ in rows})
+        return [Stored(seq, contexts[context], cells(text)) for seq, context, text in rows]
+
+    def values(self) -> list[str | None]:
+        """The values of all that waits; of what is quads: these."""
+        return [each.cells.value or each.cells.quads for each in self.stored()]
+
+    def history(self) -> set[ox.Quad]:
+        """The quads of all that waits."""
+        lines = [line for seq, *found in self.stored() for line in quads(*found, self.outbox.epoch, seq)]
+        return set(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS))
+
+    def disk_full(self, *, full: bool) -> None:
+        """Whether the file can grow."""
+        pages = 1 if full else 1_000_000_000
+        self.engine.on_writer(lambda: self.journal._connection.execute(f"PRAGMA max_page_count = {pages}")).result(WAIT)
+
+
+def note(value: object, time: int = 5, series: str = "urn:o:1") -> tuple[Context, Cells]:
+    """What a reading stores."""
+    return Context(series=series), Cells(time, str(value))
+
+
+def storing(*values: object, sparql: str = "INSERT DATA {}", **others: object) -> UpdateRequest:
+    """An update that stores readings."""
+    notes: Sequence[object] = [note(value) for value in values]
+    return UpdateRequest(sparql, notes=notes, **others)  # type: ignore[arg-type]
