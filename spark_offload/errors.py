@@ -15,6 +15,10 @@ class TableRefused(HistoryError):
     """The table is not there, or is no history."""
 
 
+class TableBusy(HistoryError):
+    """Somebody else writes to the table."""
+
+
 class LandingRefused(HistoryError):
     """The landing zone cannot be used."""
 
