@@ -71,18 +71,24 @@ def cut(stored: Stored, first: int, last: int) -> Segment:
 
 
 def _tombstone(stored: Stored, first: int, last: int) -> Segment:
+    """Ranges that were dropped one after the other are one tombstone."""
+    ranges: list[Lost] = []
+    end = first - 1
     for lost in stored.lost():
-        if lost.first <= first <= lost.last:
-            return Segment(
-                Manifest(
-                    gateway=stored.gateway,
-                    epoch=stored.epoch,
-                    first=first,
-                    last=min(last, lost.last),
-                    start=lost.start,
-                    end=lost.end,
-                    reason=lost.reason,
-                ),
-                b"",
-            )
-    raise Damaged(f"observation {first} is not stored, and was not dropped")
+        if lost.first <= end + 1 <= lost.last and end < last:
+            ranges.append(lost)
+            end = min(last, lost.last)
+    if not ranges:
+        raise Damaged(f"observation {first} is not stored, and was not dropped")
+    return Segment(
+        Manifest(
+            gateway=stored.gateway,
+            epoch=stored.epoch,
+            first=first,
+            last=end,
+            start=min(lost.start for lost in ranges),
+            end=max(lost.end for lost in ranges),
+            reason=ranges[0].reason,
+        ),
+        b"",
+    )

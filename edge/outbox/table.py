@@ -119,8 +119,9 @@ def remove(connection: sqlite3.Connection, last: int) -> tuple[int, int]:
 
 
 def remove_lost(connection: sqlite3.Connection, last: int) -> None:
-    """Forget the ranges up to this number."""
+    """Forget the ranges up to this number, and of the one that it is amid the beginning."""
     connection.execute("DELETE FROM outbox_lost WHERE last <= ?", (last,))
+    connection.execute("UPDATE outbox_lost SET first = ? WHERE first <= ?", (last + 1, last))
 
 
 def remove_contexts(connection: sqlite3.Connection, ids: Sequence[int]) -> None:

@@ -135,7 +135,8 @@ def test_dropped_observations_are_tombstones_unless_they_had_been_shipped(zone, 
     shipper = shipping(outbox)
     ship(shipper)
     outbox.store(20)
-    outbox.drop(6, 17)
+    outbox.drop(6, 12)
+    outbox.drop(13, 17)
     ship(shipper)
     assert zone.ranges() == [(1, 10), (11, 17), (18, 27), (28, 30)]
     tombstone = zone.manifests()[1]

@@ -1,0 +1,138 @@
+"""A real gateway and its landing zone: killed, cut off, full; nothing is lost, nothing is there twice."""
+
+import contextlib
+import random
+import threading
+from collections import Counter
+from http.client import HTTPException
+
+import pytest
+
+ROUNDS = 4
+
+
+def observations(zone):
+    """How often each observation is in the landing zone, where no range overlaps another."""
+    found = Counter()
+    end = 0
+    for manifest in zone.manifests():
+        assert manifest.first == end + 1
+        end = manifest.last
+        if not manifest.tombstone:
+            found.update(cells.observation for _, _, cells in zone.read(manifest))
+    return found
+
+
+@pytest.mark.timeout(120)
+def test_a_gateway_that_is_killed_again_and_again_ships_each_observation_once(site):
+    gateway = site()
+    chance, done = random.Random(6), []
+    for number in range(ROUNDS):
+        gateway.start()
+        over = threading.Event()
+
+        def load(number=number, over=over):
+            with contextlib.suppress(OSError, HTTPException):  # in the middle of one it is killed
+                for step in range(10_000):
+                    if over.is_set():
+                        break
+                    names = [f"{number}-{step}-{part}" for part in range(3)]
+                    gateway.store(*names)
+                    done.extend(names)
+
+        loading = threading.Thread(target=load)
+        loading.start()
+        over.wait(chance.uniform(0.1, 0.8))
+        gateway.process.kill()
+        over.set()
+        loading.join(20)
+        assert not loading.is_alive()
+    gateway.start()
+    gateway.until_shipped()
+    found = observations(gateway.zone)
+    assert set(found.values()) == {1}
+    assert {name.removeprefix("urn:o/") for name in found} >= set(done)
+    assert len(found) == gateway.status()["last"]
+    assert len(done) > 100
+
+
+def test_an_outage_is_told_once_and_what_comes_after_it_is_replayed(site, tmp_path):
+    gateway = site(EDGE__OFFLOAD__RETRY_MAX="0.2")
+    gateway.start()
+    gateway.store("before")
+    gateway.until_shipped()
+    (tmp_path / "landing").rename(tmp_path / "away")
+    gateway.store("meanwhile")
+    status = gateway.until(state="fails")
+    assert "mount it" in status["reason"]
+    health = gateway.watched.ask("/health")
+    assert (health[0], health[1]["outbox"]["state"]) == (200, "fails")
+    assert gateway.watched.metric("edge_offload_up") == 0
+    while gateway.status()["failures"] < 4:
+        assert gateway.ship()["failure"] == gateway.status()["reason"]
+    (tmp_path / "away").rename(tmp_path / "landing")
+    status = gateway.until_shipped()
+    assert (status["reason"], gateway.watched.metric("edge_offload_up")) == ("", 1)
+    gateway.store("after")
+    gateway.until(shipped=3)
+    assert [manifest.replayed for manifest in gateway.zone.manifests()] == [False, True, False]
+    assert len(gateway.log("offload.down")) == len(gateway.log("offload.up")) == 1
+
+
+def test_what_is_acknowledged_is_deleted_and_what_was_put_aside_is_sent_again(site):
+    gateway = site()
+    gateway.start()
+    gateway.store(*map(str, range(50)))
+    gateway.until(shipped=50)
+    zone = gateway.zone
+    zone.remove(21)
+    zone.acknowledge(20)
+    status = gateway.until(acknowledged=20, observations=30)
+    assert status["acknowledged_at"] is not None
+    gateway.until(oldest=1772366400000000)
+    gateway.ship()
+    assert zone.ranges() == [(1, 20), (21, 40), (41, 50)]
+    gateway.process.kill()
+    gateway.start()
+    status = gateway.status()
+    assert (status["acknowledged"], status["observations"]) == (20, 30)
+    zone.acknowledge(50)
+    status = gateway.until(acknowledged=50)
+    assert (status["observations"], status["bytes"], status["last"]) == (0, 0, 50)
+    gateway.until(oldest=None)
+
+
+def test_what_was_dropped_is_a_tombstone_and_all_numbers_are_accounted_for(site, tmp_path):
+    gateway = site(EDGE__OUTBOX__MAX_BYTES="65536", EDGE__OFFLOAD__RETRY_MAX="0.2")
+    gateway.start()
+    gateway.store(*map(str, range(10)))
+    gateway.until(shipped=10)
+    (tmp_path / "landing").rename(tmp_path / "away")
+    for number in range(12):
+        gateway.store(f"large-{number}", size=10_000)
+    status = gateway.until(state="fails", last=22)
+    assert gateway.until(dropped=22 - status["observations"])["dropped"] > 10
+    (tmp_path / "away").rename(tmp_path / "landing")
+    gateway.until_shipped()
+    first, lost, *rest = gateway.zone.manifests()
+    assert (first.first, first.last, first.tombstone) == (1, 10, False)  # dropped here, but it had got there
+    assert [manifest.tombstone for manifest in rest] == [False] * len(rest)
+    assert (lost.first, lost.tombstone, lost.last) == (11, True, rest[0].first - 1)
+    assert rest[-1].last == 22
+    gateway.zone.acknowledge(10)  # amid what is lost
+    gateway.until(acknowledged=10)
+    gateway.process.kill()
+    gateway.start()
+    gateway.zone.acknowledge(22)
+    status = gateway.until(acknowledged=22, dropped=0)
+    assert status["observations"] == 0
+
+
+def test_nothing_is_shipped_where_no_setting_says_so(site):
+    gateway = site(EDGE__OFFLOAD__TO="")
+    gateway.start()
+    gateway.store("a")
+    status, answer = gateway.watched.ask("/api/outbox", now="")
+    assert (status, answer["error"]) == (400, "invalid_request")
+    assert "offload.to" in answer["error_description"]
+    assert (gateway.status()["state"], gateway.status()["observations"]) == ("off", 1)
