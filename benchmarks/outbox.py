@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -30,8 +32,8 @@ _RATE: Final = 50
 _SECONDS: Final = 30.0
 _LOAD: Final = 20_000
 """Readings sent as fast as they go."""
-_EVERY: Final = "5"
-"""Seconds between two shipments; 300 by default."""
+_EVERY: Final = 5.0
+"""Seconds between two shipments; a gateway waits 300 by default."""
 _PATIENCE: Final = 60.0
 
 _MAPPING: Final = """
@@ -52,15 +54,21 @@ _MEANINGS: Final = {
 }
 
 
+class _Load(NamedTuple):
+    seconds: float = _SECONDS
+    every: float = _EVERY
+    readings: int = _LOAD
+
+
 def run(options: Options) -> Report:
     """Fresh processes in every run, the one with the outbox first in every other."""
-    seconds, load = (2.0, _LOAD // 20) if options.small else (_SECONDS, _LOAD)
+    load = _Load(2.0, 0.5, _LOAD // 20) if options.small else _Load()
     found: dict[str, list[float]] = defaultdict(list)
     for number in steps(range(options.runs), "outbox"):
         sides: dict[str, dict[str, float]] = {}
         for store in sorted(("all", "none"), reverse=bool(number % 2)):
             with TemporaryDirectory(prefix="edge-bench-") as directory:
-                sides[store] = _side(Path(directory), store, seconds, load)
+                sides[store] = _side(Path(directory), store, load)
         for name in _MEANINGS:
             found[f"stored_{name}"].append(sides["all"][name])
             found[f"plain_{name}"].append(sides["none"][name])
@@ -75,12 +83,12 @@ def run(options: Options) -> Report:
     return Report("outbox", options.mode, {}, figures)
 
 
-def _side(directory: Path, store: str, seconds: float, load: int) -> dict[str, float]:
+def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
     data, landing = directory / "data", directory / "landing"
     (data / "mappings").mkdir(parents=True)
     (data / "mappings" / "bench.toml").write_text(_MAPPING.format(store=store))
     landing.mkdir()
-    shipping = {"EDGE__OFFLOAD__TO": str(landing), "EDGE__OFFLOAD__EVERY": _EVERY} if store == "all" else {}
+    shipping = {"EDGE__OFFLOAD__TO": str(landing), "EDGE__OFFLOAD__EVERY": str(load.every)} if store == "all" else {}
     with mosquitto(directory) as port:
         settings = {"EDGE__MQTT__BROKER": f"mqtt://127.0.0.1:{port}", "EDGE__HOST__ENABLED": "false", **shipping}
         with Gateway(data, **settings) as gateway:
@@ -89,7 +97,8 @@ def _side(directory: Path, store: str, seconds: float, load: int) -> dict[str, f
             client.connect("127.0.0.1", port)
             client.loop_start()
             try:
-                found, sent = _measure(gateway, client, seconds, load)
+                _await_subscribed(gateway, client)
+                found, sent = _measure(gateway, client, load)
             finally:
                 client.disconnect()
                 client.loop_stop()
@@ -99,7 +108,7 @@ def _side(directory: Path, store: str, seconds: float, load: int) -> dict[str, f
     return found
 
 
-def _measure(gateway: Gateway, client: mqtt.Client, seconds: float, load: int) -> tuple[dict[str, float], int]:
+def _measure(gateway: Gateway, client: mqtt.Client, load: _Load) -> tuple[dict[str, float], int]:
     """The figures, and how many readings were sent."""
     numbers = count()
 
@@ -107,17 +116,30 @@ def _measure(gateway: Gateway, client: mqtt.Client, seconds: float, load: int) -
         number = next(numbers)
         client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
 
-    _paced(publish, _SENSORS)
-    process, readings = gateway.process, int(seconds * _RATE)
+    for _ in range(_SENSORS):
+        publish()
+    process, readings = gateway.process, int(load.seconds * _RATE)
     before, written, began = process.cpu_times(), process.io_counters().write_bytes, time.perf_counter()
     _paced(publish, readings)
     after, taken = process.cpu_times(), time.perf_counter() - began
     found = {
         "cpu_percent": 100 * (after.user + after.system - before.user - before.system) / taken,
         "written_bytes": (process.io_counters().write_bytes - written) / readings,
-        "readings_per_s": asyncio.run(_as_fast_as_they_go(gateway.endpoints["ws"], publish, load)),
+        "readings_per_s": asyncio.run(_as_fast_as_they_go(gateway.endpoints["ws"], publish, load.readings)),
     }
     return found, next(numbers)
+
+
+def _await_subscribed(gateway: Gateway, client: mqtt.Client) -> None:
+    """Until the gateway has a message. Raises `ExperimentError`."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        client.publish("probe")
+        with urllib.request.urlopen(f"{gateway.endpoints['http']}/metrics") as answer:
+            if re.search(rb"^edge_mqtt_received [1-9]", answer.read(), re.MULTILINE):
+                return
+        time.sleep(0.05)
+    raise ExperimentError("the gateway hears nothing from Mosquitto")
 
 
 def _paced(publish: Callable[[], None], readings: int) -> None:
@@ -127,11 +149,11 @@ def _paced(publish: Callable[[], None], readings: int) -> None:
         time.sleep(max(0.0, began + number / _RATE - time.perf_counter()))
 
 
-async def _as_fast_as_they_go(url: str, publish: Callable[[int], None], load: int) -> float:
+async def _as_fast_as_they_go(url: str, publish: Callable[[int], None], readings: int) -> float:
     async with connect(url, proxy=None, max_size=None) as subscriber:
         await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
         await subscriber.recv()
-        return await throughput(subscriber, publish, load)
+        return await throughput(subscriber, publish, readings)
 
 
 def _await_shipped(landing: Path, readings: int) -> None:

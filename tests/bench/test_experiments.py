@@ -163,9 +163,21 @@ def test_timers():
 
 
 def test_readings():
+    needs_mosquitto()
+    assert found("readings")["figures"]["readings_per_s"] > 0
+
+
+def test_outbox():
+    needs_mosquitto()
+    figures = found("outbox")["figures"]  # it fails unless every reading is shipped, once
+    for name in ("cpu_percent", "mb"):
+        added = figures[f"stored_{name}"] - figures[f"plain_{name}"]
+        assert figures[f"added_{name}"] == pytest.approx(added, abs=1e-3)
+
+
+def needs_mosquitto():
     if shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None:
         pytest.skip("no mosquitto here; install the package mosquitto")
-    assert found("readings")["figures"]["readings_per_s"] > 0
 
 
 def test_readings_say_what_they_need(monkeypatch):

@@ -83,6 +83,7 @@ class Site:
             stack.callback(self.sensors.disconnect)
             stack.callback(self.gateway.stop)
             self.start()
+            wait_for(self._listens, what="the gateway hears the sensors")
             self._stack = stack.pop_all()
         return self
 
@@ -90,9 +91,8 @@ class Site:
         self._stack.close()
 
     def start(self) -> None:
-        """The gateway; returns when it listens to the broker."""
+        """The gateway."""
         self.endpoints = self.gateway.start()
-        wait_for(lambda: self.metric("edge_mqtt_connected"), what="the gateway at the broker")
 
     def publish(self, numbers: Iterable[int]) -> None:
         """Returns when the broker has them all."""
@@ -104,6 +104,11 @@ class Site:
             message.wait_for_publish(20)
             assert message.is_published()
             self.published.append(number)
+
+    def _listens(self) -> bool:
+        """Whether it has subscribed: from then on the broker keeps readings for it."""
+        self.sensors.publish("probe")
+        return self.metric("edge_mqtt_received") > 0
 
     def metric(self, name: str) -> float:
         """0 where there is none."""
