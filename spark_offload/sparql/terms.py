@@ -30,6 +30,13 @@ def written(term: rdflib.term.Identifier) -> str:
     return observation.literal(str(term), str(term.datatype or STRING))
 
 
+def datatype_of(literal: rdflib.Literal) -> str:
+    """The IRI of its datatype."""
+    if literal.language:
+        return LANG_STRING
+    return STRING if literal.datatype is None else str(literal.datatype)
+
+
 def is_iri(term: Column) -> Column:
     """Whether it is one."""
     return term.startswith("<")

@@ -1,0 +1,68 @@
+"""The history as RDF: SPARQL over a table, each answer a DataFrame."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql.content import Content
+from spark_offload.sparql.evaluation import Evaluation
+from spark_offload.sparql.parsing import parse
+from spark_offload.sparql.values import Term
+from spark_offload.table import open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_offload.sparql.algebra import Query
+
+
+class History:
+    """A table of observations at one version of it: the newest when it is first asked, or the one that is given."""
+
+    def __init__(
+        self, spark: SparkSession, table: str | DataFrame, version: int | None = None, *, wide: bool = True
+    ) -> None:
+        """`table`: where it is, or its rows. `wide=False` asks triples, not rows: slow, and good to compare with."""
+        self._spark = spark
+        self._table = table
+        self._version = version
+        self._wide = wide
+
+    def sparql(self, text: str) -> DataFrame:
+        """The solutions of a SELECT: a column a variable, each a term in N-Triples, or null where it is unbound.
+
+        Raises `QueryRefused`, `TableRefused`.
+        """
+        query = self._parsed(text, "SELECT", "sparql")
+        return self._solutions(query)
+
+    def ask(self, text: str) -> bool:
+        """The answer to an ASK. Raises `QueryRefused`, `TableRefused`."""
+        query = self._parsed(text, "ASK", "ask")
+        return not self._evaluation.frame(query.pattern).rows.limit(1).isEmpty()
+
+    @cached_property
+    def _content(self) -> Content:
+        rows = open_table(self._spark, self._table, self._version) if isinstance(self._table, str) else self._table
+        return Content(rows)
+
+    @property
+    def _evaluation(self) -> Evaluation:
+        return Evaluation(self._spark, self._content, wide=self._wide)
+
+    def _solutions(self, query: Query) -> DataFrame:
+        solutions = self._evaluation.frame(query.pattern)
+        unbound = Term(F.lit(None).cast("string"))
+        return solutions.rows.select(
+            *(solutions.values.get(name, unbound).term().alias(name) for name in query.variables)
+        )
+
+    def _parsed(self, text: str, form: str, method: str) -> Query:
+        query = parse(text)
+        if query.form != form:
+            raise QueryRefused(f"this is a {query.form}, and History.{method} answers a {form}")
+        return query

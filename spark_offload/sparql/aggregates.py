@@ -1,0 +1,146 @@
+"""Groups and what is aggregated over them (SPARQL 1.1 Query, sections 11 and 18.5.1).
+
+An error in a group makes its SUM, AVG, MIN, MAX and GROUP_CONCAT an error, so that they are unbound; COUNT and SAMPLE
+pass it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql.algebra import Aggregate, hidden
+from spark_offload.sparql.arithmetic import number, rank, ranked
+from spark_offload.sparql.frames import Frame, frame
+from spark_offload.sparql.functions import nothing
+from spark_offload.sparql.ordering import sorting
+from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Term, Text, Value
+
+_RESULT: Final = "aggregate"
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An aggregate: the columns that Spark aggregates, and the value that these make."""
+
+    columns: Mapping[str, Column]
+    value: Value
+    certain: bool
+
+
+def grouped(
+    solutions: Frame, keys: Mapping[str, Value], aggregates: Mapping[str, tuple[Aggregate, Value | None]]
+) -> Frame:
+    """One solution a group. `aggregates`: with the values of their arguments."""
+    keyed = {name: _packable(value) for name, value in keys.items()}
+    names = {name: f"key {number_}" for number_, name in enumerate(keys)}
+    made = {
+        name: _made(f"{_RESULT} {place}", *told, solutions) for place, (name, told) in enumerate(aggregates.items())
+    }
+    columns = [column.alias(name) for one in made.values() for name, column in one.columns.items()]
+    by = [value.pack().alias(names[name]) for name, value in keyed.items()]
+    rows = solutions.rows.groupBy(*by).agg(*columns or [F.count(F.lit(1)).alias(_RESULT)])
+    values = {name: value.of(F.col(names[name])) for name, value in keyed.items()}
+    values |= {name: one.value for name, one in made.items()}
+    return frame(rows, values, [name for name, one in made.items() if one.certain])
+
+
+def _packable(value: Value) -> Value:
+    """A value whose packed column is equal where terms are."""
+    if value.pack() is value.key():
+        return value
+    return Term(value.term())
+
+
+def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Frame) -> _Made:
+    if argument is None:
+        if not aggregate.distinct:
+            return _count(name, F.count(F.lit(1)))
+        shown = [value.term() for one, value in solutions.values.items() if not hidden(one)]
+        # a struct is not null where its fields are
+        return _count(name, F.count_distinct(F.struct(*shown) if shown else F.lit(1)))
+    match aggregate.name:
+        case "COUNT":
+            counted = F.count_distinct(argument.key()) if aggregate.distinct else F.count(F.when(argument.bound(), 1))
+            return _count(name, counted)
+        case "SUM" | "AVG":
+            return _sum(name, aggregate, argument)
+        case "MIN" | "MAX":
+            return _extreme(name, aggregate, argument)
+        case "SAMPLE":
+            column = F.first(F.when(argument.bound(), argument.pack()), ignorenulls=True)
+            return _Made({name: column}, argument.of(F.col(name)), certain=False)
+        case "GROUP_CONCAT":
+            return _concatenated(name, aggregate, argument)
+        case other:
+            raise QueryRefused(f"the aggregate {other} is not translated")
+
+
+def _count(name: str, column: Column) -> _Made:
+    return _Made({name: column}, Number(F.col(name), INTEGER), certain=True)
+
+
+def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
+    one = number(argument)
+    numbers, type_ = one.column, rank(one.type)
+    columns = {
+        f"{name} all": F.count(F.lit(1)),
+        f"{name} numbers": F.count(numbers),
+        f"{name} type": F.max(F.when(numbers.isNotNull(), type_)),
+    }
+    if aggregate.distinct:
+        # equal terms count once: of equal numbers there may be several terms
+        told = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), numbers.alias("number"))))
+        items = F.transform(told, lambda item: item["number"])
+        columns[f"{name} sum"] = F.aggregate(items, F.lit(0.0), lambda total, item: total + item)
+        columns[f"{name} count"] = F.size(told)
+    else:
+        columns[f"{name} sum"] = F.sum(numbers)
+        columns[f"{name} count"] = F.count(numbers)
+    total, how_many = F.col(f"{name} sum"), F.col(f"{name} count")
+    whole = F.col(f"{name} all") == F.col(f"{name} numbers")
+    kind = F.coalesce(F.col(f"{name} type"), F.lit(0))
+    if aggregate.name == "SUM":
+        result = F.when(whole, F.coalesce(total.cast("double"), F.lit(0.0)))
+        if one.type == INTEGER and not aggregate.distinct:
+            return _Made(
+                columns, Number(F.when(whole, F.coalesce(total, F.lit(0).cast("bigint"))), INTEGER), certain=False
+            )
+        return _Made(columns, Number(result, ranked(kind)), certain=False)
+    mean = F.when(whole, F.coalesce(F.try_divide(total.cast("double"), how_many.cast("double")), F.lit(0.0)))
+    empty = how_many == 0
+    averaged = F.when(empty, INTEGER).when(kind == 3, DOUBLE).when(kind == 2, FLOAT).otherwise(DECIMAL)
+    return _Made(columns, Number(mean, averaged), certain=False)
+
+
+def _extreme(name: str, aggregate: Aggregate, argument: Value) -> _Made:
+    pick = F.min_by if aggregate.name == "MIN" else F.max_by
+    columns = {
+        f"{name} all": F.count(F.lit(1)),
+        f"{name} bound": F.count(F.when(argument.bound(), 1)),
+        f"{name} value": pick(argument.pack(), F.struct(*sorting(argument))),
+    }
+    whole = F.col(f"{name} all") == F.col(f"{name} bound")
+    return _Made(columns, argument.of(F.when(whole, F.col(f"{name} value"))), certain=False)
+
+
+def _concatenated(name: str, aggregate: Aggregate, argument: Value) -> _Made:
+    known = [face for face in (argument.text(), argument.iri()) if face is not None]
+    text = F.coalesce(*known) if known else nothing("string")
+    if aggregate.distinct:
+        told = F.array_distinct(F.collect_list(F.struct(argument.term().alias("term"), text.alias("text"))))
+        texts = F.transform(told, lambda item: item["text"])
+    else:
+        texts = F.collect_list(text)
+    columns = {
+        f"{name} all": F.count(F.lit(1)),
+        f"{name} texts": F.count(text),
+        name: F.array_join(F.sort_array(texts), aggregate.separator),
+    }
+    whole = F.col(f"{name} all") == F.col(f"{name} texts")
+    return _Made(columns, Text(F.when(whole, F.col(name))), certain=False)

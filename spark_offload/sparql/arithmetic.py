@@ -1,0 +1,66 @@
+"""Arithmetic (SPARQL 1.1 Query, section 17.3): on longs where both are known to be integers, else on doubles."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.sparql import lexical
+from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Value
+
+_RANKS: Final = (INTEGER, DECIMAL, FLOAT, DOUBLE)
+"""A number of a type can be promoted to those that follow."""
+
+
+def number(value: Value) -> Number:
+    """A value as a number; null where it is none."""
+    if isinstance(value, Number):
+        return value
+    known = value.number()
+    if known is None:
+        return Number(F.lit(None).cast("double"), DOUBLE)
+    datatype = value.datatype()
+    assert datatype is not None  # noqa: S101  a number is a literal
+    return Number(known.cast("double"), F.when(datatype.isin(*lexical.INTEGERS), INTEGER).otherwise(datatype))
+
+
+def calculated(name: str, left: Value, right: Value) -> Number:
+    """One of `+ - * /`; null where it is an error."""
+    one, other = number(left), number(right)
+    type_ = _promoted(one.type, other.type)
+    if name == "/":
+        quotient = F.try_divide(one.column.cast("double"), other.column.cast("double"))
+        if isinstance(type_, str):
+            return Number(quotient, DECIMAL if type_ == INTEGER else type_)
+        return Number(quotient, F.when(type_ == INTEGER, DECIMAL).otherwise(type_))
+    operation = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}[name]
+    return Number(operation(one.column, other.column), type_)
+
+
+def negative(value: Value) -> Number:
+    """Unary minus."""
+    one = number(value)
+    return Number(F.try_subtract(F.lit(0).cast("bigint"), one.column) if one.type == INTEGER else -one.column, one.type)
+
+
+def rank(type_: Column | str) -> Column:
+    """The place of a type in the order of promotion."""
+    if isinstance(type_, str):
+        return F.lit(_RANKS.index(type_))
+    return F.when(type_ == DOUBLE, 3).when(type_ == FLOAT, 2).when(type_ == DECIMAL, 1).otherwise(0)
+
+
+def ranked(place: Column) -> Column:
+    """The type of a rank."""
+    return F.element_at(F.array(*map(F.lit, _RANKS)), place + 1)
+
+
+def _promoted(one: Column | str, other: Column | str) -> Column | str:
+    """The type of what two numbers make."""
+    if isinstance(one, str) and isinstance(other, str):
+        return _RANKS[max(_RANKS.index(one), _RANKS.index(other))]
+    if DOUBLE in (one, other) if isinstance(one, str) or isinstance(other, str) else False:
+        return DOUBLE
+    return ranked(F.greatest(rank(one), rank(other)))

@@ -1,0 +1,103 @@
+"""Comparing values, and whether one is true (SPARQL 1.1 Query, sections 17.2.2, 17.3 and 17.4.1)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from edge.outbox.observation import STRING
+from spark_offload.sparql import lexical
+from spark_offload.sparql.frames import equal_terms
+from spark_offload.sparql.terms import LANG_STRING
+from spark_offload.sparql.values import BOOLEAN, DATE_TIME, Value
+
+_ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_KNOWN: Final = (*lexical.NUMBERS, BOOLEAN, DATE_TIME, DATE_TIME + "Stamp")
+"""Datatypes of which it is known that other literals are other values, besides strings."""
+
+
+def compared(name: str, left: Value, right: Value) -> Column:
+    """One of `= != < <= > >=`; null where it is an error."""
+    if name == "=":
+        return equal(left, right)
+    if name == "!=":
+        return ~equal(left, right)
+    return _first(_pairs(left, right), _ORDERS[name])
+
+
+def equal(left: Value, right: Value) -> Column:
+    """Whether two values are equal: by their meaning where it is known, else as terms."""
+    if left.text() is None or right.text() is None:
+        return equal_terms(left, right)  # one of them is no literal
+    same = equal_terms(left, right)
+    result = F.when(same, True)
+    for one, other in _pairs(left, right):
+        result = result.when(one.isNotNull() & other.isNotNull(), one == other)
+    apart = _differ(left, right)
+    return result.when(apart, False)
+
+
+def _differ(left: Value, right: Value) -> Column:
+    """Whether two terms that are not the same are known to be different values; null where one is missing."""
+    literal = _literal(left) & _literal(right)
+    return F.when(literal, _understood(left) & _understood(right)).when(~literal, True)
+
+
+def _literal(value: Value) -> Column:
+    return value.term().startswith('"') if value.text() is not None and value.iri() is not None else F.lit(True)
+
+
+def _understood(value: Value) -> Column:
+    """Whether a literal's meaning is known."""
+    datatype = value.datatype()
+    assert datatype is not None  # noqa: S101  it is a literal
+    faces = [face.isNotNull() for face in (value.number(), value.moment(), value.boolean()) if face is not None]
+    texts = datatype.isin(STRING, LANG_STRING)
+    return reduce(Column.__or__, faces, texts)
+
+
+def true(value: Value) -> Column:
+    """The effective boolean value; null where it is an error."""
+    boolean, number, plain, datatype = value.boolean(), value.number(), value.plain(), value.datatype()
+    if datatype is None:
+        return F.lit(None).cast("boolean")
+    if boolean is not None and number is None and plain is None:
+        return F.coalesce(boolean, F.when(datatype == BOOLEAN, False))
+    result = F.when(F.lit(False), False)
+    if boolean is not None:
+        result = result.when(boolean.isNotNull(), boolean)
+    if number is not None:
+        result = result.when(number.isNotNull(), (number != 0) & ~F.isnan(number.cast("double")))
+    if plain is not None:
+        result = result.when(plain.isNotNull(), F.length(plain) > 0)
+    return result.when(datatype.isin(BOOLEAN, *lexical.NUMBERS), False)
+
+
+def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
+    """The faces that both may have, in which they can be compared."""
+    faces = (
+        (left.number(), right.number()),
+        (left.moment(), right.moment()),
+        (left.boolean(), right.boolean()),
+        (left.plain(), right.plain()),
+    )
+    return [(one, other) for one, other in faces if one is not None and other is not None]
+
+
+def _first(pairs: list[tuple[Column, Column]], compare: Callable[[Column, Column], Column]) -> Column:
+    """The comparison in the first face that both have. Where they can have one only, it is nothing but that."""
+    if not pairs:
+        return F.lit(None).cast("boolean")
+    if len(pairs) == 1:
+        return compare(*pairs[0])
+    return F.coalesce(*(compare(one, other) for one, other in pairs))

@@ -1,0 +1,83 @@
+"""Constants of a query as values: what they are is known before, so only what can be compared is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import rdflib
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from edge.outbox.observation import DATE_TIME_STAMP, STRING
+from spark_offload.sparql import lexical, terms
+from spark_offload.sparql.algebra import Constant
+from spark_offload.sparql.values import (
+    BOOLEAN,
+    DATE_TIME,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    Iri,
+    Term,
+    Text,
+    Value,
+)
+
+
+@dataclass(frozen=True)
+class Literal(Term):
+    """One of a query."""
+
+    constant: rdflib.Literal
+
+    def of(self, column: Column) -> Value:
+        """What is read from a column is any term."""
+        return Term(column)
+
+    def kind(self) -> tuple[object, ...]:
+        """Its column is a term's."""
+        return (Term,)
+
+    def text(self) -> Column:
+        """The lexical form."""
+        return F.lit(str(self.constant))
+
+    def datatype(self) -> Column:
+        """As a constant."""
+        return F.lit(terms.datatype_of(self.constant))
+
+    def lang(self) -> Column:
+        """As a constant."""
+        return F.lit((self.constant.language or "").lower())
+
+    def plain(self) -> Column | None:
+        """The text of a string."""
+        return self.text() if terms.datatype_of(self.constant) == STRING else None
+
+    def number(self) -> Column | None:
+        """The number that it is."""
+        datatype, text = terms.datatype_of(self.constant), str(self.constant)
+        if datatype in lexical.INTEGERS:
+            return F.lit(text).try_cast("bigint") if re.match(lexical.INTEGER, text) else None
+        form = {DECIMAL: lexical.DECIMAL, DOUBLE: lexical.DOUBLE, FLOAT: lexical.DOUBLE}.get(datatype)
+        return F.lit(float(text)) if form is not None and re.match(form, text) else None
+
+    def moment(self) -> Column | None:
+        """The time that it is."""
+        known = terms.datatype_of(self.constant) in (DATE_TIME, DATE_TIME_STAMP)
+        return lexical.date_time(self.text()) if known and re.match(lexical.DATE_TIME, str(self.constant)) else None
+
+    def boolean(self) -> Column | None:
+        """The truth that it is."""
+        truth = {"true": True, "1": True, "false": False, "0": False}.get(str(self.constant))
+        return None if truth is None or terms.datatype_of(self.constant) != BOOLEAN else F.lit(truth)
+
+
+def value_of(constant: Constant) -> Value:
+    """A constant as a value."""
+    if isinstance(constant, rdflib.URIRef):
+        return Iri(F.lit(str(constant)))
+    if terms.datatype_of(constant) == STRING:
+        return Text(F.lit(str(constant)))
+    return Literal(F.lit(terms.written(constant)), constant)

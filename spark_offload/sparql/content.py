@@ -1,0 +1,81 @@
+"""What is in a version of the table, as far as it decides how questions are answered. Asked once, when it is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from edge.outbox.observation import EPOCH_LENGTH, STRING
+from spark_offload.sparql import lexical
+from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
+from spark_offload.table import NUMBERS
+from spark_offload.triples import triples
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DERIVED: Final = rf"[^<> ]*/[0-9a-f]{{{EPOCH_LENGTH}}}-[0-9]+(/result|/instant)?"
+
+
+def _any(iris: Collection[str]) -> str:
+    return "|".join(map(re.escape, sorted(iris)))
+
+
+_CROSSING: Final = (
+    rf"(?m)^<{_DERIVED}> <({_any(PREDICATES - {TYPE})})> "
+    rf"|^<{_DERIVED}> <{re.escape(TYPE)}> <({_any(CLASSES)})> "
+    rf"|<({_any(EDGES)})> <{_DERIVED}> "
+)
+"""Quads that say of the resources of a row what rows say."""
+
+
+class Content:
+    """Of a table at a version."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        """`rows` of the table."""
+        self.rows = rows
+        self.general_rows = rows.where("series IS NULL AND lost IS NULL")
+
+    @cached_property
+    def general(self) -> bool:
+        """Whether there are observations of which the mapping does not know everything: their triples are joined."""
+        return not self.general_rows.limit(1).isEmpty()
+
+    @cached_property
+    def crossing(self) -> bool:
+        """Whether some of these speak of what the mapping stored as a row does: no row tells all of itself then."""
+        if not self.general:
+            return False
+        own = [F.col(column).rlike(rf"^{_DERIVED}$") for column in ("observation", "result", "instant")]
+        crossing = F.col("quads").rlike(_CROSSING)
+        for column in own:
+            crossing = F.coalesce(column, F.lit(False)) | F.coalesce(crossing, F.lit(False))
+        return not self.general_rows.where(crossing).limit(1).isEmpty()
+
+    @cached_property
+    def _odd_numbers(self) -> bool:
+        """Whether there are numbers that have no `value`."""
+        known = F.lit(False) if set(lexical.NUMBERS) <= set(NUMBERS) else F.col("datatype").isin(*lexical.NUMBERS)
+        infinite = F.col("value_text").isin("INF", "-INF", "+INF", "NaN")
+        odd = (
+            F.col("series").isNotNull()
+            & F.col("value").isNull()
+            & (known & (~F.col("datatype").isin(*NUMBERS) | infinite))
+        )
+        return not self.rows.where(odd).limit(1).isEmpty()
+
+    def number(self) -> Column:
+        """The column of numeric values."""
+        if not self._odd_numbers:
+            return F.col("value")
+        return F.coalesce("value", lexical.number(F.col("value_text"), F.coalesce("datatype", F.lit(STRING))))
+
+    def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
+        """The triples of all rows, or of the general ones, as often as they are told."""
+        return triples(self.general_rows if general else self.rows, predicates)

@@ -1,0 +1,182 @@
+"""The algebra over a table: each node becomes a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql import algebra, frames, terms
+from spark_offload.sparql.aggregates import grouped
+from spark_offload.sparql.algebra import Exists, Expression, Pattern, TriplePattern, Variable
+from spark_offload.sparql.content import Content
+from spark_offload.sparql.existence import marked, where_exists
+from spark_offload.sparql.expressions import conjuncts, evaluated, holds
+from spark_offload.sparql.frames import Frame, frame
+from spark_offload.sparql.matching import matches
+from spark_offload.sparql.ordering import sorting
+from spark_offload.sparql.scans import scan
+from spark_offload.sparql.stars import PREDICATES, Star, split
+from spark_offload.sparql.values import Term, Value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Evaluation:
+    """Of patterns, over one version of a table."""
+
+    def __init__(self, spark: SparkSession, content: Content, *, wide: bool = True) -> None:
+        """`wide`: stars are scans of rows. Otherwise everything is asked of triples, which is slow and plain."""
+        self._spark = spark
+        self._content = content
+        self._wide = wide
+
+    def frame(self, pattern: Pattern) -> Frame:
+        """The solutions of a pattern. Raises `QueryRefused`."""
+        match pattern:
+            case algebra.Basic(triples, graph):
+                return self._basic(triples, graph)
+            case algebra.Graphs(variable):
+                return self._graphs(variable)
+            case algebra.Values(variables, rows):
+                return self._values(variables, rows)
+            case algebra.Join(left, right):
+                return frames.join(self.frame(left), self.frame(right))
+            case algebra.LeftJoin(left, right, condition):
+                return self._optional(left, right, condition)
+            case algebra.Union(left, right):
+                return frames.union(self.frame(left), self.frame(right))
+            case algebra.Minus(left, right):
+                return frames.minus(self.frame(left), self.frame(right))
+            case algebra.Filter(inner, condition):
+                return self._filter(self.frame(inner), condition)
+            case algebra.Extend(inner, variable, expression):
+                solutions, simple = self._simple(self.frame(inner), expression)
+                return solutions.extended({variable: evaluated(simple, solutions.values)})
+            case algebra.Group(inner, keys, aggregates):
+                return self._group(self.frame(inner), keys, aggregates)
+            case algebra.OrderBy(inner, conditions):
+                return self._order(self.frame(inner), conditions)
+            case algebra.Project(inner, variables):
+                return self.frame(inner).only(variables)
+            case algebra.Distinct(inner):
+                return frames.distinct(self.frame(inner))
+            case algebra.Slice(inner, offset, limit):
+                return self._slice(self.frame(inner), offset, limit)
+
+    def _basic(self, triples: tuple[TriplePattern, ...], graph: algebra.Graph) -> Frame:
+        if not self._wide or self._content.crossing:
+            return _joined(matches(triple, graph, self._content) for triple in triples)
+        stars, rest = split(triples)
+        found = [self._star(star, graph) for star in stars]
+        for triple in rest:
+            told = isinstance(triple.predicate, Variable) or str(triple.predicate) in PREDICATES
+            found.append(matches(triple, graph, self._content, general=not told))
+        return _joined(found)
+
+    def _star(self, star: Star, graph: algebra.Graph) -> Frame:
+        rows = scan(star, self._content.rows, graph, self._content.number)
+        if not self._content.general:
+            return rows
+        return frames.union(
+            rows, _joined(matches(triple, graph, self._content, general=True) for triple in star.triples)
+        )
+
+    def _graphs(self, variable: str) -> Frame:
+        rows = self._content.triples(None, general=False).where(F.col("graph").isNotNull()).select("graph").distinct()
+        return frame(rows, {variable: Term(F.col("graph"))}, [variable])
+
+    def _values(self, variables: tuple[str, ...], rows: tuple[tuple[algebra.Constant | None, ...], ...]) -> Frame:
+        if not variables:
+            return Frame(self._spark.range(len(rows)).select(), {}, frozenset())
+        told = [[None if one is None else terms.written(one) for one in row] for row in rows]
+        names = [f"column {place}" for place in range(len(variables))]
+        schema = StructType([StructField(name, StringType()) for name in names])
+        certain = [name for place, name in enumerate(variables) if all(row[place] is not None for row in rows)]
+        values = {variable: Term(F.col(name)) for variable, name in zip(variables, names, strict=True)}
+        return frame(self._spark.createDataFrame(told, schema), values, certain)
+
+    def _optional(self, left: Pattern, right: Pattern, condition: Expression | None) -> Frame:
+        on = None if condition is None else _condition(condition)
+        return frames.left_join(self.frame(left), self.frame(right), on)
+
+    def _filter(self, solutions: Frame, condition: Expression) -> Frame:
+        for one in conjuncts(condition):
+            if isinstance(one, Exists):
+                solutions = where_exists(self.frame, solutions, one)
+            else:
+                kept, simple = self._simple(solutions, one)
+                solutions = replace(solutions, rows=kept.where(holds(simple, kept.values)).rows)
+        return solutions
+
+    def _simple(self, solutions: Frame, expression: Expression) -> tuple[Frame, Expression]:
+        """An expression without EXISTS, each of which has become a column."""
+        match expression:
+            case Exists():
+                return marked(self.frame, solutions, expression)
+            case algebra.Call(name, arguments):
+                simple = []
+                for argument in arguments:
+                    solutions, one = self._simple(solutions, argument)
+                    simple.append(one)
+                return solutions, algebra.Call(name, tuple(simple))
+            case _:
+                return solutions, expression
+
+    def _group(
+        self,
+        solutions: Frame,
+        keys: Iterable[tuple[str, Expression]],
+        aggregates: Iterable[tuple[str, algebra.Aggregate]],
+    ) -> Frame:
+        made: dict[str, Value] = {}
+        for name, expression in keys:
+            solutions, simple = self._simple(solutions, expression)
+            made[name] = evaluated(simple, solutions.values)
+        told: dict[str, tuple[algebra.Aggregate, Value | None]] = {}
+        for name, aggregate in aggregates:
+            if aggregate.argument is None:
+                told[name] = (aggregate, None)
+            else:
+                solutions, simple = self._simple(solutions, aggregate.argument)
+                told[name] = (aggregate, evaluated(simple, solutions.values))
+        return grouped(solutions, made, told)
+
+    def _order(self, solutions: Frame, conditions: Iterable[tuple[Expression, bool]]) -> Frame:
+        columns: list[Column] = []
+        for expression, descending in conditions:
+            solutions, simple = self._simple(solutions, expression)
+            columns += [
+                column.desc_nulls_last() if descending else column.asc_nulls_first()
+                for column in sorting(evaluated(simple, solutions.values))
+            ]
+        return replace(solutions, rows=solutions.rows.orderBy(*columns))
+
+    def _slice(self, solutions: Frame, offset: int, limit: int | None) -> Frame:
+        rows = solutions.rows if not offset else solutions.rows.offset(offset)
+        return replace(solutions, rows=rows if limit is None else rows.limit(limit))
+
+
+def _joined(found: Iterable[Frame]) -> Frame:
+    """All of them, each next to one with which it has variables in common."""
+    first, *others = found
+    while others:
+        place = next((place for place, one in enumerate(others) if first.values.keys() & one.values.keys()), 0)
+        first = frames.join(first, others.pop(place))
+    return first
+
+
+def _condition(condition: Expression) -> frames.Condition:
+    def column(values: Mapping[str, Value]) -> Column:
+        return reduce(Column.__and__, [holds(one, values) for one in conjuncts(condition)])
+
+    if any(isinstance(one, Exists) for one in conjuncts(condition)):
+        raise QueryRefused("EXISTS in the FILTER of an OPTIONAL is not translated")
+    return column

@@ -1,0 +1,74 @@
+"""EXISTS (SPARQL 1.1 Query, section 18.6). What its conditions say of outside is a condition of the join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql import algebra, frames
+from spark_offload.sparql.algebra import Call, Exists, Expression, Pattern, Variable
+from spark_offload.sparql.expressions import conjuncts, holds
+from spark_offload.sparql.frames import Condition, Frame, frame
+from spark_offload.sparql.values import Boolean, Term, Value
+
+Evaluate = Callable[[Pattern], Frame]
+
+
+def where_exists(evaluate: Evaluate, solutions: Frame, exists: Exists) -> Frame:
+    """The solutions for which there is something, or nothing."""
+    pattern, condition = _apart(exists.pattern, solutions)
+    return frames.having(solutions, evaluate(pattern), condition, negated=exists.negated)
+
+
+def marked(evaluate: Evaluate, solutions: Frame, exists: Exists) -> tuple[Frame, Expression]:
+    """Whether there is something, as a variable, to be used in an expression."""
+    wanted = algebra.mentioned(exists)
+    names = [name for name in solutions.values if name in wanted]
+    flag = f"exists {id(exists)}"
+    keys = {name: Term(solutions.values[name].term()) for name in names}
+    distinct = frames.distinct(frame(solutions.rows, keys, solutions.certain & keys.keys()))
+    there = where_exists(evaluate, distinct, replace(exists, negated=False))
+    there = there.extended({flag: Boolean(F.lit(True))}, [flag])
+    on = [keys[name].term().eqNullSafe(there.values[name].term()) for name in names]
+    rows = solutions.rows.join(there.rows, reduce(Column.__and__, on, F.lit(True)), "left")
+    found = F.coalesce(there.values[flag].pack(), F.lit(False))
+    made = Frame(rows, solutions.values, solutions.certain)
+    return made.extended({flag: Boolean(~found if exists.negated else found)}, [flag]), Variable(flag)
+
+
+def _apart(pattern: Pattern, solutions: Frame) -> tuple[Pattern, Condition | None]:
+    """The pattern without the conditions that speak of outside, and these."""
+    conditions: list[Expression] = []
+    while isinstance(pattern, algebra.Filter):
+        conditions += conjuncts(pattern.condition)
+        pattern = pattern.pattern
+    certain = algebra.certain(pattern)
+    outside = [one for one in conditions if algebra.mentioned(one) & solutions.values.keys() - certain]
+    for one in conditions:
+        if one not in outside:
+            pattern = algebra.Filter(pattern, one)
+    far = algebra.outer(pattern) & solutions.values.keys()
+    if far or any(_exists_in(one) for one in outside):
+        raise QueryRefused(f"a FILTER deep inside of EXISTS that speaks of {_names(far)} is not translated")
+    if not outside:
+        return pattern, None
+
+    def condition(values: Mapping[str, Value]) -> Column:
+        return reduce(Column.__and__, [holds(one, values) for one in outside])
+
+    return pattern, condition
+
+
+def _exists_in(expression: Expression) -> bool:
+    return isinstance(expression, Exists) or (
+        isinstance(expression, Call) and any(map(_exists_in, expression.arguments))
+    )
+
+
+def _names(names: frozenset[str]) -> str:
+    return ", ".join(f"?{name}" for name in sorted(names)) or "variables of outside"

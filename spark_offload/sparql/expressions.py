@@ -1,0 +1,128 @@
+"""Expressions of the algebra as values of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Final
+
+import rdflib
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql import scans
+from spark_offload.sparql.algebra import Call, Exists, Expression, Variable
+from spark_offload.sparql.arithmetic import calculated, negative, number
+from spark_offload.sparql.comparing import compared, equal, true
+from spark_offload.sparql.constants import Literal, value_of
+from spark_offload.sparql.frames import either
+from spark_offload.sparql.functions import FUNCTIONS, nothing
+from spark_offload.sparql.values import Boolean, Moment, Term, Value
+
+_COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
+_MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_DATE: Final = rdflib.XSD.date
+
+
+def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
+    """The value of an expression. Raises `QueryRefused`."""
+    match expression:
+        case Variable(name):
+            return values.get(name) or Term(nothing("string"))
+        case Call(name, arguments):
+            return _called(name, arguments, values)
+        case Exists():
+            raise QueryRefused("EXISTS in this place is not translated")
+        case _:
+            return value_of(expression)
+
+
+def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
+    """Whether a condition is met. Null is as good as false, so what is plain to Spark's optimizer can stay so."""
+    match expression:
+        case Call("&&", arguments):
+            return reduce(Column.__and__, [holds(one, values) for one in arguments])
+        case Call("||", arguments):
+            return reduce(Column.__or__, [holds(one, values) for one in arguments])
+        case Call(name, (left, right)) if name in _COMPARISONS:
+            return _compared(name, evaluated(left, values), evaluated(right, values))
+        case Call("IN", (one, *others)) if all(isinstance(other, rdflib.URIRef) for other in others) and others:
+            iri = evaluated(one, values).iri()
+            return F.lit(False) if iri is None else iri.isin(*map(str, others))
+        case _:
+            return true(evaluated(expression, values))
+
+
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The conditions that must all be met."""
+    if isinstance(expression, Call) and expression.name == "&&":
+        for one in expression.arguments:
+            yield from conjuncts(one)
+    else:
+        yield expression
+
+
+def _compared(name: str, left: Value, right: Value) -> Column:
+    """A comparison of which only the truth matters."""
+    _check_dates([left, right])
+    if name == "=":
+        for one, other in ((left, right), (right, left)):
+            known, constant = one.number(), other.number()
+            if isinstance(other, Literal) and constant is not None and known is not None:
+                return known == constant
+    condition = compared(name, left, right)
+    if name in _MIRRORED:
+        for operator, one, other in ((name, left, right), (_MIRRORED[name], right, left)):
+            moment = other.moment()
+            if isinstance(one, Moment) and one.date is not None and isinstance(other, Literal) and moment is not None:
+                return condition & scans.pushed(operator, one, moment)
+    return condition
+
+
+def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, Value]) -> Value:
+    if name == "BOUND":
+        return Boolean(evaluated(arguments[0], values).bound())
+    given = [evaluated(argument, values) for argument in arguments]
+    if name in _COMPARISONS:
+        _check_dates(given)
+        return Boolean(compared(name, *given))
+    match name:
+        case "&&":
+            return Boolean(reduce(Column.__and__, map(true, given)))
+        case "||":
+            return Boolean(reduce(Column.__or__, map(true, given)))
+        case "!":
+            return Boolean(~true(given[0]))
+        case "IN" | "NOT IN":
+            found = reduce(Column.__or__, [equal(given[0], other) for other in given[1:]], F.lit(False))
+            return Boolean(found if name == "IN" else ~found)
+        case "+" | "-" | "*" | "/" if len(given) == 2:
+            return calculated(name, *given)
+        case "-":
+            return negative(given[0])
+        case "+":
+            return number(given[0])
+        case "IF":
+            return _chosen(*given)
+        case "COALESCE":
+            return reduce(lambda one, other: either(one.bound(), one, other), given or [Term(nothing("string"))])
+    if name not in FUNCTIONS:
+        raise QueryRefused(f"the function {name} is not translated")
+    least, most, function = FUNCTIONS[name]
+    if not least <= len(given) <= most:
+        raise QueryRefused(f"the function {name} does not take {len(given)} arguments")
+    return function(*given)
+
+
+def _chosen(condition: Value, one: Value, other: Value) -> Value:
+    """IF. Where the condition is an error, so is it."""
+    truth = true(condition)
+    chosen = either(truth, one, other)
+    return chosen.of(F.when(truth.isNotNull(), chosen.pack()))
+
+
+def _check_dates(values: list[Value]) -> None:
+    """Comparing with an xsd:date would find nothing, and nobody would know why."""
+    if any(isinstance(value, Literal) and value.constant.datatype == _DATE for value in values):
+        raise QueryRefused("comparing with an xsd:date is not translated: compare with an xsd:dateTime")

@@ -1,0 +1,185 @@
+"""Solutions as a DataFrame: which column holds which variable, and what joins do (SPARQL 1.1 Query, section 18.5).
+
+Columns have names like no others, so that joins are never ambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.sparql.algebra import hidden
+from spark_offload.sparql.values import Term, Value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Condition = Callable[[Mapping[str, Value]], Column]
+"""A column of booleans from the values of variables."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Solutions, one a row."""
+
+    rows: DataFrame
+    values: Mapping[str, Value]
+    """Of each variable, from columns of the rows."""
+    certain: frozenset[str]
+    """The variables that each row binds."""
+
+    def where(self, condition: Column) -> Frame:
+        """Those that meet it."""
+        return replace(self, rows=self.rows.where(condition))
+
+    def only(self, names: Iterable[str]) -> Frame:
+        """These variables alone; those that are not there are not."""
+        kept = {name: value for name, value in self.values.items() if name in set(names)}
+        return replace(self, values=kept, certain=self.certain & kept.keys())
+
+    def extended(self, new: Mapping[str, Value], certain: Iterable[str] = ()) -> Frame:
+        """With these variables, instead of those of the same names."""
+        made = {name: _fresh(name) for name in new}
+        rows = self.rows.withColumns({made[name]: value.pack() for name, value in new.items()}) if new else self.rows
+        values = {**self.values, **{name: value.of(F.col(made[name])) for name, value in new.items()}}
+        return Frame(rows, values, self.certain | frozenset(certain))
+
+
+def frame(rows: DataFrame, values: Mapping[str, Value], certain: Iterable[str]) -> Frame:
+    """Solutions from rows of whatever columns."""
+    made = {name: _fresh(name) for name in values}
+    selected = rows.select(*(value.pack().alias(made[name]) for name, value in values.items()))
+    return Frame(selected, {name: value.of(F.col(made[name])) for name, value in values.items()}, frozenset(certain))
+
+
+def join(left: Frame, right: Frame) -> Frame:
+    """The solutions of both that agree."""
+    shared = _shared(left, right)
+    if not shared:
+        rows = left.rows.crossJoin(right.rows)
+    else:
+        rows = left.rows.join(right.rows, _agreeing(left, right, shared), "inner")
+    return _merged(left, right, shared, rows, left.certain | right.certain)
+
+
+def left_join(left: Frame, right: Frame, condition: Condition | None) -> Frame:
+    """OPTIONAL: those of the left, with what agrees of the right and meets the condition."""
+    shared = _shared(left, right)
+    on = _agreeing(left, right, shared)
+    if condition is not None:
+        on = on & condition(_both(left, right, shared))
+    return _merged(left, right, shared, left.rows.join(right.rows, on, "left"), left.certain)
+
+
+def having(left: Frame, right: Frame, condition: Condition | None, *, negated: bool = False) -> Frame:
+    """EXISTS: those of the left for which something on the right agrees and meets the condition; or nothing does."""
+    shared = _shared(left, right)
+    on = _agreeing(left, right, shared)
+    if condition is not None:
+        on = on & condition(_both(left, right, shared))
+    return replace(left, rows=left.rows.join(right.rows, on, "left_anti" if negated else "left_semi"))
+
+
+def minus(left: Frame, right: Frame) -> Frame:
+    """MINUS: those of the left with which nothing agrees that has a variable in common."""
+    shared = _shared(left, right)
+    common = [name for name in shared if not hidden(name)]
+    if not common:
+        return left
+    on = _agreeing(left, right, shared)
+    if not left.certain & right.certain & set(common):
+        on = on & reduce(Column.__or__, (left.values[name].bound() & right.values[name].bound() for name in common))
+    return replace(left, rows=left.rows.join(right.rows, on, "left_anti"))
+
+
+def union(left: Frame, right: Frame) -> Frame:
+    """The solutions of either."""
+    values: dict[str, Value] = {}
+    columns: tuple[list[Column], list[Column]] = ([], [])
+    for name in {**left.values, **right.values}:
+        sides = [side.values.get(name) for side in (left, right)]
+        known = [one for one in sides if one is not None]
+        kind = known[0] if all(one.kind() == known[0].kind() for one in known) else Term(F.lit(None))
+        made = _fresh(name)
+        for side, selected in zip(sides, columns, strict=True):
+            if side is not None:
+                selected.append(as_kind(side, kind).pack().alias(made))
+        values[name] = kind.of(F.col(made))
+    rows = left.rows.select(*columns[0]).unionByName(right.rows.select(*columns[1]), allowMissingColumns=True)
+    return Frame(rows, values, left.certain & right.certain)
+
+
+def distinct(solutions: Frame) -> Frame:
+    """Each solution once."""
+    keyed = {name: value if _keyed(value) else Term(value.term()) for name, value in solutions.values.items()}
+    made = frame(solutions.rows, keyed, solutions.certain)
+    return replace(made, rows=made.rows.distinct() if keyed else made.rows.limit(1))
+
+
+def as_kind(value: Value, kind: Value) -> Value:
+    """A value as one of another kind: its own, or a term."""
+    return value if value.kind() == kind.kind() else Term(value.term())
+
+
+def equal_terms(left: Value, right: Value) -> Column:
+    """Whether two values are the same term; null where one is missing."""
+    if left.kind() == right.kind():
+        return left.key() == right.key()
+    return left.term() == right.term()
+
+
+def _keyed(value: Value) -> bool:
+    """Whether the packed column is equal where terms are."""
+    return value.pack() is value.key()
+
+
+def _shared(left: Frame, right: Frame) -> list[str]:
+    return [name for name in left.values if name in right.values]
+
+
+def _agreeing(left: Frame, right: Frame, shared: Iterable[str]) -> Column:
+    """Whether two solutions are compatible (section 18.3)."""
+    conditions = []
+    for name in shared:
+        one, other = left.values[name], right.values[name]
+        condition = equal_terms(one, other)
+        if name not in left.certain:
+            condition = condition | ~one.bound()
+        if name not in right.certain:
+            condition = condition | ~other.bound()
+        conditions.append(condition)
+    return reduce(Column.__and__, conditions) if conditions else F.lit(True)
+
+
+def _both(left: Frame, right: Frame, shared: Iterable[str]) -> dict[str, Value]:
+    """The values of two solutions that agree."""
+    values = {**right.values, **left.values}
+    for name in shared:
+        if name not in left.certain:
+            values[name] = either(left.values[name].bound(), left.values[name], right.values[name])
+    return values
+
+
+def _merged(left: Frame, right: Frame, shared: list[str], rows: DataFrame, certain: frozenset[str]) -> Frame:
+    values = _both(left, right, shared)
+    joined = Frame(rows, values, certain)
+    return joined.extended({name: values[name] for name in shared if name not in left.certain})
+
+
+def either(condition: Column, one: Value, other: Value) -> Value:
+    """The one where the condition is true, else the other."""
+    kind = one if one.kind() == other.kind() else Term(F.lit(None))
+    return kind.of(F.when(condition, as_kind(one, kind).pack()).otherwise(as_kind(other, kind).pack()))
+
+
+def _fresh(name: str) -> str:
+    return f"{name}_{next(_NUMBERS)}"
+
+
+_NUMBERS: Final = count(1)

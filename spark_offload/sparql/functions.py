@@ -1,0 +1,258 @@
+"""The functions of SPARQL 1.1 (section 17.4), and the casts (17.5), by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from edge.outbox.observation import DATE_TIME_STAMP, STRING
+from spark_offload import triples
+from spark_offload.sparql import lexical, texts
+from spark_offload.sparql.arithmetic import number
+from spark_offload.sparql.frames import equal_terms
+from spark_offload.sparql.values import (
+    BOOLEAN,
+    DATE_TIME,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    Boolean,
+    Iri,
+    Moment,
+    Number,
+    Term,
+    Text,
+    Value,
+)
+
+Function = Callable[..., Value]
+
+
+def _string(value: Value) -> Value:
+    known = [face for face in (value.text(), value.iri()) if face is not None]
+    return Text(F.coalesce(*known))
+
+
+def _lang(value: Value) -> Value:
+    lang = value.lang()
+    return Text(nothing("string") if lang is None else lang)
+
+
+def _langmatches(tag: Value, ranges: Value) -> Value:
+    lang, wanted = texts.plain(tag), F.lower(texts.plain(ranges))
+    basic = (F.lower(lang) == wanted) | F.lower(lang).startswith(F.concat(wanted, F.lit("-")))
+    return Boolean(F.when(wanted == "*", lang != "").otherwise(basic))
+
+
+def _datatype(value: Value) -> Value:
+    datatype = value.datatype()
+    return Iri(nothing("string") if datatype is None else datatype)
+
+
+def _iri(value: Value) -> Value:
+    known = [face for face in (value.iri(), value.plain()) if face is not None]
+    text = F.coalesce(*known) if known else nothing("string")
+    return Iri(F.when(text.rlike(r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*$'), text))
+
+
+def _is_iri(value: Value) -> Value:
+    return Boolean(_is(value, value.iri()))
+
+
+def _is_literal(value: Value) -> Value:
+    return Boolean(_is(value, value.text()))
+
+
+def _is_numeric(value: Value) -> Value:
+    return Boolean(_is(value, value.number()))
+
+
+def _is(value: Value, face: Column | None) -> Column:
+    return F.when(value.bound(), F.lit(False) if face is None else face.isNotNull())
+
+
+def _strdt(text: Value, datatype: Value) -> Value:
+    iri = datatype.iri()
+    return Term(triples.literal(texts.plain(text), nothing("string") if iri is None else iri))
+
+
+def _strlang(text: Value, lang: Value) -> Value:
+    tag = F.lower(texts.plain(lang))
+    return Term(F.concat(triples.literal(texts.plain(text), F.lit(STRING)), F.lit("@"), tag))
+
+
+def _abs(value: Value) -> Value:
+    one = number(value)
+    return Number(F.abs(one.column), one.type)
+
+
+def _round(value: Value) -> Value:
+    return _whole(value, lambda column: F.floor(column + 0.5))
+
+
+def _ceil(value: Value) -> Value:
+    return _whole(value, F.ceil)
+
+
+def _floor(value: Value) -> Value:
+    return _whole(value, F.floor)
+
+
+def _whole(value: Value, rounded: Callable[[Column], Column]) -> Value:
+    one = number(value)
+    if one.type == INTEGER:
+        return one
+    finite = F.abs(one.column) < 2.0**52  # a larger double has no fraction, and no long might hold it
+    return Number(F.when(finite, rounded(one.column).cast("double")).otherwise(one.column), one.type)
+
+
+def _part(pick: Callable[[Column], Column]) -> Function:
+    """A part of a moment, as it is written: not as it is in UTC."""
+
+    def function(value: Value) -> Value:
+        moment = _as_written(value)
+        return Number(nothing("bigint") if moment is None else pick(moment).cast("bigint"), INTEGER)
+
+    return function
+
+
+def _seconds(value: Value) -> Value:
+    moment = _as_written(value)
+    if moment is None:
+        return Number(nothing("double"), DECIMAL)
+    return Number(F.pmod(F.unix_micros(moment), F.lit(60_000_000)) / 1e6, DECIMAL)
+
+
+def _as_written(value: Value) -> Column | None:
+    """A moment on the clock of its own time zone."""
+    moment, text = value.moment(), value.text()
+    if moment is None or text is None:
+        return moment
+    if isinstance(value, Moment):
+        if value.form is None:
+            return moment
+        text = value.form
+    zone = F.regexp_extract(text, r"([+-])(\d\d):(\d\d)$", 0)
+    minutes = F.substring(zone, 2, 2).cast("int") * 60 + F.substring(zone, 5, 2).cast("int")
+    shift = F.when(zone.startswith("-"), -minutes).otherwise(minutes)
+    local = F.timestamp_micros(F.unix_micros(moment) + shift.cast("bigint") * 60_000_000)
+    return F.when(F.coalesce(zone, F.lit("")) == "", moment).otherwise(local)
+
+
+def _tz(value: Value) -> Value:
+    moment, text = value.moment(), value.text()
+    if moment is None or text is None:
+        return Text(nothing("string"))
+    return Text(F.when(moment.isNotNull(), F.regexp_extract(text, r"(Z|[+-]\d\d:\d\d)$", 0)))
+
+
+def _now() -> Value:
+    return Moment(F.current_timestamp(), type=DATE_TIME)
+
+
+def _hash(digest: Callable[[Column], Column]) -> Function:
+    return lambda value: Text(digest(texts.plain(value).cast("binary")))
+
+
+def _to_string(value: Value) -> Value:
+    return _string(value)
+
+
+def _to_number(datatype: str) -> Function:
+    def cast(value: Value) -> Value:
+        whole = "bigint" if datatype == INTEGER else "double"
+        form = {INTEGER: lexical.INTEGER, DECIMAL: lexical.DECIMAL}.get(datatype, lexical.DOUBLE)
+        ways: list[Column] = []
+        if (known := value.number()) is not None:
+            kept = F.when(known == F.floor(known), known).otherwise(known)
+            ways.append(_truncated(kept) if datatype == INTEGER else _finite(kept, datatype))
+        if (boolean := value.boolean()) is not None:
+            ways.append(boolean.cast("int").cast(whole))
+        if (plain := value.plain()) is not None:
+            ways.append(F.when(plain.rlike(form), plain.try_cast(whole)))
+        return Number(F.coalesce(*ways) if ways else nothing(whole), datatype)
+
+    return cast
+
+
+def _truncated(value: Column) -> Column:
+    double = value.cast("double")
+    return F.when(F.abs(double) < 2.0**63, F.when(double < 0, F.ceil(value)).otherwise(F.floor(value)).cast("bigint"))
+
+
+def _finite(value: Column, datatype: str) -> Column:
+    double = value.cast("double")
+    return F.when(F.abs(double) < float("inf"), double) if datatype == DECIMAL else double
+
+
+def _to_boolean(value: Value) -> Value:
+    ways: list[Column] = []
+    if (boolean := value.boolean()) is not None:
+        ways.append(boolean)
+    if (known := value.number()) is not None:
+        ways.append((known != 0) & ~F.isnan(known.cast("double")))
+    if (plain := value.plain()) is not None:
+        ways.append(lexical.truth(plain))
+    return Boolean(F.coalesce(*ways) if ways else nothing("boolean"))
+
+
+def _to_moment(datatype: str) -> Function:
+    def cast(value: Value) -> Value:
+        moment, plain, text = value.moment(), value.plain(), value.text()
+        ways = [] if moment is None else [moment]
+        if plain is not None:
+            ways.append(lexical.date_time(plain))
+        if not ways or text is None:
+            return Moment(nothing("timestamp"), type=datatype)
+        return Moment(F.coalesce(*ways), text, datatype)
+
+    return cast
+
+
+def nothing(type_: str) -> Column:
+    """Null, as a column of a type."""
+    return F.lit(None).cast(type_)
+
+
+FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
+    "STR": (1, 1, _string),
+    "LANG": (1, 1, _lang),
+    "LANGMATCHES": (2, 2, _langmatches),
+    "DATATYPE": (1, 1, _datatype),
+    "IRI": (1, 1, _iri),
+    "ISIRI": (1, 1, _is_iri),
+    "ISBLANK": (1, 1, lambda value: Boolean(value.is_blank())),
+    "ISLITERAL": (1, 1, _is_literal),
+    "ISNUMERIC": (1, 1, _is_numeric),
+    "SAMETERM": (2, 2, lambda left, right: Boolean(equal_terms(left, right))),
+    "STRDT": (2, 2, _strdt),
+    "STRLANG": (2, 2, _strlang),
+    "ABS": (1, 1, _abs),
+    "ROUND": (1, 1, _round),
+    "CEIL": (1, 1, _ceil),
+    "FLOOR": (1, 1, _floor),
+    "YEAR": (1, 1, _part(F.year)),
+    "MONTH": (1, 1, _part(F.month)),
+    "DAY": (1, 1, _part(F.dayofmonth)),
+    "HOURS": (1, 1, _part(F.hour)),
+    "MINUTES": (1, 1, _part(F.minute)),
+    "SECONDS": (1, 1, _seconds),
+    "TZ": (1, 1, _tz),
+    "NOW": (0, 0, _now),
+    "MD5": (1, 1, _hash(F.md5)),
+    "SHA1": (1, 1, _hash(F.sha1)),
+    "SHA256": (1, 1, _hash(lambda column: F.sha2(column, 256))),
+    "SHA384": (1, 1, _hash(lambda column: F.sha2(column, 384))),
+    "SHA512": (1, 1, _hash(lambda column: F.sha2(column, 512))),
+    STRING: (1, 1, _to_string),
+    BOOLEAN: (1, 1, _to_boolean),
+    DATE_TIME: (1, 1, _to_moment(DATE_TIME)),
+    DATE_TIME_STAMP: (1, 1, _to_moment(DATE_TIME_STAMP)),
+    **{datatype: (1, 1, _to_number(datatype)) for datatype in (INTEGER, DECIMAL, FLOAT, DOUBLE)},
+    **texts.FUNCTIONS,
+}
+"""How many arguments at least and at most, and what it does."""

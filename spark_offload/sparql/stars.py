@@ -1,0 +1,115 @@
+"""Stars: triple patterns that one row answers, being about one observation, its quantity and its instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import rdflib
+
+from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA
+from spark_offload.sparql.algebra import Node, TriplePattern, Variable
+
+OBSERVATION: Final = "observation"
+RESULT: Final = "result"
+INSTANT: Final = "instant"
+
+TYPE: Final = RDF + "type"
+EDGES: Final = {SOSA + "hasResult": (OBSERVATION, RESULT), OWL_TIME + "hasTime": (RESULT, INSTANT)}
+"""From one of the three resources to the next."""
+COLUMNS: Final = {
+    SOSA + "hasFeatureOfInterest": (OBSERVATION, "feature"),
+    SOSA + "observedProperty": (OBSERVATION, "property"),
+    SOSA + "madeBySensor": (OBSERVATION, "sensor"),
+    DCTERMS + "isVersionOf": (OBSERVATION, "series"),
+    MONITOR + "hasMqttTopic": (OBSERVATION, "topic"),
+    QUDT + "unit": (RESULT, "unit"),
+    QUDT + "numericValue": (RESULT, "value"),
+    OWL_TIME + "inXSDDateTimeStamp": (INSTANT, "ts"),
+}
+"""Which resource has a predicate, and which column its object is in."""
+CLASSES: Final = {
+    SOSA + "Observation": OBSERVATION,
+    QUDT + "QuantityValue": RESULT,
+    OWL_TIME + "Instant": INSTANT,
+}
+PREDICATES: Final = frozenset({TYPE, *EDGES, *COLUMNS})
+"""All that the triples of a row have."""
+
+
+@dataclass(frozen=True)
+class Star:
+    """Patterns that are about the same row."""
+
+    triples: tuple[TriplePattern, ...]
+    resources: tuple[tuple[str, Node], ...]
+    """Which of the three a node is."""
+    cells: tuple[tuple[str, Node], ...]
+    """Columns and what is in them."""
+
+
+def split(triples: Iterable[TriplePattern]) -> tuple[list[Star], list[TriplePattern]]:
+    """The stars among patterns, and the patterns that belong to none."""
+    mine: list[TriplePattern] = []
+    rest: list[TriplePattern] = []
+    for triple in triples:
+        (mine if _roles(triple) is not None else rest).append(triple)
+    while odd := _of_two_roles(mine):
+        rest += [triple for triple in mine if odd & {triple.subject, *_linked(triple)}]
+        mine = [triple for triple in mine if not odd & {triple.subject, *_linked(triple)}]
+    return [_star(group) for group in _connected(mine)], rest
+
+
+def _roles(triple: TriplePattern) -> tuple[tuple[str, Node], ...] | None:
+    """What a pattern says about which resource its nodes are; None: it is not of a star."""
+    predicate = triple.predicate
+    if isinstance(predicate, Variable):
+        return None
+    if str(predicate) == TYPE:
+        role = None if isinstance(triple.object, Variable) else CLASSES.get(str(triple.object))
+        return None if role is None else ((role, triple.subject),)
+    if edge := EDGES.get(str(predicate)):
+        if isinstance(triple.object, rdflib.Literal):
+            return None
+        return ((edge[0], triple.subject), (edge[1], triple.object))
+    if column := COLUMNS.get(str(predicate)):
+        return ((column[0], triple.subject),)
+    return None
+
+
+def _linked(triple: TriplePattern) -> tuple[Node, ...]:
+    return (triple.object,) if str(triple.predicate) in EDGES else ()
+
+
+def _of_two_roles(triples: Iterable[TriplePattern]) -> set[Node]:
+    """Nodes that no resource of a row can be."""
+    roles: dict[Node, set[str]] = {}
+    for triple in triples:
+        for role, node in _roles(triple) or ():
+            roles.setdefault(node, set()).add(role)
+    return {node for node, those in roles.items() if len(those) > 1}
+
+
+def _connected(triples: Iterable[TriplePattern]) -> Iterator[list[TriplePattern]]:
+    """Patterns in groups, by the resources that they have in common."""
+    groups: list[tuple[set[Node], list[TriplePattern]]] = []
+    for triple in triples:
+        nodes, members = {triple.subject, *_linked(triple)}, [triple]
+        apart = []
+        for group in groups:
+            if group[0] & nodes:
+                nodes |= group[0]
+                members = group[1] + members
+            else:
+                apart.append(group)
+        groups = [*apart, (nodes, members)]
+    return (members for _, members in groups)
+
+
+def _star(triples: list[TriplePattern]) -> Star:
+    resources = dict.fromkeys(one for triple in triples for one in _roles(triple) or ())
+    cells = dict.fromkeys(
+        (COLUMNS[str(triple.predicate)][1], triple.object) for triple in triples if str(triple.predicate) in COLUMNS
+    )
+    return Star(tuple(triples), tuple(resources), tuple(cells))

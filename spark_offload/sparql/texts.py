@@ -1,0 +1,160 @@
+"""The functions on strings (SPARQL 1.1 Query, section 17.4.3). Results have the language of the first argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from edge.outbox.observation import STRING
+from spark_offload import triples
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql.values import INTEGER, Boolean, Number, Term, Text, Value
+
+
+def plain(value: Value) -> Column:
+    """The text of a string without a language; null for another value."""
+    found = value.plain()
+    return F.lit(None).cast("string") if found is None else found
+
+
+def stringy(value: Value) -> Column:
+    """The text of a string, with a language or without; null for another value."""
+    if not isinstance(value, Term):
+        return plain(value)
+    lang, text = value.lang(), value.text()
+    return F.when((value.datatype() == STRING) | (lang != ""), text)
+
+
+def _like(first: Value, text: Column) -> Value:
+    """A text in the language of another."""
+    if not isinstance(first, Term):
+        return Text(text)
+    lang = first.lang()
+    written = triples.literal(text, F.lit(STRING))
+    return Term(F.when(lang == "", written).otherwise(F.concat(written, F.lit("@"), lang)))
+
+
+def _compatible(first: Value, second: Value) -> Column:
+    """Whether two strings can be arguments together (section 17.4.3.1.2)."""
+    if not isinstance(second, Term):
+        return F.lit(True)
+    lang = second.lang()
+    other = first.lang()
+    return (lang == "") | (lang == (F.lit("") if other is None else other))
+
+
+def _search(found: Callable[[Column, Column], Column]) -> Callable[[Value, Value], Value]:
+    def function(text: Value, part: Value) -> Value:
+        return Boolean(F.when(_compatible(text, part), found(stringy(text), stringy(part))))
+
+    return function
+
+
+def _strlen(text: Value) -> Value:
+    return Number(F.length(stringy(text)).cast("bigint"), INTEGER)
+
+
+def _ucase(text: Value) -> Value:
+    return _like(text, F.upper(stringy(text)))
+
+
+def _lcase(text: Value) -> Value:
+    return _like(text, F.lower(stringy(text)))
+
+
+def _substr(text: Value, start: Value, length: Value | None = None) -> Value:
+    """Characters from `start`, the first of which is number 1, as XPath's fn:substring does it."""
+    begin = _rounded(start)
+    end = F.lit(2**31 - 1).cast("double") if length is None else begin + _rounded(length)
+    first = F.greatest(begin, F.lit(1.0))
+    count = F.least(F.greatest(end - first, F.lit(0.0)), F.lit(2.0**31 - 1))
+    return _like(text, F.substring(stringy(text), F.least(first, F.lit(2.0**31 - 1)).cast("int"), count.cast("int")))
+
+
+def _rounded(value: Value) -> Column:
+    number = value.number()
+    return F.lit(None).cast("double") if number is None else F.floor(number.cast("double") + 0.5).cast("double")
+
+
+def _strbefore(text: Value, part: Value) -> Value:
+    return _beside(text, part, lambda whole, inner: F.substring(whole, F.lit(1), F.instr(whole, inner) - 1))
+
+
+def _strafter(text: Value, part: Value) -> Value:
+    return _beside(
+        text, part, lambda whole, inner: F.substring(whole, F.instr(whole, inner) + F.length(inner), F.length(whole))
+    )
+
+
+def _beside(text: Value, part: Value, cut: Callable[[Column, Column], Column]) -> Value:
+    """What is before or after a part; where there is none, the empty string without a language."""
+    whole, inner = stringy(text), stringy(part)
+    found = _like(text, cut(whole, inner))
+    missing = Text(F.when(whole.isNotNull() & inner.isNotNull(), ""))
+    within = F.contains(whole, inner)
+    if isinstance(found, Text):
+        return Text(F.when(_compatible(text, part), F.when(within, found.column).otherwise(missing.column)))
+    return Term(F.when(_compatible(text, part), F.when(within, found.term()).otherwise(missing.term())))
+
+
+def _concat(*parts: Value) -> Value:
+    if not parts:
+        return Text(F.lit(""))
+    text = F.concat(*map(stringy, parts))
+    if not all(isinstance(part, Term) for part in parts):
+        return Text(text)
+    langs = [part.lang() for part in parts]
+    first = langs[0]
+    assert first is not None  # noqa: S101  a term may have one
+    same = reduce(Column.__and__, [lang == first for lang in langs if lang is not None])
+    written = triples.literal(text, F.lit(STRING))
+    return Term(F.when(same & (first != ""), F.concat(written, F.lit("@"), first)).otherwise(written))
+
+
+def _encode_for_uri(text: Value) -> Value:
+    encoded = F.replace(F.url_encode(stringy(text)), F.lit("+"), F.lit("%20"))
+    return Text(F.replace(F.replace(encoded, F.lit("*"), F.lit("%2A")), F.lit("%7E"), F.lit("~")))
+
+
+def _regex(text: Value, pattern: Value, flags: Value | None = None) -> Value:
+    return Boolean(F.regexp_like(stringy(text), _pattern(pattern, flags)))
+
+
+def _replace(text: Value, pattern: Value, replacement: Value, flags: Value | None = None) -> Value:
+    return _like(text, F.regexp_replace(stringy(text), _pattern(pattern, flags), plain(replacement)))
+
+
+def _pattern(pattern: Value, flags: Value | None) -> Column:
+    """A regular expression of Java's, which those of XPath nearly are."""
+    if flags is None:
+        return plain(pattern)
+    given = plain(flags)
+    known = F.when(given.rlike("^[smix]+$"), F.concat(F.lit("(?"), given, F.lit(")"))).when(given == "", "")
+    literal = F.when(given.contains("q"), F.concat(F.lit("\\Q"), plain(pattern), F.lit("\\E")))
+    return F.coalesce(literal, F.concat(known, plain(pattern)))
+
+
+def refuse(name: str) -> QueryRefused:
+    """The error for a function that is not translated."""
+    return QueryRefused(f"{name} is not translated")
+
+
+FUNCTIONS: Final[dict[str, tuple[int, int, Callable[..., Value]]]] = {
+    "STRLEN": (1, 1, _strlen),
+    "UCASE": (1, 1, _ucase),
+    "LCASE": (1, 1, _lcase),
+    "SUBSTR": (2, 3, _substr),
+    "STRSTARTS": (2, 2, _search(F.startswith)),
+    "STRENDS": (2, 2, _search(F.endswith)),
+    "CONTAINS": (2, 2, _search(F.contains)),
+    "STRBEFORE": (2, 2, _strbefore),
+    "STRAFTER": (2, 2, _strafter),
+    "CONCAT": (0, 1000, _concat),
+    "ENCODE_FOR_URI": (1, 1, _encode_for_uri),
+    "REGEX": (2, 3, _regex),
+    "REPLACE": (3, 4, _replace),
+}
