@@ -80,9 +80,9 @@ def ask(session: Session, request: AskMessage, access: Access, started: float) -
         raise error.with_alias(alias) from error
 
 
-def _counts(outcomes: list[UpdateOutcome]) -> tuple[int, int]:
+def _counts(outcomes: list[UpdateOutcome]) -> tuple[int, int, int]:
     (outcome,) = outcomes
-    return outcome.added, outcome.removed
+    return outcome.added, outcome.removed, outcome.entries
 
 
 def _read(shared: Sessions, request: QueryMessage, access: Access, who: str) -> Future[str]:

@@ -221,10 +221,11 @@ def notification_message(
     )
 
 
-def updated_message(alias: str | None, added: int, removed: int) -> str:
-    """The answer to an update, as JSON text: how many triples are new and how many are gone."""
+def updated_message(alias: str | None, added: int, removed: int, stored: int = 0) -> str:
+    """The answer to an update, as JSON text: triples that are new and that are gone, what it stored for the history."""
     named = {} if alias is None else {"alias": alias}
-    return json.dumps({"updated": {**named, "added": added, "removed": removed}})
+    more = {"stored": stored} if stored else {}
+    return json.dumps({"updated": {**named, "added": added, "removed": removed, **more}})
 
 
 def scheduled_message(alias: str | None, scheduled: Mapping[str, object]) -> str:

@@ -104,6 +104,7 @@ class Routes:
         routes = [
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
+            _route("/history", "update", self._sparql(["update"], beside=True), ["POST"]),
             _route("/sparql", "sparql", self._sparql(["query", "update"]), ["GET", "POST"]),
             _route("/timers", "timers", self._timers, ["GET"]),
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
@@ -139,6 +140,7 @@ class Routes:
         return [
             _route("/secure/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/secure/update", "update", self._sparql(["update"]), ["POST"]),
+            _route("/secure/history", "update", self._sparql(["update"], beside=True), ["POST"]),
             _route("/oauth/register", "register", register, ["POST"]),
             _route("/oauth/token", "token", token, ["GET", "POST"]),
         ]
@@ -170,7 +172,9 @@ class Routes:
         if not self._views.ready():
             raise _not_ready()
 
-    def _sparql(self, accepted: list[Primitive]) -> _Endpoint:
+    def _sparql(self, accepted: list[Primitive], *, beside: bool = False) -> _Endpoint:
+        """`beside`: updates are for the history, and do not change the graph."""
+
         async def endpoint(request: Request) -> Response:
             self._check_ready()
             self._access(request)
@@ -180,7 +184,7 @@ class Routes:
             check(access, operation.primitive)
             who = client_of(access, _peer(request))
             if operation.primitive == "update":
-                return await self._update(operation, access, who)
+                return await self._update(operation, access, who, beside=beside)
             return await self._query(operation, access, who, request.headers.get("accept"))
 
         return endpoint
@@ -202,18 +206,17 @@ class Routes:
             ) from None
         return Response(content, headers={"Content-Type": media_type, "Vary": "Accept"})
 
-    async def _update(self, operation: Operation, access: Access, who: str) -> Response:
-        request = UpdateRequest(operation.text, operation.dataset, access=access, source=who)
+    async def _update(self, operation: Operation, access: Access, who: str, *, beside: bool) -> Response:
+        request = UpdateRequest(operation.text, operation.dataset, access=access, source=who, beside=beside)
         if operation.when is not None:
             return await self._schedule(request, operation.when, operation.name)
         (outcome,) = await _kept(self._engine.update([request]))
         text = f"Update done: {outcome.added} added, {outcome.removed} removed"
-        answer = {
-            "response": {"body": text, "isJson": False},
-            "added": outcome.added,
-            "removed": outcome.removed,
-        }
-        return _json(answer)
+        counts = {"added": outcome.added, "removed": outcome.removed}
+        if outcome.entries:
+            text += f", {outcome.entries} stored"
+            counts["stored"] = outcome.entries
+        return _json({"response": {"body": text, "isJson": False}, **counts})
 
     async def _schedule(self, request: UpdateRequest, when: When, name: str | None) -> Response:
         scheduled = await _kept(self._engine.schedule(request, when, name))
@@ -319,7 +322,7 @@ class Routes:
             allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
             error: EdgeError = MethodNotAllowed(f"{request.method} does not apply to {request.url.path}; use {allow}")
             return error_response(error, {"Allow": allow})
-        paths = "/query, /update, /sparql, /timers, /explain, /health, /metrics"
+        paths = "/query, /update, /history, /sparql, /timers, /explain, /health, /metrics"
         if self._authority is not None:
             paths += ", /oauth/register, /oauth/token"
         return error_response(NotFound(f'There is nothing at "{request.url.path}"; the paths are {paths}'))
