@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import takewhile
+from typing import Final
 
-_PART = re.compile(r"[^/#:]*[/#:]?$")
+_ENDS: Final = re.compile(r"[/#:]+")
 
 
-def short_names(iris: Iterable[str]) -> dict[str, str]:
-    """Each text and its short name, cut at `/`, `#`, `:`; one alone keeps its last part. None is that of two."""
+def short_names(iris: Iterable[str], parts: int = 1) -> dict[str, str]:
+    """Each text and its short name, cut at `/`, `#`, `:`; one alone keeps its last parts. No name is that of two."""
     different = sorted(set(iris))
-    begin = len(_PART.sub("", _shared(different)))
+    if len(different) == 1:
+        cuts = [0, *(found.end() for found in _ENDS.finditer(different[0].rstrip("/#:")))]
+        return {different[0]: different[0][cuts[-min(parts, len(cuts))] :]}
+    begin = max([0, *(found.end() for found in _ENDS.finditer(_shared(different)))])
     rest = [iri[begin:] for iri in different]
-    backwards = _shared([iri[::-1] for iri in rest]) if len(rest) > 1 else ""
-    end = backwards.rfind("/") + 1
+    end = _shared([iri[::-1] for iri in rest]).rfind("/") + 1
     return {iri: name[: len(name) - end] or iri for iri, name in zip(different, rest, strict=True)}
 
 

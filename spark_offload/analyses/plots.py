@@ -70,6 +70,7 @@ def gaps(found: pd.DataFrame) -> Figure:
     for label, colour in (("silent", _QUIET), ("silent still", _SILENT)):
         axes.barh(0, pd.Timedelta(0), left=found["start"].iloc[0], color=colour, label=label)
     axes.set_yticks(range(len(order)), order)
+    axes.margins(x=0.02)
     axes.set_ylim(-0.6, len(order) - 0.4)
     shown = f" (the {len(order)} longest of {names.nunique()})" if names.nunique() > len(order) else ""
     axes.set_title(f"No observations{shown}")
@@ -104,19 +105,18 @@ def anomalies(found: pd.DataFrame) -> Figure:
 def places(found: pd.DataFrame) -> Figure:
     """Windows from left to right, places from top to bottom, and how far each is above or below all: a colour."""
     panels = list(_panels(found))
-    charts = [part.pivot(index="feature", columns="start", values="difference") for _, part in panels]
-    charts = [chart.loc[chart.mean(axis=1).sort_values().index[-MOST_BARS:]] for chart in charts]
-    figure, grid = _figure(len(panels), max(1.4 + 0.3 * len(chart) for chart in charts), share=False)
+    charts = [_chart(part) for _, part in panels]
+    figure, grid = _figure(len(panels), max(1.6 + 0.3 * len(chart) for chart in charts), share=False)
     for axes, (title, part), chart in zip(grid, panels, charts, strict=True):
-        starts, step = chart.columns, _step(chart.columns)
-        edges = [*starts, starts[-1] + step]
+        edges = chart.columns.union([chart.columns[-1] + _step(part["start"])])
         far = np.nanmax(np.abs(chart.to_numpy())) or 1.0
         mesh = axes.pcolormesh(edges, range(len(chart) + 1), chart.to_numpy(), cmap="RdBu_r", vmin=-far, vmax=far)
         axes.set_yticks(
             [row + 0.5 for row in range(len(chart))], [short_names(part["feature"])[name] for name in chart.index]
         )
-        figure.colorbar(mesh, ax=axes, label=f"{title}\nabove or below the mean of all", pad=0.01)
-    grid[0].set_title(_told("Places beside each other", panels))
+        figure.colorbar(mesh, ax=axes, label="below or above", pad=0.01)
+        axes.set_title(title, loc="left", fontsize="medium")
+    figure.suptitle(_told("Places, below or above the mean of all", panels))
     return _dated(figure, grid)
 
 
@@ -175,7 +175,14 @@ def _most(part: pd.DataFrame, weight: str) -> Iterator[tuple[str, pd.DataFrame]]
 
 
 def _series_names(part: pd.DataFrame) -> pd.Series[str]:
-    return part["series"].map(short_names(part["series"]))
+    return part["series"].map(short_names(part["series"], parts=2))
+
+
+def _chart(part: pd.DataFrame) -> pd.DataFrame:
+    """Places and windows; those in which nothing was observed anywhere are there as well, and empty."""
+    chart = part.pivot(index="feature", columns="start", values="difference")
+    windows = pd.date_range(chart.columns[0], chart.columns[-1], freq=_step(chart.columns))
+    return chart.loc[chart.mean(axis=1).sort_values().index[-MOST_BARS:]].reindex(columns=windows)
 
 
 def _step(starts: pd.Series[pd.Timestamp] | pd.Index[pd.Timestamp]) -> pd.Timedelta:

@@ -15,8 +15,8 @@ from spark_offload.tabular import printable
 
 MOST_ROWS: Final = 1000
 """Of a table for people."""
-NAMES: Final = ("series", "property", "unit", "feature", "street")
-"""Columns of IRIs."""
+NAMES: Final = {"series": 2, "property": 1, "unit": 1, "feature": 1, "street": 1}
+"""Columns of IRIs, and how many of its parts one keeps that is alone."""
 
 Write = Callable[[DataFrame, IO[str]], None]
 
@@ -61,7 +61,7 @@ def _rows(found: DataFrame) -> Iterator[Row]:
 
 def _column(name: str, rows: Sequence[Row]) -> list[str]:
     cells = [row[name] for row in rows]
-    short = short_names(cell for cell in cells if cell is not None) if name in NAMES else {}
+    short = short_names((cell for cell in cells if cell is not None), NAMES[name]) if name in NAMES else {}
     return ["" if cell is None else printable(short.get(cell) or _text(cell)) for cell in cells]
 
 

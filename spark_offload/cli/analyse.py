@@ -64,7 +64,7 @@ def gaps(asked: Asked, longer: timedelta | None, factor: float) -> None:
     from spark_offload.analyses.measured import latest
 
     def found(rows: DataFrame, table: DataFrame) -> DataFrame:
-        return analysis(rows, longer=longer, factor=factor, end=asked.end or latest(table))
+        return analysis(rows, longer=longer, factor=factor, end=asked.until or latest(table))
 
     run(asked, found, ("series", "property", "start"), "gaps")
 
@@ -146,6 +146,6 @@ def energy(asked: Asked, power: float | None, lamps: Path | None, hold: timedelt
 
     def found(rows: DataFrame, table: DataFrame) -> DataFrame:
         rated = read_lamps(rows.sparkSession, lamps) if lamps else power or 0.0
-        return analysis(rows, rated, hold=hold, start=asked.start, end=asked.end or latest(table))
+        return analysis(rows, rated, hold=hold, start=asked.since, end=asked.until or latest(table))
 
     run(asked, found, ("street", "date"), "energy", before=hold)

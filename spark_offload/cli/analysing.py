@@ -7,15 +7,15 @@ import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from spark_offload.cli.kinds import Moment
+from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import HistoryError
-from spark_offload.session import LOCAL, session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,23 +31,21 @@ MOST_DRAWN: Final = 200_000
 class Asked:
     """What all analyses are told: of what, and where to."""
 
+    start: Start
     table: str
-    master: str
-    conf: tuple[str, ...]
-    start: datetime | None
-    end: datetime | None
+    since: datetime | None
+    until: datetime | None
     sensors: tuple[str, ...]
     properties: tuple[str, ...]
     form: str | None
     out: Path | None
     plot: Path | None
-    verbose: bool
 
 
 _OPTIONS: Final = (
     click.option("--table", required=True, metavar="DIR", help="The history."),
-    click.option("--from", "start", type=Moment(), help="From this time on. A date begins at midnight, UTC."),
-    click.option("--to", "end", type=Moment(), help="Before this time."),
+    click.option("--from", "since", type=Moment(), help="From this time on. A date begins at midnight, UTC."),
+    click.option("--to", "until", type=Moment(), help="Before this time; by default: now."),
     click.option("--sensor", "sensors", multiple=True, metavar="IRI", help="Of it alone (or of a series); repeatable."),
     click.option("--property", "properties", multiple=True, metavar="IRI", help="Of it alone; repeatable."),
     click.option("--format", "form", type=click.Choice(FORMATS), help="By default what --out ends in, or a table."),
@@ -55,15 +53,13 @@ _OPTIONS: Final = (
     click.option(
         "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: FILE.png, FILE.svg, FILE.pdf."
     ),
-    click.option("--master", default=LOCAL, show_default=True, metavar="URL", help="Where Spark runs."),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
-    click.option("--verbose", is_flag=True, help="Show progress even if standard error is no terminal."),
 )
 
 
 def common(command: Callable[..., None]) -> Callable[..., None]:
     """Options of all analyses, given to the command as one object."""
 
+    @with_spark("analyse")
     @functools.wraps(command)
     def called(**given: Any) -> None:  # noqa: ANN401  what click read
         asked = Asked(**{name: given.pop(name) for name in Asked.__slots__})
@@ -77,14 +73,12 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
 
 def _check(asked: Asked) -> None:
     """Fails the command line where options do not go together."""
-    if asked.start and asked.end and asked.start >= asked.end:
+    if asked.since and asked.until and asked.since >= asked.until:
         raise click.UsageError("--from is not before --to")
     if asked.form == "parquet" and asked.out is None:
         raise click.UsageError("--format parquet needs --out")
     if asked.plot and asked.plot.suffix not in {".png", ".svg", ".pdf"}:
         raise click.BadParameter("it ends in .png, .svg or .pdf", param_hint="--plot")
-    if bad := [setting for setting in asked.conf if "=" not in setting]:
-        raise click.BadParameter(f"{bad[0]!r} is not KEY=VALUE", param_hint="--conf")
 
 
 def run(
@@ -102,14 +96,11 @@ def run(
     from spark_offload.analyses.measured import chosen
     from spark_offload.table import open_table
 
-    settings = dict(setting.split("=", 1) for setting in asked.conf)
-    if asked.verbose or sys.stderr.isatty():
-        settings.setdefault("spark.ui.showConsoleProgress", "true")
-    table = open_table(session(asked.master, name=f"edge-history analyse {name}", settings=settings), asked.table)
+    table = open_table(asked.start(), asked.table)
     rows = chosen(
         table,
-        start=asked.start and asked.start - before,
-        end=asked.end,
+        start=asked.since and asked.since - before,
+        end=asked.until or datetime.now(UTC),
         sensors=asked.sensors,
         properties=asked.properties,
     )
