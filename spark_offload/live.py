@@ -10,7 +10,7 @@ import ipaddress
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -46,7 +46,7 @@ class Gateway:
 
     url: str
     """Of queries: http://HOST:8000/query."""
-    token: str = ""
+    token: str = field(default="", repr=False)
     """What the gateway knows the asker by; it is sent where nobody reads along, and to this gateway alone."""
     ca_file: str = ""
     """The certificate (PEM) that its own is checked against, where it is none that this machine trusts."""

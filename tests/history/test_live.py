@@ -1,0 +1,210 @@
+"""The live graph beside the history: gateways asked over HTTP, and SERVICE."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import rdflib
+from click.testing import CliRunner
+from rdflib.plugins.sparql.parser import parseQuery
+
+from edge.cli import edge as edge_command
+from spark_offload import live
+from spark_offload.errors import GatewayRefused, QueryRefused
+from spark_offload.live import Gateway, Solutions
+from spark_offload.services import answered
+from tests.history.history_data import EX
+from tests.support.processes import GatewayProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATA = f"""PREFIX ex: <{EX}>
+INSERT DATA {{
+  ex:s1 ex:value 21.5 ; ex:name "Küche"@de ; ex:note "a\\"\\n" ; ex:at [ ex:floor 2 ] .
+  ex:s2 ex:value 20
+}}"""
+QUIET = {
+    "EDGE__MQTT__ENABLED": "false",
+    "EDGE__HOST__ENABLED": "false",
+    "EDGE__SECURITY__HTTPS_PORT": "0",
+    "EDGE__SECURITY__WSS_PORT": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that has something live."""
+    process = GatewayProcess(tmp_path_factory.mktemp("box") / "data", QUIET)
+    try:
+        url = process.start()["http"]
+        told = httpx.post(f"{url}/update", content=DATA, headers={"Content-Type": "application/sparql-update"})
+        assert told.status_code == 200, told.text
+        yield Gateway(f"{url}/query")
+    finally:
+        process.stop()
+
+
+def test_terms_come_as_they_are(box: Gateway) -> None:
+    found = box.select(f"SELECT ?s ?v ?none {{ ?s <{EX}value> ?v }} ORDER BY ?s")
+    assert found.variables == ("s", "v", "none")
+    assert [tuple(None if term is None else term.n3() for term in row) for row in found.rows] == [
+        (f"<{EX}s1>", '"21.5"^^<http://www.w3.org/2001/XMLSchema#decimal>', None),
+        (f"<{EX}s2>", '"20"^^<http://www.w3.org/2001/XMLSchema#integer>', None),
+    ]
+    (row,) = box.select(f"SELECT * {{ <{EX}s1> <{EX}name> ?n ; <{EX}note> ?t ; <{EX}at> ?a , ?b }}").rows
+    assert row[:2] == (rdflib.Literal("Küche", lang="de"), rdflib.Literal('a"\n'))
+    assert isinstance(row[2], rdflib.BNode)
+    assert row[2] == row[3]
+
+
+def test_a_frame_has_the_columns_of_the_history(spark: SparkSession, box: Gateway) -> None:
+    frame = box.frame(spark, f"SELECT ?v ?n ?none {{ <{EX}s1> <{EX}value> ?v ; <{EX}name> ?n }}")
+    assert frame.columns == ["v", "n", "none"]
+    assert [tuple(row) for row in frame.collect()] == [
+        ('"21.5"^^<http://www.w3.org/2001/XMLSchema#decimal>', '"Küche"@de', None)
+    ]
+    assert box.frame(spark, "SELECT ?x { ?x <urn:nowhere> ?x }").collect() == []
+
+
+def test_what_the_gateway_refuses_is_told_in_its_words(box: Gateway) -> None:
+    with pytest.raises(GatewayRefused, match=r"answered 400: .*SPARQL"):
+        box.select("SELEKT")
+    with pytest.raises(GatewayRefused, match=r"answered 404"):
+        Gateway(f"{box.url}/nothing").select("SELECT * {}")
+    with pytest.raises(GatewayRefused, match="does not answer as a SPARQL endpoint"):
+        box.select("ASK {}")
+    with pytest.raises(GatewayRefused, match="does not answer"):
+        Gateway("http://127.0.0.1:1/query").select("SELECT * {}")
+
+
+@pytest.mark.parametrize("url", ["", "box", "ftp://box/query", "http:///query", "file:///etc/passwd"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(GatewayRefused, match="is no address of a gateway"):
+        Gateway(url)
+
+
+def test_a_token_is_sent_where_nobody_reads_along() -> None:
+    with pytest.raises(GatewayRefused, match="use https"):
+        Gateway("http://box.example:8000/query", token="secret")
+    for url in ("http://localhost:8000/query", "http://[::1]:8000/query", "https://box.example/query"):
+        assert "secret" in repr(Gateway(url, token="secret").token)
+        assert "secret" not in repr(Gateway(url, token="secret"))
+
+
+def test_a_secured_gateway_wants_a_token_and_its_certificate(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    process = GatewayProcess(data, {**QUIET, "EDGE__SECURITY__ENABLED": "true"})
+    try:
+        url = f"{process.start()['https']}/query"
+        run = CliRunner()
+        assert run.invoke(edge_command, ["clients", "allow", "spark", "--data-dir", str(data)]).exit_code == 0
+        token = run.invoke(edge_command, ["clients", "token", "spark", "--data-dir", str(data)]).stdout.strip()
+        trusted = str(data / "tls" / "ca.pem")
+        assert Gateway(url, token=token, ca_file=trusted).select("SELECT * { VALUES ?x { 1 } }").rows
+        with pytest.raises(GatewayRefused, match="give a token of it"):
+            Gateway(url, ca_file=trusted).select("SELECT * {}")
+        with pytest.raises(GatewayRefused, match=r"does not answer .*certificate"):
+            Gateway(url, token=token).select("SELECT * {}")
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"head":{"vars":["x"]},"boolean":true}',
+        b'{"head":{"vars":["x"]},"results":{"bindings":[{"x":{"type":"triple","value":{}}}]}}',
+        b'{"head":{"vars":["x"]},"results":{"bindings":[{"x":5}]}}',
+        b"\xff" * 10,
+        b" " * 1001,
+    ],
+)
+def test_answers_that_are_no_results(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LARGEST", 1000)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(GatewayRefused, match=r"as a SPARQL endpoint|ask for less"):
+                Gateway(f"http://127.0.0.1:{server.server_port}/query").select("SELECT * {}")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+ONE = Solutions(("x",), ((rdflib.Literal(1),),))
+
+
+def test_what_is_between_the_braces_is_asked_for() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ask(address: str, query: str) -> Solutions:
+        asked.append((address, query))
+        return ONE
+
+    prologue = "PREFIX service: <urn:s> # SELECT\nBASE <urn:b>\n"
+    inside = '{ ?a service:b "}" , \'}\' , """"}"""  # }\n OPTIONAL { ?a <urn:SERVICE{> ?c FILTER(?c < 5 && ?a > 2) } }'
+    around = (
+        'SELECT ?x { ?service service:service "SERVICE <x> {" , "x"@service . %s OPTIONAL { %s } } # SERVICE <z> {}'
+    )
+    inside = inside.replace("<urn:SERVICE{>", "<urn:SERVICE>")
+    query = prologue + around % (f"service <http://a/> {inside}", "SERVICE SILENT <http://b/>{}")
+    made = answered(query, ask)
+    assert asked == [
+        ("http://a/", f"{prologue}SELECT * WHERE {inside}"),
+        ("http://b/", f"{prologue}SELECT * WHERE {{}}"),
+    ]
+    assert made.text == prologue + around % ("VALUES ?service1 {}", "VALUES ?service2 {}")
+    assert set(made.answers) == {"service1", "service2"}
+    for _, text in asked:
+        parseQuery(text)
+    parseQuery(made.text)
+
+
+def test_names_are_no_variables_of_the_query() -> None:
+    made = answered("SELECT * { ?service1 ?service3 ?x . SERVICE <a:> {} SERVICE <b:> {} }", lambda *_: ONE)
+    assert set(made.answers) == {"service2", "service4"}
+
+
+def test_only_silent_services_may_fail() -> None:
+    def ask(address: str, _query: str) -> Solutions:
+        raise GatewayRefused(f"{address} does not answer")
+
+    assert answered("ASK { SERVICE SILENT <a:> {} }", ask).answers == {"service1": Solutions((), ((),))}
+    with pytest.raises(GatewayRefused, match="a: does not answer"):
+        answered("ASK { SERVICE <a:> {} }", ask)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ASK { SERVICE ?x {} }",
+        "ASK { SERVICE ex:a {} }",
+        "ASK { SERVICE",
+        "ASK { SERVICE <a:> ?x }",
+        "ASK { SERVICE <a:> {",
+    ],
+)
+def test_services_that_cannot_be_asked(query: str) -> None:
+    with pytest.raises(QueryRefused, match="SERVICE without"):
+        answered(query, lambda *_: ONE)
