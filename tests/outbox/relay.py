@@ -1,0 +1,59 @@
+"""What is between two machines, and may be cut: passes on TCP connections, up to so many bytes."""
+
+import contextlib
+import socket
+import threading
+
+
+class Relay:
+    """Listens on a port of its own for as long as it is open."""
+
+    def __init__(self, target):
+        self.target = target
+        self.left = None
+        """Bytes that clients can still send before all that is open is cut; None: as many as they like."""
+        self.passed = 0
+        """Bytes from clients so far."""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._threads = []
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in [self._thread, *self._threads]:
+            thread.join(20)
+            assert not thread.is_alive()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                try:
+                    far = socket.create_connection(self.target)
+                except OSError:
+                    near.close()
+                    continue
+                for thread in (
+                    threading.Thread(target=self._pass, args=(near, far, True)),
+                    threading.Thread(target=self._pass, args=(far, near, False)),
+                ):
+                    self._threads.append(thread)
+                    thread.start()
+
+    def _pass(self, source, sink, counts):
+        with source, contextlib.suppress(OSError):
+            while data := source.recv(4096):
+                if counts:
+                    if self.left is not None:
+                        data, self.left = data[: self.left], self.left - len(data[: self.left])
+                    self.passed += len(data)
+                sink.sendall(data)
+                if counts and self.left == 0:
+                    break
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

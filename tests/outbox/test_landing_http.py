@@ -1,0 +1,283 @@
+"""A landing zone over HTTP: the real receiver, lines that are cut, and servers that are none or err."""
+
+import contextlib
+import json
+import random
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from memory_outbox import EPOCH, MemoryOutbox, Zone
+from relay import Relay
+
+from edge.outbox.cut import cut
+from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.observation import Cells
+from edge.outbox.over_http import PART, HttpLanding
+from edge.outbox.segment import body
+from edge.security import certificates
+from tests.history.receiving import Receiver
+from tests.support.processes import free_port
+
+
+class Attic(MemoryOutbox):
+    """The outbox of a gateway that the receiver knows."""
+
+    gateway = "g1"
+
+
+class Noisy(Attic):
+    """One whose values do not become small."""
+
+    def store(self, count, start=0):
+        chance = random.Random(7)
+        for seq in range(self.last + 1, self.last + count + 1):
+            self.stored[seq] = (1, body(Cells(start + seq, chance.randbytes(100).hex())))
+        self.last += count
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory):
+    made = Receiver(tmp_path_factory.mktemp("receiver"))
+    made.start()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def zone(receiver, request):
+    """For each test an epoch of its own."""
+    return Zone(receiver.landing, "g1", f"{abs(hash(request.node.name)):016x}"[:16])
+
+
+@pytest.fixture
+def outbox(zone):
+    made = Attic(25)
+    made.epoch = zone.epoch
+    return made
+
+
+@pytest.fixture
+def noisy(zone):
+    made = Noisy(12_000)
+    made.epoch = zone.epoch
+    return made
+
+
+@pytest.fixture
+def relay(receiver):
+    made = Relay(("127.0.0.1", int(receiver.url.rpartition(":")[2])))
+    yield made
+    made.close()
+
+
+def landing_at(url, token="", timeout=20.0, ca_file=None):
+    return HttpLanding(url, timeout=timeout, token=lambda: token, ca_file=ca_file)
+
+
+def test_segments_arrive_and_what_is_known_of_them_is_told(receiver, zone, outbox):
+    landing = landing_at(f"{receiver.url}/", receiver.tokens["g1"])
+    assert landing.look("g1", zone.epoch) == Known()
+    outbox.drop(11, 20)
+    for first, last in ((1, 10), (11, 20), (21, 25)):
+        landing.put(cut(outbox, first, last))
+    assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
+    assert [manifest.tombstone for manifest in zone.manifests()] == [False, True, False]
+    zone.acknowledge(10)
+    assert landing.look("g1", zone.epoch) == Known(10, ((1, 10), (11, 20), (21, 25)))
+    landing.put(cut(outbox, 1, 10))  # what is there stays as it is
+    assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
+
+
+def test_over_a_line_that_never_holds_for_a_whole_segment_it_arrives_in_the_end(receiver, zone, noisy, relay):
+    landing = landing_at(f"http://127.0.0.1:{relay.port}", receiver.tokens["g1"])
+    segment = cut(noisy, 1, noisy.last)
+    assert len(segment.rows) > 5 * PART
+    for _ in range(30):
+        relay.left = 2 * PART
+        assert zone.ranges() == []
+        with contextlib.suppress(LandingFailed):
+            landing.put(segment)
+            break
+    assert zone.ranges() == [(1, noisy.last)]
+
+
+def test_a_receiver_that_is_killed_amid_a_segment_has_it_in_the_end(tmp_path):
+    receiver = Receiver(tmp_path)
+    listen = f"127.0.0.1:{free_port()}"
+    receiver.start(listen)
+    relay = Relay(("127.0.0.1", int(listen.rpartition(":")[2])))
+    noisy = Noisy(12_000)
+    landing = landing_at(f"http://127.0.0.1:{relay.port}", receiver.tokens["g1"])
+    relay.left = 2 * PART
+    with pytest.raises(LandingFailed):
+        landing.put(cut(noisy, 1, noisy.last))
+    receiver.end(9)
+    with pytest.raises(LandingFailed):
+        landing.look("g1", EPOCH)
+    receiver.start(listen)
+    relay.left = None
+    landing.put(cut(noisy, 1, noisy.last))
+    relay.close()
+    receiver.end()
+    assert Zone(receiver.landing, "g1").ranges() == [(1, noisy.last)]
+
+
+def test_other_bytes_under_the_same_name_are_put_right(receiver, zone, noisy, relay):
+    """Half of a file may be there of a gateway whose zlib was another."""
+    landing = landing_at(f"http://127.0.0.1:{relay.port}", receiver.tokens["g1"])
+    segment = cut(noisy, 1, noisy.last)
+    relay.left = 2 * PART
+    with pytest.raises(LandingFailed):
+        landing.put(segment._replace(rows=b"other" + segment.rows))
+    relay.left = None
+    for _ in range(3):
+        with contextlib.suppress(LandingFailed):
+            landing.put(segment)
+    assert zone.ranges() == [(1, noisy.last)]
+
+
+@pytest.mark.parametrize(("name", "status"), [("g2", 403), ("nobody", 401)])
+def test_a_token_of_another_is_refused_with_words(receiver, outbox, name, status):
+    landing = landing_at(receiver.url, receiver.tokens.get(name, "what"))
+    for attempt in (lambda: landing.look("g1", EPOCH), lambda: landing.put(cut(outbox, 1, 5))):
+        with pytest.raises(LandingFailed, match=f"answered {status}"):
+            attempt()
+
+
+def test_over_tls_who_signed_the_certificate_counts(tmp_path):
+    files = certificates.make(tmp_path / "tls", ())
+    options = (f"--certificate={files.server}", f"--key={files.server_key}")
+    receiver = Receiver(tmp_path, *options)
+    receiver.start()
+    url = receiver.url.replace("127.0.0.1", "localhost")
+    assert url.startswith("https://")
+    landing = landing_at(url, receiver.tokens["g1"], ca_file=files.authority)
+    landing.put(cut(Attic(5), 1, 5))
+    assert landing.look("g1", EPOCH).held == ((1, 5),)
+    with pytest.raises(LandingFailed, match="not trusted"):
+        landing_at(url, receiver.tokens["g1"]).look("g1", EPOCH)
+    with pytest.raises(LandingFailed, match="No such file"):
+        landing_at(url, ca_file=tmp_path / "none.pem").look("g1", EPOCH)
+    receiver.end()
+
+
+# Servers that err
+
+
+class Scripted:
+    """Answers each request as it is told: with (status, header, body), in turn; the last one for ever."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+        scripted = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self):
+                content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                scripted.requests.append((self.command, self.path, dict(self.headers), content))
+                told = scripted.answers.pop(0) if len(scripted.answers) > 1 else scripted.answers[0]
+                if told is None:
+                    self.close_connection = True
+                    scripted.over.wait(20)
+                    return
+                status, header, text = told
+                self.send_response(status)
+                for name, value in header.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(text)
+
+            do_GET = do_HEAD = do_PATCH = answer  # noqa: N815 - as http.server has it
+
+            def log_message(self, *_):
+                pass
+
+        self.over = threading.Event()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self):
+        self.over.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(20)
+
+
+@pytest.fixture
+def scripted():
+    made = []
+
+    def scripted(*answers):
+        made.append(Scripted(*answers))
+        return made[-1]
+
+    yield scripted
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((200, {}, b"<html>"), "no landing zone"),
+        ((200, {}, b'{"acknowledged": {}}'), "no landing zone"),
+        ((200, {}, b"[]"), "no landing zone"),
+        ((404, {}, b""), "no landing zone"),
+        ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
+        ((503, {}, b'{"title": "Busy", "detail": "in  use\\nnow"}'), "answered 503: in use now"),
+        ((507, {}, json.dumps({"title": "Full"}).encode()), "answered 507: Full"),
+        ((500, {}, b"\xff\xfe"), "answered 500"),
+    ],
+)
+def test_what_is_no_answer_of_a_landing_zone_is_told(scripted, answer, words):
+    server = scripted(answer)
+    with pytest.raises(LandingFailed, match=words):
+        landing_at(server.url, "secret-1").look("attic", EPOCH)
+    assert len(server.requests) == 1
+
+
+def test_acknowledgements_and_ranges_that_make_no_sense_count_for_nothing(scripted):
+    held = {EPOCH: [[1, 10], [5, 3], [0, 4], ["1", "2"], [1, 2, 3], 7, [True, 9], None]}
+    text = json.dumps({"acknowledged": {EPOCH: {"last": -4}}, "held": held}).encode()
+    assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == Known(0, ((1, 10),))
+    text = json.dumps({"acknowledged": [EPOCH], "held": {EPOCH: 5}}).encode()
+    assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == Known()
+
+
+def test_one_that_says_elsewhere_again_and_again_is_given_up(scripted):
+    server = scripted((404, {}, b""), *[(409, {"Upload-Offset": str(number)}, b"{}") for number in (5, 9, 5, 9, 5, 9)])
+    with pytest.raises(LandingFailed, match="answered 409"):
+        landing_at(server.url).put(cut(MemoryOutbox(9), 1, 9))
+    assert len(server.requests) < 8
+
+
+def test_one_that_contradicts_is_believed_where_it_goes_on(scripted):
+    segment = cut(MemoryOutbox(9), 1, 9)
+    server = scripted(
+        (404, {}, b""), (409, {"Upload-Offset": "10"}, b"{}"), (201, {}, b""), (200, {}, b""), (201, {}, b"")
+    )
+    landing_at(server.url).put(segment)
+    offsets = [(header["Upload-Offset"], content) for command, _, header, content in server.requests if content]
+    assert offsets[:2] == [("0", segment.rows), ("10", segment.rows[10:])]
+
+
+def test_one_that_does_not_answer_is_not_waited_for_long(scripted):
+    server = scripted(None)
+    with pytest.raises(LandingFailed, match=r"did not answer within 0\.2 s"):
+        landing_at(server.url, timeout=0.2).look("attic", EPOCH)
+
+
+def test_the_token_is_in_each_request_and_in_no_words(scripted):
+    server = scripted((401, {}, b""))
+    with pytest.raises(LandingFailed) as failed:
+        landing_at(server.url, "secret-1").look("attic", EPOCH)
+    assert server.requests[0][2]["Authorization"] == "Bearer secret-1"
+    assert "secret-1" not in str(failed.value)
