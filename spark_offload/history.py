@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
+from spark_offload.services import among, answered
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.evaluation import Evaluation
 from spark_offload.sparql.parsing import parse
@@ -15,8 +16,11 @@ from spark_offload.sparql.values import Term
 from spark_offload.table import open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark_offload.live import Gateway
     from spark_offload.sparql.algebra import Query
 
 
@@ -24,24 +28,34 @@ class History:
     """A table of observations at one version of it: the newest when it is first asked, or the one that is given."""
 
     def __init__(
-        self, spark: SparkSession, table: str | DataFrame, version: int | None = None, *, wide: bool = True
+        self,
+        spark: SparkSession,
+        table: str | DataFrame,
+        version: int | None = None,
+        *,
+        live: Iterable[Gateway] = (),
+        wide: bool = True,
     ) -> None:
-        """`table`: where it is, or its rows. `wide=False` asks triples, not rows: slow, and good to compare with."""
+        """`table`: where it is, or its rows. `live`: the gateways that queries may ask by SERVICE, each time anew.
+
+        `wide=False` asks triples, not rows: slow, and good to compare with.
+        """
         self._spark = spark
         self._table = table
         self._version = version
+        self._live = tuple(live)
         self._wide = wide
 
     def sparql(self, text: str) -> DataFrame:
         """The solutions of a SELECT: a column a variable, each a term in N-Triples, or null where it is unbound.
 
-        Raises `QueryRefused`, `TableRefused`.
+        Raises `QueryRefused`, `TableRefused`, `GatewayRefused`.
         """
         query = self._parsed(text, "SELECT", "sparql")
         return self._solutions(query)
 
     def ask(self, text: str) -> bool:
-        """The answer to an ASK. Raises `QueryRefused`, `TableRefused`."""
+        """The answer to an ASK. Raises `QueryRefused`, `TableRefused`, `GatewayRefused`."""
         query = self._parsed(text, "ASK", "ask")
         return not self._evaluation.frame(query.pattern).rows.limit(1).isEmpty()
 
@@ -62,7 +76,8 @@ class History:
         )
 
     def _parsed(self, text: str, form: str, method: str) -> Query:
-        query = parse(text)
+        asked = answered(text, among(self._live))
+        query = parse(asked.text, asked.answers)
         if query.form != form:
             raise QueryRefused(f"this is a {query.form}, and History.{method} answers a {form}")
         return query

@@ -7,12 +7,12 @@ taken out of the text before that is parsed: rdflib does not know where in the t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from spark_offload.errors import GatewayRefused, QueryRefused
-from spark_offload.live import Solutions
+from spark_offload.live import Gateway, Solutions
 
 Ask = Callable[[str, str], Solutions]
 """From the address of an endpoint and a SELECT to what it finds. Raises `GatewayRefused`."""
@@ -65,6 +65,19 @@ def answered(query: str, ask: Ask) -> Answered:
         parts += [query[done : token.start()], f"VALUES ?{name} {{}}"]
         done, place = tokens[last].end(), last + 1
     return Answered("".join([*parts, query[done:]]), answers)
+
+
+def among(gateways: Iterable[Gateway]) -> Ask:
+    """Asks these gateways, and nobody else: a query may come from anywhere, and so may the addresses in it."""
+    known = {gateway.url: gateway for gateway in gateways}
+
+    def ask(address: str, query: str) -> Solutions:
+        if address not in known:
+            told = ", ".join(f"<{url}>" for url in known) or "none"
+            raise QueryRefused(f"SERVICE <{address}> is none of the gateways that may be asked (--live URL): {told}")
+        return known[address].select(query)
+
+    return ask
 
 
 def _asked(ask: Ask, address: str, query: str, *, silent: bool) -> Solutions:

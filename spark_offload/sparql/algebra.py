@@ -85,10 +85,10 @@ class Graphs:
 
 @dataclass(frozen=True)
 class Values:
-    """Inline data. None: UNDEF."""
+    """Inline data. None: UNDEF. Blank nodes are those of a gateway's answer."""
 
     variables: tuple[str, ...]
-    rows: tuple[tuple[Constant | None, ...], ...]
+    rows: tuple[tuple[Constant | rdflib.BNode | None, ...], ...]
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ class Evaluation:
                 return self._basic(triples, graph)
             case algebra.Graphs(variable):
                 return self._graphs(variable)
-            case algebra.Values(variables, rows):
-                return self._values(variables, rows)
+            case algebra.Values():
+                return self._values(pattern)
             case algebra.Join(left, right):
                 return frames.join(self.frame(left), self.frame(right))
             case algebra.LeftJoin(left, right, condition):
@@ -93,7 +93,8 @@ class Evaluation:
         rows = self._content.triples(None, general=False).where(F.col("graph").isNotNull()).select("graph").distinct()
         return frame(rows, {variable: Term(F.col("graph"))}, [variable])
 
-    def _values(self, variables: tuple[str, ...], rows: tuple[tuple[algebra.Constant | None, ...], ...]) -> Frame:
+    def _values(self, inline: algebra.Values) -> Frame:
+        variables, rows = inline.variables, inline.rows
         if not variables:
             return Frame(self._spark.range(len(rows)).select(), {}, frozenset())
         told = [[None if one is None else terms.written(one) for one in row] for row in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import rdflib
@@ -19,6 +19,7 @@ from rdflib.plugins.sparql.parser import parseQuery
 from rdflib.plugins.sparql.parserutils import CompValue
 
 from spark_offload.errors import QueryRefused
+from spark_offload.live import Solutions
 from spark_offload.sparql import algebra
 from spark_offload.sparql.algebra import Graph, Pattern, Query, Variable
 from spark_offload.sparql.expression_parsing import Expressions, Tree
@@ -31,12 +32,14 @@ _RDFLIB: Final = logging.getLogger("rdflib.term")
 _LITERALS_AS_WRITTEN: Final = threading.Lock()
 
 
-def parse(text: str) -> Query:
-    """Read a query. Raises `QueryRefused`."""
+def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> Query:
+    """Read a query. `answers`: what gateways answered, by the name that is in the place of their SERVICE (see
+    `spark_offload.services`). Raises `QueryRefused`.
+    """
     tree = _tree(text)
     if tree.name == "DescribeQuery":
         raise QueryRefused("DESCRIBE is not translated. Ask with CONSTRUCT for the triples you want")
-    return _Translation(text, tree).query()
+    return _Translation(text, tree, answers or {}).query()
 
 
 def _tree(text: str) -> CompValue:
@@ -68,9 +71,10 @@ def _tree(text: str) -> CompValue:
 class _Translation:
     """Of one query."""
 
-    def __init__(self, text: str, tree: CompValue) -> None:
+    def __init__(self, text: str, tree: CompValue, answers: Mapping[str, Solutions]) -> None:
         self._text = text
         self._tree = tree
+        self._answers = answers
         self._graph: Graph = None
         self._named: frozenset[rdflib.URIRef] | None = None
         self._hidden = 0
@@ -216,7 +220,7 @@ class _Translation:
                 case "GraphGraphPattern":
                     pattern = joined(pattern, self._in_graph(part))
                 case "InlineData":
-                    pattern = joined(pattern, _values(part))
+                    pattern = joined(pattern, self._inline(part))
                 case "Bind":
                     if str(part.var) in algebra.visible(pattern):
                         _refuse(f"BIND to ?{part.var}, which is bound already")
@@ -228,6 +232,12 @@ class _Translation:
         for condition in conditions:
             pattern = algebra.Filter(pattern, self._expressions.expression(condition))
         return pattern
+
+    def _inline(self, tree: CompValue) -> algebra.Values:
+        """VALUES, or what a gateway answered."""
+        values = _values(tree)
+        found = self._answers.get(values.variables[0]) if values.variables else None
+        return values if found is None else algebra.Values(found.variables, found.rows)
 
     def _block(self, tree: CompValue) -> Pattern:
         pattern: Pattern = algebra.UNIT
