@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tests.history.receiving import COMMAND, Receiver
@@ -59,13 +60,15 @@ def slowly(site: Site, numbers: range) -> None:
 def test_by_a_directory_with_gateway_and_ingester_killed(spark: SparkSession, tmp_path: Path) -> None:
     with Site(tmp_path) as site:
         site.landing.mkdir()
-        killed = site.ingester("--every", "1s")
-        try:
-            kill_and_go_on(site, random.Random(1))
-            wait_for(lambda: list(site.table.rglob("*.parquet")) or killed.poll() is not None, 60, "rows in the table")
-        finally:
-            killed.send_signal(signal.SIGKILL)
-        assert killed.wait(10) == -signal.SIGKILL, (tmp_path / "ingest.log").read_text()
+        with site.ingester("--every", "1s") as ingester:
+            try:
+                kill_and_go_on(site, random.Random(1))
+                wait_for(
+                    lambda: list(site.table.rglob("*.parquet")) or ingester.poll() is not None, 60, "rows in the table"
+                )
+            finally:
+                kill(ingester)
+        assert ingester.returncode == -signal.SIGKILL, (tmp_path / "ingest.log").read_text()
         site.publish(range(KILLS * EACH, KILLS * EACH + EACH))
         total = KILLS * EACH + EACH
         site.await_shipped(total)
@@ -106,6 +109,12 @@ def test_by_a_receiver_with_gateway_and_receiver_killed(spark: SparkSession, tmp
         wait_for(lambda: site.metric("edge_outbox_observations") == 0, what="the outbox is empty")
         site.assert_each_once(site.rows())
     receiver.end()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """It and its Java, in one go."""
+    for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+        one.kill()
 
 
 def spoil(path: Path) -> None:
