@@ -15,6 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 from websockets.asyncio.client import connect
 
+from tests.faults.test_storing_killed import stored
 from tests.faults.watched import Watched
 from tests.gates.gate_client import Client, eventually, rows
 from tests.support.processes import GatewayProcess, free_port, wait_for
@@ -26,6 +27,7 @@ MAPPING = """
 [[mapping]]
 topic = "sensor/{number}"
 observation = "http://example.org/{number}"
+store = "all"
 """
 VALUES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
 SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v }"""
@@ -121,6 +123,8 @@ async def test_what_was_acknowledged_stays_and_all_goes_on_by_itself_when_there_
     assert again.values(VALUES) == ["20"]
     assert again.ask("/timers/due")[1]["timer"]["state"] == "done"
     assert again.ask("/timers/later")[0] == 404
+    await asyncio.to_thread(process.stop)
+    assert [value for _, value in stored(disk.data)] == [str(value) for value in range(1, 21)]
 
 
 def until_refused(watched: Watched) -> dict[str, Any]:
