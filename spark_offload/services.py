@@ -67,6 +67,11 @@ def answered(query: str, ask: Ask) -> Answered:
     return Answered("".join([*parts, query[done:]]), answers)
 
 
+def unanswered(query: str) -> Answered:
+    """The query when nobody is asked: no SERVICE finds anything. Raises `QueryRefused`."""
+    return answered(query, lambda *_: Solutions((), ()))
+
+
 def among(gateways: Iterable[Gateway]) -> Ask:
     """Asks these gateways, and nobody else: a query may come from anywhere, and so may the addresses in it."""
     known = {gateway.url: gateway for gateway in gateways}

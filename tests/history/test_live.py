@@ -15,11 +15,13 @@ from click.testing import CliRunner
 from rdflib.plugins.sparql.parser import parseQuery
 
 from edge.cli import edge as edge_command
+from edge.outbox.observation import DCTERMS, QUDT, SOSA
 from spark_offload import live
 from spark_offload.errors import GatewayRefused, QueryRefused
+from spark_offload.history import History
 from spark_offload.live import Gateway, Solutions
 from spark_offload.services import answered
-from tests.history.history_data import EX
+from tests.history.history_data import EX, frame, numbered, readings
 from tests.support.processes import GatewayProcess
 
 if TYPE_CHECKING:
@@ -65,9 +67,9 @@ def test_terms_come_as_they_are(box: Gateway) -> None:
 
 
 def test_a_frame_has_the_columns_of_the_history(spark: SparkSession, box: Gateway) -> None:
-    frame = box.frame(spark, f"SELECT ?v ?n ?none {{ <{EX}s1> <{EX}value> ?v ; <{EX}name> ?n }}")
-    assert frame.columns == ["v", "n", "none"]
-    assert [tuple(row) for row in frame.collect()] == [
+    made = box.frame(spark, f"SELECT ?v ?n ?none {{ <{EX}s1> <{EX}value> ?v ; <{EX}name> ?n }}")
+    assert made.columns == ["v", "n", "none"]
+    assert [tuple(row) for row in made.collect()] == [
         ('"21.5"^^<http://www.w3.org/2001/XMLSchema#decimal>', '"Küche"@de', None)
     ]
     assert box.frame(spark, "SELECT ?x { ?x <urn:nowhere> ?x }").collect() == []
@@ -208,3 +210,44 @@ def test_only_silent_services_may_fail() -> None:
 def test_services_that_cannot_be_asked(query: str) -> None:
     with pytest.raises(QueryRefused, match="SERVICE without"):
         answered(query, lambda *_: ONE)
+
+
+def test_history_and_live_graph_are_asked_in_one_go(spark: SparkSession, box: Gateway) -> None:
+    """What the sensors were called is live, what they measured is history."""
+    rows = numbered([*readings("s1", [20, 21]), *readings("s2", [5]), *readings("s3", [9])])
+    history = History(spark, frame(spark, rows), live=[box])
+    query = f"""PREFIX ex: <{EX}> PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}>
+    SELECT ?name ?now (MAX(?value) AS ?max) (COUNT(DISTINCT ?at) AS ?places) {{
+      SERVICE <{box.url}> {{
+        ?sensor ex:value ?now OPTIONAL {{ ?sensor ex:name ?name }} OPTIONAL {{ ?sensor ex:at ?at }}
+      }}
+      ?observation sosa:madeBySensor ?made ; sosa:hasResult/qudt:numericValue ?value .
+      FILTER(STR(?made) = CONCAT(STR(ex:sensor), "/", STRAFTER(STR(?sensor), STR(ex:))))
+    }} GROUP BY ?name ?now ORDER BY ?now"""
+    found = [[None if cell is None else cell.split("^^")[0] for cell in row] for row in history.sparql(query).collect()]
+    assert found == [[None, '"20"', '"5"', '"0"'], ['"Küche"@de', '"21.5"', '"21"', '"1"']]
+
+
+def test_live_observations_join_their_versions(spark: SparkSession, box: Gateway) -> None:
+    series = f"{EX}observation/s1"
+    told = httpx.post(
+        box.url.replace("/query", "/update"),
+        content=f"INSERT DATA {{ <{series}> <{EX}quality> 1 }}",
+        headers={"Content-Type": "application/sparql-update"},
+    )
+    assert told.status_code == 200
+    history = History(spark, frame(spark, numbered([*readings("s1", [1, 2]), *readings("s2", [3])])), live=[box])
+    joined = f"?version <{DCTERMS}isVersionOf> ?live SERVICE <{box.url}> {{ ?live <{EX}quality> ?quality }}"
+    assert history.sparql(f"SELECT ?version {{ {joined} }}").count() == 2
+    assert history.ask(f"ASK {{ {joined} }}")
+    optional = f"OPTIONAL {{ SERVICE <{box.url}> {{ ?live <{EX}quality> ?q }} }}"
+    found = history.sparql(f"SELECT ?q {{ ?version <{DCTERMS}isVersionOf> ?live {optional} }}").collect()
+    assert sorted((row.q or "").split("^^")[0] for row in found) == ["", '"1"', '"1"']
+    assert not history.ask(f"ASK {{ SERVICE <{box.url}> {{ <urn:a> <urn:b> <urn:c> }} }}")
+
+
+def test_who_is_not_named_is_not_asked(spark: SparkSession, box: Gateway) -> None:
+    history = History(spark, frame(spark, numbered(readings("s1", [1]))), live=[box])
+    for silent in ("", "SILENT "):
+        with pytest.raises(QueryRefused, match="none of the gateways that may be asked"):
+            history.sparql(f"SELECT * {{ SERVICE {silent}<http://127.0.0.1:1/query> {{ ?s ?p ?o }} }}")
