@@ -55,6 +55,8 @@ REQUESTS = [
     ("GET", "/secure/query?query=ASK{}"),
     ("POST", "/update"),
     ("POST", "/secure/update"),
+    ("POST", "/history"),
+    ("POST", "/secure/history"),
     ("GET", "/sparql?query=ASK{}"),
     ("POST", "/sparql"),
     ("GET", "/timers"),
@@ -68,6 +70,8 @@ REQUESTS = [
     ("PUT", "/api/engine"),
     ("GET", "/api/unmapped"),
     ("GET", "/api/bad-values"),
+    ("GET", "/api/outbox"),
+    ("POST", "/api/outbox"),
 ]
 
 
