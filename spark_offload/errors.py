@@ -19,6 +19,10 @@ class TableBusy(HistoryError):
     """Somebody else writes to the table."""
 
 
+class IngestFailed(HistoryError):
+    """Segments could not be taken in; they wait where they are."""
+
+
 class LandingRefused(HistoryError):
     """The landing zone cannot be used."""
 

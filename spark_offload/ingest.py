@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_offload.commit import alone, append
-from spark_offload.errors import TableBusy
+from spark_offload.errors import IngestFailed, TableBusy
 from spark_offload.intake import Gap, examine, look
 from spark_offload.landing import Landing, Quarantined, Waiting
 from spark_offload.positions import place
@@ -50,6 +50,10 @@ class Round:
     newer: list[Waiting] = field(default_factory=list)
     more: bool = False
     """Whether there is more to take in."""
+
+    def __str__(self) -> str:
+        dropped = f", and learned of {self.lost:,} that gateways dropped" if self.lost else ""
+        return f"took in {self.observations:,} observations{dropped} (table version {self.version})"
 
 
 def ingest(
@@ -101,10 +105,10 @@ def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: 
             done.version = append(spark, path, rows(spark, found.taken), version, after)
         except TableBusy:
             raise
-        except Exception:
+        except Exception as error:
             blamed = examine(landing, found.taken)
             if not blamed:
-                raise
+                raise IngestFailed(f"Spark could not add to {path}: {_line(error)}") from error
             done.damaged += blamed
             done.more = True
             return done
@@ -119,3 +123,8 @@ def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: 
                 done.observations += count
     landing.clean(positions, keep)
     return done
+
+
+def _line(error: Exception) -> str:
+    """What an error of Spark's says, without the places in its code."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from edge.outbox.segment import Manifest, SegmentDamaged, SegmentNewer, unpacked
@@ -42,6 +43,12 @@ class Gap(NamedTuple):
     """Segments that wait behind."""
     seconds: float
     """For so long the one that came first has waited."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.outbox}: {self.first:,} to {self.last:,} have not come;"
+            f" {self.held:,} segments wait behind, for {timedelta(seconds=int(self.seconds))}"
+        )
 
 
 @dataclass(slots=True)
@@ -101,12 +108,22 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
         found.taken += _chain(segments, positions)
     after = found.positions(positions)
     for outbox, behind in waiting.items():
-        position = after.get(outbox, 0)
-        held = [segment for segment in behind if segment.last > position]
-        if held and (first := min(segment.first for segment in held)) > position + 1:
-            seconds = max(age(segment.manifest) for segment in held)
-            found.gaps.append(Gap(outbox, position + 1, first - 1, len(held), seconds))
+        if missing := gap(behind, after.get(outbox, 0)):
+            found.gaps.append(missing)
     return found
+
+
+def gap(segments: Iterable[Waiting], position: int) -> Gap | None:
+    """The first numbers after a position that no segment of an outbox has, where others wait behind."""
+    behind = sorted(one for one in segments if one.last > position)
+    for index, segment in enumerate(behind):
+        if segment.first > position + 1:
+            held = behind[index:]
+            return Gap(
+                segment.outbox, position + 1, segment.first - 1, len(held), max(age(one.manifest) for one in held)
+            )
+        position = max(position, segment.last)
+    return None
 
 
 def examine(landing: Landing, taken: Iterable[Taken]) -> list[Quarantined]:

@@ -1,0 +1,92 @@
+"""`edge-history ingest`: what gateways have sent goes into the table, once or for ever."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_offload.cli.kinds import Length
+from spark_offload.cli.spark import Start, with_spark
+from spark_offload.errors import HistoryError, SparkEnded
+from spark_offload.landing import Landing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_offload.ingest import Round
+
+
+@click.command()
+@click.option("--landing", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where segments come.")
+@click.option("--table", required=True, metavar="DIR", help="The history; made if it is not there.")
+@click.option("--every", type=Length(), help="Go on for ever, and look so often.  [default: once]")
+@click.option("--keep", type=Length(), default="1d", show_default=True, help="Keep segments that are in the table.")
+@click.option(
+    "--max-rows", type=click.IntRange(1), default=5_000_000, show_default=True, help="About so many rows a commit."
+)
+@with_spark("ingest")
+def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, max_rows: int, start: Start) -> None:
+    """Take in what gateways have sent: each observation once, whatever is sent twice, late, or damaged.
+
+    What is in the table is acknowledged, and gateways forget it. Damaged segments are put into quarantine, and are sent
+    again. What follows a gap waits for it. Workers of a cluster must see the landing zone and the table under the same
+    paths. SIGTERM ends it after the round that it is at; anything else may happen at any time.
+
+    \b
+    edge-history ingest --landing landing --table history
+    edge-history ingest --landing landing --table history --every 5m
+    edge-history ingest --landing /mnt/landing --table hdfs://store/history --master spark://store:7077
+    """
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    zone = Landing(landing)
+    spark = start()
+    while True:
+        try:
+            _run(spark, zone, table, keep, max_rows, ended)
+        except HistoryError as error:
+            if every is None or _is_over(spark):
+                raise
+            click.echo(f"edge-history: {error}; next try in {every}", err=True)
+        if every is None or ended.wait(every.total_seconds()):
+            return
+
+
+def _run(spark: SparkSession, landing: Landing, table: str, keep: timedelta, most: int, ended: threading.Event) -> None:
+    # With PySpark, which takes a while; not for --help.
+    from spark_offload.ingest import rounds
+
+    done = None
+    for done in rounds(spark, landing, table, keep=keep.total_seconds(), most=most):
+        if done.segments or not (done.more or done.damaged):
+            click.echo(str(done))
+        for segment in done.damaged:
+            name = f"{segment.outbox}/{segment.stem}"
+            click.echo(f"edge-history: {name} is damaged and in quarantine: {segment.reason}", err=True)
+        if ended.is_set():
+            break
+    if done is not None:
+        _tell_of_waiting(done)
+
+
+def _tell_of_waiting(done: Round) -> None:
+    for gap in done.gaps:
+        click.echo(f"edge-history: {gap}", err=True)
+    for outbox in sorted({segment.outbox for segment in done.newer}):
+        click.echo(
+            f"edge-history: {outbox} sends segments of a newer schema, which wait: update this program", err=True
+        )
+
+
+def _is_over(spark: SparkSession) -> bool:
+    """Whether the session will never do anything again."""
+    context = spark.sparkContext._jsc
+    try:
+        return context is None or bool(context.sc().isStopped())
+    except OSError as error:  # the JVM has ended
+        raise SparkEnded("Spark has ended: start edge-history ingest again") from error

@@ -1,0 +1,86 @@
+"""`edge-history status`: what the table has, and what waits."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spark_offload.cli.spark import Start, with_spark
+from spark_offload.landing import Landing
+
+if TYPE_CHECKING:
+    from spark_offload.status import OutboxStatus, Status
+
+
+@click.command()
+@click.option("--table", required=True, metavar="DIR", help="The history.")
+@click.option("--landing", type=click.Path(path_type=Path), metavar="DIR", help="Where segments come.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@with_spark("status")
+def status(table: str, landing: Path | None, as_json: bool, start: Start) -> None:
+    """Tell what the table has of each gateway, and what waits, is missing or damaged in the landing zone.
+
+    \b
+    edge-history status --table history --landing landing
+    """
+    zone = None if landing is None else Landing(landing)
+    spark = start()
+    # With PySpark, which takes a while; not for --help.
+    from spark_offload.status import status as look
+
+    found = look(spark, table, zone)
+    click.echo(json.dumps(_as_json(found)) if as_json else "\n".join(_as_lines(found)))
+
+
+def _as_json(found: Status) -> dict[str, Any]:
+    return {
+        "table_version": found.version,
+        "outboxes": [_outbox(one) for one in found.outboxes],
+        "quarantined": [
+            {**one.outbox._asdict(), "segment": one.stem, "reason": one.reason} for one in found.quarantined
+        ],
+    }
+
+
+def _outbox(one: OutboxStatus) -> dict[str, Any]:
+    missing = one.gap and {"first": one.gap.first, "last": one.gap.last, "held": one.gap.held, "seconds": one.gap.seconds}
+    return {
+        **one.outbox._asdict(),
+        "last": one.last,
+        "observations": one.observations,
+        "lost": one.lost,
+        "oldest": one.oldest and _moment(one.oldest),
+        "newest": one.newest and _moment(one.newest),
+        "acknowledged": one.acknowledged,
+        "waiting": one.waiting,
+        "gap": missing,
+    }
+
+
+def _as_lines(found: Status) -> list[str]:
+    rows = [("gateway", "epoch", "last", "observations", "lost", "oldest", "newest", "waiting")]
+    rows += [
+        (
+            *one.outbox,
+            f"{one.last:,}",
+            f"{one.observations:,}",
+            f"{one.lost:,}",
+            _moment(one.oldest) if one.oldest else "-",
+            _moment(one.newest) if one.newest else "-",
+            "-" if one.acknowledged is None else f"{one.waiting:,}",
+        )
+        for one in found.outboxes
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [f"gap: {one.gap}" for one in found.outboxes if one.gap]
+    lines += [f"quarantine: {one.outbox}/{one.stem}: {one.reason}" for one in found.quarantined]
+    return [*lines, f"table version {found.version}"]
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

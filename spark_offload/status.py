@@ -1,0 +1,85 @@
+"""How it stands: what the table has of each outbox, and what waits in the landing zone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_offload.intake import Gap, gap
+from spark_offload.landing import Landing, Outbox, Quarantined
+from spark_offload.positions import place
+from spark_offload.table import open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class OutboxStatus:
+    """Of one outbox."""
+
+    outbox: Outbox
+    last: int = 0
+    """The last number that is in the table, with all before."""
+    observations: int = 0
+    """In the table."""
+    lost: int = 0
+    """Dropped by the gateway, which told of it."""
+    oldest: datetime | None = None
+    """Time of an observation in the table."""
+    newest: datetime | None = None
+    acknowledged: int | None = None
+    """The last number of which the gateway is told; None without a landing zone."""
+    waiting: int = 0
+    """Segments in the landing zone that are not in the table."""
+    gap: Gap | None = None
+
+
+@dataclass(slots=True)
+class Status:
+    """Of a table, and of a landing zone."""
+
+    version: int
+    outboxes: list[OutboxStatus] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+
+def status(spark: SparkSession, path: str, landing: Landing | None = None) -> Status:
+    """Look, and change nothing. Raises `TableRefused`."""
+    version, positions = place(spark, path)
+    found = {outbox: OutboxStatus(outbox, last) for outbox, last in positions.items()}
+    observed = F.when(F.col("lost").isNull(), F.col("ts"))
+    rows = (
+        open_table(spark, path, version)
+        .groupBy("gateway", "epoch")
+        .agg(
+            F.count(observed).alias("observations"),
+            F.coalesce(F.sum("lost"), F.lit(0)).alias("lost"),
+            F.unix_micros(F.min(observed)).alias("oldest"),
+            F.unix_micros(F.max(observed)).alias("newest"),
+        )
+    )
+    for row in rows.collect():
+        outbox = Outbox(row["gateway"], row["epoch"])
+        one = found.setdefault(outbox, OutboxStatus(outbox))
+        one.observations, one.lost = row["observations"], row["lost"]
+        one.oldest, one.newest = _moment(row["oldest"]), _moment(row["newest"])
+    if landing is None:
+        return Status(version, sorted(found.values(), key=lambda one: one.outbox))
+    for outbox in landing.outboxes():
+        one = found.setdefault(outbox, OutboxStatus(outbox))
+        segments = [segment for segment in landing.segments(outbox) if segment.last > one.last]
+        one.acknowledged = landing.acknowledged(outbox.gateway).get(outbox.epoch, {}).get("last", 0)
+        one.waiting = len(segments)
+        one.gap = gap(segments, one.last)
+    return Status(version, sorted(found.values(), key=lambda one: one.outbox), landing.quarantined())
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    """In UTC, whatever the zone of this machine."""
+    return None if microseconds is None else _BEGINNING + timedelta(microseconds=microseconds)
