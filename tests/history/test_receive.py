@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
-import resource
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.outbox.segment import MANIFEST, ROWS, Manifest
+from edge.outbox.segment import MANIFEST, ROWS, Manifest, stem
+from edge.security import certificates
 from spark_offload.landing import Landing, Outbox
+from spark_offload.uploads import Name, State, Uploads
 from tests.history.receiving import COMMAND, EPOCH, Receiver, path, segment, send, ship, told
+from tests.support.processes import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +38,21 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     made.start()
     yield made
     made.end()
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Iterator[Callable[..., Receiver]]:
+    """Makes some with a landing zone of their own, and ends those that a test left."""
+    made: list[Receiver] = []
+
+    def make(*options: str, **more: Any) -> Receiver:
+        made.append(Receiver(tmp_path, *options, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.process is not None:
+            one.end(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -175,8 +197,8 @@ def test_who_may_send(receiver: Receiver, client: httpx.Client, epoch: str) -> N
     assert httpx.get(receiver.url + "/health").json() == {"status": "ok"}
 
 
-def test_gateways_come_and_go_without_a_restart(tmp_path: Path) -> None:
-    receiver = Receiver(tmp_path)
+def test_gateways_come_and_go_without_a_restart(new: Callable[..., Receiver]) -> None:
+    receiver = new()
     receiver.start()
     with receiver.client() as client:
         assert client.get("/v1/outboxes/g1").status_code == 200
@@ -304,7 +326,7 @@ def test_the_same_file_sent_by_many_at_once_is_there_once(receiver: Receiver, ep
             while not answers or answers[-1] not in (200, 201, 204):
                 answers.append(send(client, path(manifest), rows, 4096).status_code)
 
-    threads = [threading.Thread(target=run) for _ in range(6)]
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -332,10 +354,10 @@ def test_slow_clients_hold_nobody(receiver: Receiver, client: httpx.Client, epoc
             connection.close()
 
 
-def test_killed_at_any_time_it_loses_nothing(tmp_path: Path) -> None:
+def test_killed_at_any_time_it_loses_nothing(new: Callable[..., Receiver]) -> None:
     """`kill -9` in the middle of uploads, over and over, on the same port: all comes, once and whole."""
     chance = random.Random(6)
-    receiver = Receiver(tmp_path)
+    receiver = new()
     receiver.start()
     address = receiver.url.removeprefix("http://")
     segments = [segment(first, first + 1999) for first in range(1, 20_001, 2000)]
@@ -354,7 +376,7 @@ def test_killed_at_any_time_it_loses_nothing(tmp_path: Path) -> None:
                         done.wait(0.05)
         done.set()
 
-    thread = threading.Thread(target=gateway)
+    thread = threading.Thread(target=gateway, daemon=True)
     thread.start()
     while not done.wait(chance.uniform(0.02, 0.4)) and kills < 8:
         receiver.end(signal.SIGKILL)
@@ -371,10 +393,9 @@ def test_killed_at_any_time_it_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here; install the package util-linux")
-def test_a_disk_that_is_full_is_told_and_what_came_is_kept(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_told_and_what_came_is_kept(new: Callable[..., Receiver]) -> None:
     """The limit of a file's size stands for the end of the disk: a write takes part of the bytes, then none."""
-    assert resource.RLIMIT_FSIZE
-    receiver = Receiver(tmp_path, prefix=["prlimit", "--fsize=6000"])
+    receiver = new(prefix=["prlimit", "--fsize=6000"])
     receiver.start()
     manifest, rows = segment(1, 5000)
     assert len(rows) > 6000
@@ -383,23 +404,17 @@ def test_a_disk_that_is_full_is_told_and_what_came_is_kept(tmp_path: Path) -> No
         assert client.head(path(manifest)).headers["Upload-Offset"] == "6000"
         ship(client, *segment(1, 10))
     assert receiver.end() == 0
-    receiver = _again(receiver, tmp_path)
+    receiver.file.unlink()
+    receiver = new()  # the same landing zone, with room
+    receiver.start()
     with receiver.client() as client:
         ship(client, manifest, rows)
     assert receiver.end() == 0
     assert there(receiver, manifest).read_bytes() == rows
 
 
-def _again(receiver: Receiver, folder: Path) -> Receiver:
-    """The same landing zone, with room."""
-    (folder / "gateways.json").unlink()
-    made = Receiver(folder)
-    made.start()
-    return made
-
-
-def test_a_landing_zone_that_is_full_is_told(tmp_path: Path) -> None:
-    receiver = Receiver(tmp_path, "--max-landing-bytes=20000")
+def test_a_landing_zone_that_is_full_is_told(new: Callable[..., Receiver]) -> None:
+    receiver = new("--max-landing-bytes=20000")
     receiver.start()
     manifest, _ = segment(1, 5)
     noise = random.Random(2).randbytes(15_000)
@@ -455,3 +470,64 @@ def test_no_spark_is_imported() -> None:
 
 def _told(manifest: Manifest) -> dict[str, object]:
     return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+
+
+def test_with_a_certificate_it_is_for_other_machines(tmp_path: Path, new: Callable[..., Receiver]) -> None:
+    files = certificates.make(tmp_path / "tls")
+    receiver = new(f"--certificate={files.server}", f"--key={files.server_key}")
+    receiver.start("0.0.0.0:0")
+    url = receiver.url.replace("0.0.0.0", "localhost")
+    assert url.startswith("https://")
+    manifest, rows = segment(1, 10)
+    header = {"Authorization": f"Bearer {receiver.tokens['g1']}"}
+    trusted = ssl.create_default_context(cafile=files.authority)
+    with httpx.Client(base_url=url, verify=trusted, headers=header) as client:
+        ship(client, manifest, rows)
+    with pytest.raises(httpx.ConnectError, match="certificate"):
+        httpx.get(f"{url}/health")
+    assert receiver.end() == 0
+    assert there(receiver, manifest).read_bytes() == rows
+
+
+def test_more_connections_than_there_may_be_are_told_so(new: Callable[..., Receiver]) -> None:
+    receiver = new("--max-connections=2")
+    receiver.start()
+    url = httpx.URL(receiver.url)
+    with ExitStack() as stack:
+        for _ in range(2):
+            connection = stack.enter_context(socket.create_connection((url.host, url.port or 0)))
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        third = stack.enter_context(socket.create_connection((url.host, url.port or 0)))
+        told_why = third.makefile("rb").read()
+        assert told_why.startswith(b"HTTP/1.1 503")
+        assert b"--max-connections" in told_why
+    wait_for(lambda: httpx.get(f"{receiver.url}/health").status_code == 200, what="room")
+    assert receiver.end() == 0
+
+
+def test_a_header_without_end_is_cut_off(receiver: Receiver, client: httpx.Client) -> None:
+    url = httpx.URL(receiver.url)
+    connection = socket.create_connection((url.host, url.port or 0), 20)
+    with connection, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        _flood(connection)
+    assert client.get("/health").status_code == 200
+
+
+def _flood(connection: socket.socket) -> None:
+    connection.sendall(b"GET /health HTTP/1.1\r\n")
+    for number in range(10_000):
+        connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 1000))
+
+
+def test_unfinished_files_are_kept_for_a_day(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, largest=1000, most=10_000)
+    names = [Name("g1", EPOCH, f"{stem(number, number)}{ROWS}") for number in (1, 2)]
+    for name in names:
+        uploads.append(name, 0, b"part")
+    old = tmp_path / ".uploads" / f"g1.{EPOCH}.{names[0].file}"
+    os.utime(old, (old.stat().st_atime, time.time() - 25 * 3600))
+    uploads.clean()
+    assert [uploads.state(name) for name in names] == [None, State(4, complete=False)]
+    uploads.close()
+    Uploads(tmp_path, largest=1000, most=10_000).close()
