@@ -67,18 +67,16 @@ def test_a_goal_is_met_by_the_median(values: Sequence[float], goal: float | None
     assert (" yes " in line, " no " in line) == (met is True, met is False)
 
 
-@pytest.fixture(scope="module")
-def table(spark: SparkSession, landing: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    work = tmp_path_factory.mktemp("measured")
-    figures = {figure.name: figure for figure in ingesting.measure(spark, landing, work, READINGS, 1)}
+@pytest.mark.timeout(240)
+def test_ingesting_and_asking_are_measured(spark: SparkSession, tmp_path: Path) -> None:
+    """Which fails where rows are missing in the table, or answers in SPARQL are not those by hand."""
+    rows = 10_000
+    fill(tmp_path / "landing", rows)
+    figures = {figure.name: figure for figure in ingesting.measure(spark, tmp_path / "landing", tmp_path, rows, 1)}
     ratio = figures["copy_rows_per_s"].median / figures["ingest_rows_per_s"].median
     assert figures["ingest_ratio"].median == pytest.approx(ratio)
-    assert 0 < figures["segments_mib"].median < figures["table_mib"].median < 100
-    return work / "table"
-
-
-def test_answers_in_sparql_and_by_hand_are_equal(spark: SparkSession, table: Path) -> None:
-    figures = {figure.name: figure for figure in asking.measure(spark, table, READINGS, 1)}
+    assert all(figure.median > 0 for figure in figures.values())
+    figures = {figure.name: figure for figure in asking.measure(spark, tmp_path / "table", rows, 1)}
     assert {name for name, figure in figures.items() if figure.goal} == {
         f"{question}_ratio" for question in ("window", "hourly", "highest", "never", "optional", "distinct")
     }
