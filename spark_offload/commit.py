@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 
-from spark_offload.errors import TableBusy
+from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import Outbox, sync
 from spark_offload.positions import history, metadata, told
 from spark_offload.table import PARTITION
@@ -30,7 +30,7 @@ _APPLICATION: Final = "edge-history"
 def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positions: Mapping[Outbox, int]) -> int:
     """Add rows to the table as it is at a version. Returns the version with them; they are on the disk then.
 
-    Raises `TableBusy` where another ingester was first.
+    Raises `Overtaken` where another ingester was first.
     """
     run = uuid.uuid4().hex
     try:
@@ -45,19 +45,19 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
         )
     except Exception as error:
         if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
-            raise TableBusy(_overtaken(path)) from error
+            raise Overtaken(_overtaken(path)) from error
         raise
     for commit in history(spark, path):
         if (found := metadata(commit)) and found["run"] == run:
             made = int(commit["version"])
             _flush(path, made)
             return made
-    raise TableBusy(_overtaken(path))
+    raise Overtaken(_overtaken(path))
 
 
 @contextlib.contextmanager
 def alone(spark: SparkSession, path: str) -> Iterator[None]:
-    """Nobody else writes to a table on this machine, or on a mounted disk. Raises `TableBusy`.
+    """Nobody else writes to a table on this machine, or on a mounted disk. Raises `TableBusy`, `TableRefused`.
 
     Elsewhere the store refuses the second of two commits; a file system does not. The process that writes holds the
     lock, Spark's JVM: it may live a moment longer than Python.
@@ -65,16 +65,15 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
     if not (place := _local(path)):
         yield
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
     jvm = spark._jvm
     assert jvm is not None  # noqa: S101
-    file = jvm.java.io.RandomAccessFile(str(place.with_name(f".{place.name}.lock")), "rw")
     try:
-        try:
-            held = file.getChannel().tryLock()
-        except Py4JJavaError:  # this process has it
-            held = None
-        if held is None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file = jvm.java.io.RandomAccessFile(str(place.with_name(f".{place.name}.lock")), "rw")
+    except (OSError, Py4JJavaError) as error:
+        raise TableRefused(f"nothing can be written beside {path}: make {place.parent} writable") from error
+    try:
+        if file.getChannel().tryLock() is None:
             raise TableBusy(f"another edge-history ingest or maintain writes to {path}: wait until it has ended")
         yield
     finally:

@@ -19,6 +19,10 @@ class TableBusy(HistoryError):
     """Somebody else writes to the table."""
 
 
+class Overtaken(HistoryError):
+    """Another ingester committed first."""
+
+
 class IngestFailed(HistoryError):
     """Segments could not be taken in; they wait where they are."""
 

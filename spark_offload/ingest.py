@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_offload.commit import alone, append
-from spark_offload.errors import IngestFailed, TableBusy
+from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.intake import Gap, examine, look
 from spark_offload.landing import Landing, Quarantined, Waiting
 from spark_offload.positions import place
@@ -84,10 +84,10 @@ def _with_patience(spark: SparkSession, landing: Landing, path: str, keep: float
         try:
             with alone(spark, path):
                 return _round(spark, landing, path, keep, most)
-        except TableBusy as busy:
+        except Overtaken as overtaken:
             if attempt == _ATTEMPTS:
                 raise
-            _log.info("%s", busy)
+            _log.info("%s", overtaken)
             time.sleep(attempt * random.random())  # noqa: S311  not a secret
     raise AssertionError
 
@@ -103,7 +103,7 @@ def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: 
         after = found.positions(positions)
         try:
             done.version = append(spark, path, rows(spark, found.taken), version, after)
-        except TableBusy:
+        except Overtaken:
             raise
         except Exception as error:
             blamed = examine(landing, found.taken)

@@ -47,7 +47,6 @@ def _as_json(found: Status) -> dict[str, Any]:
 
 
 def _outbox(one: OutboxStatus) -> dict[str, Any]:
-    missing = one.gap and {"first": one.gap.first, "last": one.gap.last, "held": one.gap.held, "seconds": one.gap.seconds}
     return {
         **one.outbox._asdict(),
         "last": one.last,
@@ -57,7 +56,7 @@ def _outbox(one: OutboxStatus) -> dict[str, Any]:
         "newest": one.newest and _moment(one.newest),
         "acknowledged": one.acknowledged,
         "waiting": one.waiting,
-        "gap": missing,
+        "gap": one.gap and {name: getattr(one.gap, name) for name in ("first", "last", "held", "seconds")},
     }
 
 

@@ -1,0 +1,187 @@
+"""The landing zone, and what of it a round chooses. Without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from history_data import readings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ingest_sender import EPOCH, Sender, rows_of
+
+from spark_offload.errors import LandingRefused
+from spark_offload.intake import gap, look
+from spark_offload.landing import Landing, Outbox
+
+BOX = Outbox("box-1", EPOCH)
+OBSERVATIONS = readings("a1", range(100))
+
+
+@pytest.fixture
+def sender(tmp_path: Path) -> Sender:
+    return Sender(tmp_path, OBSERVATIONS)
+
+
+def ranges(found: list) -> list[tuple[int, int]]:
+    """What is taken: after which number, up to which."""
+    return [(one.after, one.segment.last) for one in found]
+
+
+def test_a_landing_zone_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LandingRefused, match="make it, or mount it"):
+        Landing(tmp_path / "nowhere")
+
+
+def test_only_what_has_a_manifest_and_the_right_names_is_there(tmp_path: Path, sender: Sender) -> None:
+    sender.send(1, 10)
+    rows_of(sender.send(11, 20)).with_suffix("").touch()
+    sender.send(21, 30).unlink()
+    (sender.folder / ".000000000031-000000000040.json.part").touch()
+    (sender.folder / "notes.json").touch()
+    (tmp_path / "box-1" / "not-an-epoch").mkdir()
+    (tmp_path / ".uploads" / EPOCH).mkdir(parents=True)
+    landing = Landing(tmp_path)
+    assert list(landing.outboxes()) == [BOX]
+    assert [(one.first, one.last) for one in landing.segments(BOX)] == [(1, 10), (11, 20)]
+
+
+def test_out_of_order_doubled_and_overlapping(tmp_path: Path, sender: Sender) -> None:
+    for first, last in ((21, 30), (1, 10), (5, 25), (26, 28), (11, 20), (50, 60)):
+        sender.send(first, last)
+    found = look(Landing(tmp_path), {}, 1000)
+    assert ranges(found.taken) == [(0, 10), (10, 25), (25, 30)]
+    assert [(one.first, one.last, one.held) for one in found.gaps] == [(31, 49, 1)]
+    assert not found.more
+    assert "31 to 49 have not come; 1 segments wait behind" in str(found.gaps[0])
+
+
+def test_rows_go_before_tombstones(tmp_path: Path, sender: Sender) -> None:
+    sender.drop(1, 30)
+    sender.send(1, 20)
+    assert ranges(look(Landing(tmp_path), {}, 1000).taken) == [(0, 20), (20, 30)]
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (lambda path: rows_of(path).write_bytes(rows_of(path).read_bytes()[:-3]), "bytes, its manifest says"),
+        (lambda path: rows_of(path).write_bytes(b"\0" * rows_of(path).stat().st_size), "checksum"),
+        (lambda path: rows_of(path).unlink(), "its rows are not there"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "its manifest cannot be read"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b'"first":11', b'"first":12')), "manifest is that of"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"box-1", b"box-2")), "manifest is that of"),
+    ],
+)
+def test_damaged_ones_go_to_quarantine_and_may_come_again(tmp_path: Path, sender: Sender, harm, reason: str) -> None:
+    sender.send(1, 10)
+    harm(sender.send(11, 20))
+    sender.send(21, 30)
+    landing = Landing(tmp_path)
+    found = look(landing, {}, 1000)
+    assert ranges(found.taken) == [(0, 10)]
+    assert [one.first for one in found.gaps] == [11]
+    (put_aside,) = landing.quarantined()
+    assert put_aside == found.damaged[0]
+    assert reason in put_aside.reason
+    assert not list(sender.folder.glob("000000000011-*"))
+    sender.send(11, 20)
+    assert ranges(look(landing, {BOX: 10}, 1000).taken) == [(10, 20), (20, 30)]
+
+
+def test_what_a_damaged_one_has_may_come_with_another(tmp_path: Path, sender: Sender) -> None:
+    sender.send(1, 10)
+    rows_of(sender.send(1, 20)).unlink()
+    found = look(Landing(tmp_path), {}, 1000)
+    assert ranges(found.taken) == [(0, 10)]
+    assert found.gaps == []
+
+
+def test_a_newer_schema_is_left_where_it_is(tmp_path: Path, sender: Sender) -> None:
+    path = sender.send(1, 10)
+    path.write_bytes(path.read_bytes().replace(b'"schema":1', b'"schema":2'))
+    sender.send(11, 20)
+    found = look(Landing(tmp_path), {}, 1000)
+    assert (found.taken, found.gaps, found.damaged) == ([], [], [])
+    assert [one.first for one in found.newer] == [1]
+    assert path.exists()
+
+
+def test_a_round_is_bounded_and_what_waits_behind_a_gap_is_in_nobodys_way(tmp_path: Path, sender: Sender) -> None:
+    other = Sender(tmp_path, OBSERVATIONS, gateway="box-2")
+    for first in range(11, 100, 10):
+        sender.send(first, first + 9)
+    for first in range(1, 40, 10):
+        other.send(first, first + 9)
+    found = look(Landing(tmp_path), {}, 15)
+    assert ranges(found.taken) == [(0, 10), (10, 20)]
+    assert found.more
+    assert [one.outbox.gateway for one in found.gaps] == ["box-1"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 8), st.booleans()), max_size=12),
+    st.integers(0, 12),
+    st.integers(1, 40),
+)
+@settings(max_examples=60)
+def test_each_number_once_and_as_far_as_it_goes(tmp_path_factory, segments, position: int, most: int) -> None:
+    landing = tmp_path_factory.mktemp("landing")
+    sender = Sender(landing, OBSERVATIONS)
+    for first, length, tombstone in segments:
+        (sender.drop if tombstone else sender.send)(first, first + length - 1)
+    there = {seq for first, length, _ in segments for seq in range(first, first + length)}
+    reached = position
+    taken: list[int] = []
+    while True:
+        if not list(landing.iterdir()):
+            break
+        found = look(Landing(landing), {BOX: reached}, most)
+        for one in found.taken:
+            numbers = range(one.after + 1, one.segment.last + 1)
+            assert set(numbers) <= set(range(one.segment.first, one.segment.last + 1))
+            taken += numbers
+        reached = found.positions({BOX: reached})[BOX]
+        if not found.more:
+            break
+        assert found.taken  # or it would go on for ever
+    expected = position
+    while expected + 1 in there:
+        expected += 1
+    assert taken == list(range(position + 1, expected + 1))
+    behind = {seq for seq in there if seq > expected}
+    missing = gap(Landing(landing).segments(BOX), expected) if there else None
+    assert (missing and (missing.first, missing.last)) == ((expected + 1, min(behind) - 1) if behind else None)
+
+
+def test_acknowledgements_grow_and_are_made_anew(tmp_path: Path, sender: Sender) -> None:
+    landing = Landing(tmp_path)
+    sender.send(1, 10)
+    landing.acknowledge({BOX: 10, Outbox("elsewhere", EPOCH): 5}, 3)
+    assert json.loads((tmp_path / "box-1" / "ack.json").read_bytes()) == {
+        "schema": 1,
+        "acknowledged": {EPOCH: {"last": 10, "table_version": 3}},
+    }
+    landing.acknowledge({BOX: 7, Outbox("box-1", "0" * 16): 1}, 4)
+    assert landing.acknowledged("box-1") == {
+        "0" * 16: {"last": 1, "table_version": 4},
+        EPOCH: {"last": 10, "table_version": 3},
+    }
+    (tmp_path / "box-1" / "ack.json").write_text("{damaged")
+    assert landing.acknowledged("box-1") == {}
+    landing.acknowledge({BOX: 10}, 5)
+    assert landing.acknowledged("box-1") == {EPOCH: {"last": 10, "table_version": 5}}
+    assert {path.name for path in tmp_path.iterdir()} == {"box-1"}
+
+
+def test_what_is_in_the_table_is_removed_after_a_while(tmp_path: Path, sender: Sender) -> None:
+    old, fresh, ahead = sender.send(1, 10), sender.send(11, 20), sender.send(21, 30)
+    before = time.time() - 3600
+    for path in (old, rows_of(old), ahead, rows_of(ahead)):
+        os.utime(path, (before, before))
+    assert Landing(tmp_path).clean({BOX: 20}, keep=600) == 2
+    assert sorted(path.name for path in sender.folder.glob("*.json")) == [fresh.name, ahead.name]
+    assert not rows_of(old).exists()
