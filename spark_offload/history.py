@@ -9,8 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
 from spark_offload.services import among, answered
+from spark_offload.sparql.construct import constructed
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.evaluation import Evaluation
+from spark_offload.sparql.explain import explained
 from spark_offload.sparql.parsing import parse
 from spark_offload.sparql.values import Term
 from spark_offload.table import open_table
@@ -58,6 +60,24 @@ class History:
         """The answer to an ASK. Raises `QueryRefused`, `TableRefused`, `GatewayRefused`."""
         query = self._parsed(text, "ASK", "ask")
         return not self._evaluation.frame(query.pattern).rows.limit(1).isEmpty()
+
+    def construct(self, text: str) -> DataFrame:
+        """The triples of a CONSTRUCT: columns subject, predicate, object, terms in N-Triples; each triple once.
+
+        Raises `QueryRefused`, `TableRefused`.
+        """
+        query = self._parsed(text, "CONSTRUCT", "construct")
+        return constructed(self._evaluation.frame(query.pattern), query.template)
+
+    def explain(self, text: str) -> str:
+        """How any query is answered: stars, columns, what is pushed down, and Spark's plan. Raises as `sparql` does."""
+        query = parse(text)
+        plan = self._solutions(query)
+        return explained(query, self._content, plan, wide=self._wide)
+
+    def form(self, text: str) -> str:
+        """Which of SELECT, ASK, CONSTRUCT a query is, and so which method answers it. Raises `QueryRefused`."""
+        return parse(text).form
 
     @cached_property
     def _content(self) -> Content:

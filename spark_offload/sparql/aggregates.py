@@ -107,7 +107,7 @@ def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
     kind = F.coalesce(F.col(f"{name} type"), F.lit(0))
     if aggregate.name == "SUM":
         result = F.when(whole, F.coalesce(total.cast("double"), F.lit(0.0)))
-        if one.type == INTEGER and not aggregate.distinct:
+        if one.whole and not aggregate.distinct:
             return _Made(
                 columns, Number(F.when(whole, F.coalesce(total, F.lit(0).cast("bigint"))), INTEGER), certain=False
             )

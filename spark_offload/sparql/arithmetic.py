@@ -42,7 +42,7 @@ def calculated(name: str, left: Value, right: Value) -> Number:
 def negative(value: Value) -> Number:
     """Unary minus."""
     one = number(value)
-    return Number(F.try_subtract(F.lit(0).cast("bigint"), one.column) if one.type == INTEGER else -one.column, one.type)
+    return Number(F.try_subtract(F.lit(0).cast("bigint"), one.column) if one.whole else -one.column, one.type)
 
 
 def rank(type_: Column | str) -> Column:
@@ -61,6 +61,6 @@ def _promoted(one: Column | str, other: Column | str) -> Column | str:
     """The type of what two numbers make."""
     if isinstance(one, str) and isinstance(other, str):
         return _RANKS[max(_RANKS.index(one), _RANKS.index(other))]
-    if DOUBLE in (one, other) if isinstance(one, str) or isinstance(other, str) else False:
+    if any(isinstance(type_, str) and type_ == DOUBLE for type_ in (one, other)):
         return DOUBLE
     return ranked(F.greatest(rank(one), rank(other)))

@@ -12,9 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import STRING
 from spark_offload.sparql import lexical
+from spark_offload.sparql.constants import Literal
 from spark_offload.sparql.frames import equal_terms
 from spark_offload.sparql.terms import LANG_STRING
-from spark_offload.sparql.values import BOOLEAN, DATE_TIME, Value
+from spark_offload.sparql.values import BOOLEAN, DATE_TIME, Number, Value
 
 _ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
     "<": operator.lt,
@@ -32,7 +33,19 @@ def compared(name: str, left: Value, right: Value) -> Column:
         return equal(left, right)
     if name == "!=":
         return ~equal(left, right)
-    return _first(_pairs(left, right), _ORDERS[name])
+    ordered = _first(_pairs(left, right), _ORDERS[name])
+    for one in (left, right):
+        if (doubt := _nan(one)) is not None:
+            ordered = ordered & ~doubt
+    return ordered
+
+
+def _nan(value: Value) -> Column | None:
+    """Whether it is NaN, which is nothing that can be compared, though Spark does; None: it is never."""
+    number = value.number()
+    if number is None or isinstance(value, Literal) or (isinstance(value, Number) and value.whole):
+        return None
+    return F.coalesce(F.isnan(number.cast("double")), F.lit(False))
 
 
 def equal(left: Value, right: Value) -> Column:

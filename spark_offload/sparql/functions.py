@@ -104,7 +104,7 @@ def _floor(value: Value) -> Value:
 
 def _whole(value: Value, rounded: Callable[[Column], Column]) -> Value:
     one = number(value)
-    if one.type == INTEGER:
+    if one.whole:
         return one
     finite = F.abs(one.column) < 2.0**52  # a larger double has no fraction, and no long might hold it
     return Number(F.when(finite, rounded(one.column).cast("double")).otherwise(one.column), one.type)

@@ -27,6 +27,7 @@ from spark_offload.sparql.paths import expanded
 
 _FORMS: Final = {"SelectQuery": "SELECT", "AskQuery": "ASK", "ConstructQuery": "CONSTRUCT"}
 _CODE_POINT: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
+_ESCAPED: Final = re.compile(r"\\(.)")
 _NAME: Final = re.compile(r"[?$](\w+)")
 _RDFLIB: Final = logging.getLogger("rdflib.term")
 _LITERALS_AS_WRITTEN: Final = threading.Lock()
@@ -51,7 +52,7 @@ def _tree(text: str) -> CompValue:
             try:
                 prologue, tree = parseQuery(text)
                 names = translatePrologue(prologue, None)
-                tree = traverse(tree, visitPost=lambda node: translatePName(node, names))
+                tree = traverse(tree, visitPost=lambda node: translatePName(_unescaped(node), names))
             finally:
                 rdflib.NORMALIZE_LITERALS = normalize
                 _RDFLIB.disabled = False
@@ -66,6 +67,13 @@ def _tree(text: str) -> CompValue:
         raise QueryRefused(f"the query cannot be read: {error}") from error
     assert isinstance(tree, CompValue)  # noqa: S101  it is a query
     return tree
+
+
+def _unescaped(node: Tree) -> Tree:
+    """A prefixed name without the backslashes of its local part, which rdflib leaves in."""
+    if isinstance(node, CompValue) and node.name == "pname" and node.localname:
+        node["localname"] = _ESCAPED.sub(r"\1", node.localname)
+    return node
 
 
 class _Translation:

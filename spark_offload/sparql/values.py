@@ -256,6 +256,11 @@ class Number(Value):
     type: Column | str
     """Its datatype: integer, decimal, float or double."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is known to be an integer."""
+        return isinstance(self.type, str) and self.type == INTEGER
+
     def pack(self) -> Column:
         if isinstance(self.type, str):
             return self.column
@@ -276,7 +281,7 @@ class Number(Value):
         return triples.literal(self.text(), self.datatype())
 
     def key(self) -> Column:
-        return self.column if self.type == INTEGER else self.term()
+        return self.column if self.whole else self.term()
 
     def text(self) -> Column:
         return lexical.written(self.column, self.type)

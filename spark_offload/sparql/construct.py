@@ -1,0 +1,55 @@
+"""CONSTRUCT: a template filled with each solution (SPARQL 1.1 Query, section 16.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from spark_offload.sparql import terms
+from spark_offload.sparql.algebra import Node, TriplePattern, Variable, hidden
+from spark_offload.sparql.frames import Frame
+from spark_offload.sparql.values import Value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SOLUTION = "solution"
+"""The column with a number for each, which its blank nodes have in their labels."""
+
+
+def constructed(solutions: Frame, template: tuple[TriplePattern, ...]) -> DataFrame:
+    """The triples, each once, in N-Triples; without those that are no RDF or have something unbound."""
+    columns = ("subject", "predicate", "object")
+    numbered = solutions.rows.withColumn(_SOLUTION, F.monotonically_increasing_id())
+    blanks = {
+        name: place for place, name in enumerate(sorted({one for triple in template for one in triple.variables()}))
+    }
+    told = [
+        F.struct(
+            *(
+                _term(node, solutions.values, blanks).alias(name)
+                for name, node in zip(columns, (triple.subject, triple.predicate, triple.object), strict=True)
+            )
+        )
+        for triple in template
+    ]
+    empty = solutions.rows.sparkSession.createDataFrame([], "subject string, predicate string, object string")
+    if not told:
+        return empty
+    triples = numbered.select(F.explode(F.array(*told)).alias("triple")).select(*(f"triple.{name}" for name in columns))
+    subject, predicate, object_ = map(F.col, columns)
+    whole = [terms.is_iri(subject) | terms.is_blank(subject), terms.is_iri(predicate), object_.isNotNull()]
+    return triples.where(reduce(Column.__and__, whole)).distinct()
+
+
+def _term(node: Node, values: Mapping[str, Value], blanks: Mapping[str, int]) -> Column:
+    if not isinstance(node, Variable):
+        return F.lit(terms.written(node))
+    if hidden(node.name):
+        return F.concat(F.lit(f"_:c{blanks[node.name]}x"), F.col(_SOLUTION).cast("string"))
+    known = values.get(node.name)
+    return F.lit(None).cast("string") if known is None else known.term()
