@@ -32,9 +32,10 @@ class OffloadSettings(Section):
     )
     segment_rows: int = key(
         10_000,
-        "Observations in a segment, at the most; when so many wait they are shipped at once.",
+        "Observations in a segment, at the most; when so many wait they are shipped at once. 10,000 take a few MiB of "
+        "memory for a moment.",
         minimum=1,
-        maximum=1_000_000,
+        maximum=100_000,
     )
     retry_min: float = key(
         1.0,

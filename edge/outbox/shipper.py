@@ -163,23 +163,24 @@ class Shipper:
         segments = observations = 0
         try:
             self._look()
+            failure = self._forget()
             for first, last in self.known.missing(self._outbox.last):
                 for segment in self._cut(first, last):
                     self._put(segment)
                     segments, observations = segments + 1, observations + segment.manifest.rows
         except (LandingFailed, Damaged) as error:
-            self._failed(str(error))
-        except EdgeError as error:
-            self._failed(f"what is acknowledged cannot be deleted: {error.description}")
+            failure = str(error)
         except Exception as error:  # noqa: BLE001  whatever it is, shipping goes on
             _log.exception("offload.fault")
-            self._failed(f"{type(error).__name__}: {error}")
+            failure = f"{type(error).__name__}: {error}"
+        if failure:
+            self._failed(failure)
         else:
             self._succeeded()
-        return Shipped(segments, observations, self.failure)
+        return Shipped(segments, observations, failure)
 
     def _look(self) -> None:
-        """Ask the landing zone, forget what is in the table."""
+        """Ask the landing zone. What was acknowledged once stays so."""
         outbox = self._outbox
         with self._waiting():
             known = self._landing.look(outbox.gateway, outbox.epoch)
@@ -188,10 +189,17 @@ class Shipper:
                 f"the landing zone has observation {known.last} of this outbox, which has stored only {outbox.last}: "
                 "the data directory is an older copy of itself"
             )
-        if known.acknowledged > outbox.acknowledged:
-            outbox.acknowledge(known.acknowledged)
+        self.known = replace(known, acknowledged=max(known.acknowledged, outbox.acknowledged))
+
+    def _forget(self) -> str:
+        """Delete what is acknowledged. Returns why that cannot be; nothing else waits for it."""
+        if self.known.acknowledged > self._outbox.acknowledged:
+            try:
+                self._outbox.acknowledge(self.known.acknowledged)
+            except EdgeError as error:
+                return f"what is acknowledged cannot be deleted: {error.description}"
             self.acknowledged_at = self._now()
-        self.known = replace(known, acknowledged=outbox.acknowledged)  # an acknowledgement is never taken back
+        return ""
 
     def _cut(self, first: int, last: int) -> Iterator[Segment]:
         """The segments of a range. One that was begun is gone on with, also where more waits by now."""

@@ -1,10 +1,11 @@
-"""An outbox in memory, that is filled and capped by hand; and a landing zone as an ingester leaves it."""
+"""An outbox in memory, filled and capped by hand, a shipper without a schedule, a landing zone as ingesters have it."""
 
 import json
 from pathlib import Path
 
 from edge.outbox.observation import Cells, Context
 from edge.outbox.segment import MANIFEST, ROWS, Manifest, body, unpacked
+from edge.outbox.shipper import Shipper
 from edge.outbox.table import Lost
 
 EPOCH = "0123456789abcdef"
@@ -46,6 +47,13 @@ class MemoryOutbox:
         self.acknowledged = min(last, self.last)
         self.stored = {seq: row for seq, row in self.stored.items() if seq > last}
         self.dropped = [lost for lost in self.dropped if lost.last > last]
+
+
+class ToldShipper(Shipper):
+    """It ships when it is told to, and at no other time: nothing happens beside the test."""
+
+    def _is_due(self):
+        return False
 
 
 class Zone:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_outbox import SECOND, MemoryOutbox, Zone
+from memory_outbox import SECOND, MemoryOutbox, ToldShipper, Zone
 
 from edge.outbox.cut import cut
 from edge.outbox.directory import DirectoryLanding
@@ -27,11 +27,12 @@ def zone(tmp_path):
 
 @pytest.fixture
 def shipping(zone):
-    """Start a shipper; it ships when it is told to."""
+    """Start a shipper; unless `schedule`, it ships when it is told to and at no other time."""
     started = []
 
-    def shipping(outbox, landing=None, settings=NEVER, now=lambda: 0.0, **others):
-        shipper = Shipper(outbox, landing or DirectoryLanding(zone.path), settings, now=now, **others)
+    def shipping(outbox, landing=None, settings=NEVER, *, schedule=False, now=lambda: 0.0, **others):
+        kind = Shipper if schedule else ToldShipper
+        shipper = kind(outbox, landing or DirectoryLanding(zone.path), settings, now=now, **others)
         shipper.start()
         started.append(shipper)
         return shipper
@@ -197,9 +198,9 @@ def test_waits_grow_to_a_limit_and_are_of_random_length(shipping):
 
     landing = Broken(None)
     shipper = shipping(MemoryOutbox(), landing, replace(NEVER, retry_min=10.0, retry_max=300.0), uniform=uniform)
-    while len(asked) < 8:
+    for _ in range(8):
         ship(shipper)
-    assert asked[:8] == [(most / 2, most) for most in (10, 20, 40, 80, 160, 300, 300, 300)]
+    assert asked == [(most / 2, most) for most in (10, 20, 40, 80, 160, 300, 300, 300)]
 
 
 def test_after_a_failure_it_is_tried_again_without_being_told(zone, shipping):
@@ -212,19 +213,27 @@ def test_after_a_failure_it_is_tried_again_without_being_told(zone, shipping):
             landing.left = 100
         return 0.001
 
-    shipper = shipping(MemoryOutbox(5), landing, uniform=uniform)
+    shipper = shipping(MemoryOutbox(5), landing, schedule=True, uniform=uniform)
     wait_for(lambda: shipper.segments)
     assert zone.ranges() == [(1, 5)]
     assert len(tried) == 3
 
 
 def test_when_a_segment_is_full_it_is_shipped_at_once(zone, shipping):
-    outbox = MemoryOutbox()
-    shipper = shipping(outbox)
-    ship(shipper)
-    outbox.store(10)
+    outbox = MemoryOutbox(5)
+    shipper = shipping(outbox, schedule=True)
     wait_for(lambda: shipper.segments)
-    assert zone.ranges() == [(1, 10)]
+    outbox.store(10)
+    wait_for(lambda: shipper.segments == 2)
+    assert zone.ranges() == [(1, 5), (6, 15)]
+
+
+def test_it_ships_again_and_again(zone, shipping):
+    outbox = MemoryOutbox(1)
+    shipper = shipping(outbox, settings=replace(NEVER, every=0.01), schedule=True)
+    for count in range(1, 4):
+        wait_for(lambda count=count: shipper.segments == count)
+        outbox.store(1)
 
 
 def test_an_older_copy_of_the_outbox_is_told_apart(zone, shipping):
@@ -243,10 +252,12 @@ def test_a_disk_that_deletes_nothing_keeps_nobody_from_trying_again(zone, shippi
     ship(shipper)
     zone.acknowledge(5)
     forget, outbox.acknowledge = outbox.acknowledge, refuse
+    outbox.store(2)
     assert "full" in ship(shipper).failure
+    assert zone.ranges() == [(1, 5), (6, 7)]
     outbox.acknowledge = forget
     assert ship(shipper).failure == ""
-    assert not outbox.stored
+    assert sorted(outbox.stored) == [6, 7]
 
 
 def refuse(last):
