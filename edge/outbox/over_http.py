@@ -150,7 +150,12 @@ class _Calls:
         host = parts.hostname or ""
         if parts.scheme == "http":
             return HTTPConnection(host, parts.port, timeout=self._timeout)
-        context = ssl.create_default_context(cafile=self._ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except OSError as error:
+            raise LandingFailed(
+                f"offload.ca_file: {self._ca_file} cannot be used: {error.strerror or error}"
+            ) from error
         return HTTPSConnection(host, parts.port, timeout=self._timeout, context=context)
 
     def _headers(self) -> dict[str, str]:

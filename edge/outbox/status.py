@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from edge.outbox.outbox import Outbox
@@ -15,11 +16,14 @@ _STUCK: Final = 600.0
 class Status:
     """Follows an outbox and its shipper. What has to be read from disk is read by `refresh`, not when somebody asks."""
 
-    def __init__(self, outbox: Outbox, shipper: Shipper | None, to: str) -> None:
-        """No shipper: nothing is shipped. `to`: the landing zone."""
+    def __init__(
+        self, outbox: Outbox, shipper: Shipper | None, to: str, *, now: Callable[[], float] = time.time
+    ) -> None:
+        """No shipper: nothing is shipped. `to`: the landing zone. `now`: seconds since 1970."""
         self._outbox = outbox
         self._shipper = shipper
         self._to = to
+        self._now = now
         self._seen: tuple[int, int, bool] | None = None
         self.oldest_time: int | None = None
         """When the observation that waits longest was made, microseconds since 1970; None: none waits."""
@@ -55,14 +59,14 @@ class Status:
         if shipper is None:
             return ""
         waits_since = shipper.waits_since
-        if waits_since is not None and time.time() - waits_since > _STUCK:
-            return f"{self._to} has not answered for {time.time() - waits_since:.0f} s"
+        if waits_since is not None and self._now() - waits_since > _STUCK:
+            return f"{self._to} has not answered for {self._now() - waits_since:.0f} s"
         return shipper.failure
 
     @property
     def oldest_age(self) -> float:
         """Seconds since the observation was made that waits longest; 0: none waits."""
-        return 0.0 if self.oldest_time is None else max(0.0, time.time() - self.oldest_time / 1e6)
+        return 0.0 if self.oldest_time is None else max(0.0, self._now() - self.oldest_time / 1e6)
 
     @property
     def shipped(self) -> int:

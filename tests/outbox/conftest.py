@@ -46,14 +46,14 @@ class Site:
             status = self.status()
             return status if all(status[name] == value for name, value in wanted.items()) else None
 
-        return wait_for(said, 20, f"{wanted}; it was {self.status()}")
+        return wait_for(said, 60, f"{wanted}; it was {self.status()}")
 
     def until_shipped(self):
         def all_shipped():
             status = self.status()
             return status if status["shipped"] == status["last"] and status["state"] == "ships" else None
 
-        return wait_for(all_shipped, 20, "all is shipped")
+        return wait_for(all_shipped, 60, "all is shipped")
 
     def ship(self):
         status, answer = self.watched.ask("/api/outbox", now="")

@@ -8,6 +8,8 @@ from http.client import HTTPException
 
 import pytest
 
+from tests.history.receiving import Receiver
+
 ROUNDS = 4
 
 
@@ -23,7 +25,7 @@ def observations(zone):
     return found
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_gateway_that_is_killed_again_and_again_ships_each_observation_once(site):
     gateway = site()
     chance, done = random.Random(6), []
@@ -126,6 +128,33 @@ def test_what_was_dropped_is_a_tombstone_and_all_numbers_are_accounted_for(site,
     gateway.zone.acknowledge(22)
     status = gateway.until(acknowledged=22, dropped=0)
     assert status["observations"] == 0
+
+
+def test_over_http_a_token_that_is_put_right_is_taken_without_a_restart(site, tmp_path):
+    receiver = Receiver(tmp_path)
+    token = tmp_path / "token"
+    receiver.start()
+    settings = {"EDGE__OFFLOAD__TO": receiver.url, "EDGE__OFFLOAD__TOKEN_FILE": str(token)}
+    gateway = site(**settings, EDGE__OUTBOX__GATEWAY="g1", EDGE__OFFLOAD__RETRY_MAX="0.2")
+    gateway.start()
+    gateway.store(*map(str, range(30)))
+    assert "offload.token_file" in gateway.until(state="fails")["reason"]
+    for wrong, words in (("two words", "offload.token holds"), (receiver.tokens["g2"], "answered 403")):
+        token.write_text(wrong)
+        assert words in gateway.ship()["failure"]
+    token.write_text(receiver.tokens["g1"] + "\n")
+    gateway.until_shipped()
+    assert gateway.zone.ranges() == [(1, 20), (21, 30)]
+    receiver.end(9)
+    gateway.store("meanwhile")
+    gateway.until(state="fails")
+    gateway.process.kill()
+    receiver.start(receiver.url.removeprefix("http://"))
+    gateway.start()
+    gateway.until_shipped()
+    assert gateway.zone.ranges() == [(1, 20), (21, 30), (31, 31)]
+    receiver.end()
+    assert not any(secret in gateway.process.log() for secret in ("two words", *receiver.tokens.values()))
 
 
 def test_nothing_is_shipped_where_no_setting_says_so(site):

@@ -1,0 +1,92 @@
+"""What is told of shipping."""
+
+import threading
+
+import pytest
+from memory_outbox import MemoryOutbox
+
+from edge.outbox.landing import Known
+from edge.outbox.shipper import OffloadSettings, Shipper
+from edge.outbox.status import Status
+from tests.support.processes import wait_for
+
+
+class Counted(MemoryOutbox):
+    """As the real one, it knows how much there is."""
+
+    count = property(lambda self: len(self.stored))
+    bytes = property(lambda self: sum(len(text) for _, text in self.stored.values()))
+    oldest = property(lambda self: min(self.stored, default=self.last + 1))
+    oldest_time = property(lambda self: self.oldest * 1_000_000 if self.stored else None)
+
+
+class Hanging:
+    """A mount whose server is gone: what is asked of it is never answered."""
+
+    def __init__(self):
+        self.asked = threading.Event()
+        self.over = threading.Event()
+
+    def look(self, gateway, epoch):
+        self.asked.set()
+        self.over.wait(60)
+        return Known()
+
+    def put(self, segment):
+        pass
+
+
+@pytest.fixture
+def hanging():
+    landing = Hanging()
+    yield landing
+    landing.over.set()
+
+
+def test_a_landing_zone_that_never_answers_is_told_and_holds_up_no_end(hanging):
+    now = [10_000.0]
+    shipper = Shipper(MemoryOutbox(3), hanging, OffloadSettings(), now=lambda: now[0])
+    status = Status(Counted(3), shipper, "/mnt/landing", now=lambda: now[0])
+    assert status.state == "ships"
+    shipper.start()
+    assert hanging.asked.wait(20)
+    now[0] += 500
+    assert status.state == "ships"
+    now[0] += 200
+    assert (status.state, status.reason) == ("fails", "/mnt/landing has not answered for 700 s")
+    asked = shipper.ship()
+    shipper.stop(0.01)
+    assert shipper.alive
+    hanging.over.set()
+    wait_for(lambda: not shipper.alive)
+    assert asked.cancelled()
+
+
+def test_what_waits_is_looked_at_when_it_changes():
+    outbox = Counted()
+    status = Status(outbox, None, "", now=lambda: 100.0)
+    assert status.stale
+    status.refresh()
+    assert (status.stale, status.oldest_time, status.oldest_age) == (False, None, 0)
+    outbox.store(10)
+    assert status.stale
+    status.refresh()
+    assert (status.oldest_time, status.oldest_age) == (1_000_000, 99)
+    outbox.store(10)
+    assert not status.stale
+    outbox.drop(1, 4)
+    assert status.stale
+    status.refresh()
+    assert (status.dropped, status.oldest_time) == (4, 5_000_000)
+    outbox.acknowledge(4)
+    assert status.stale
+    status.refresh()
+    assert status.dropped == 0
+    assert status.to_message()["shipped"] == status.to_message()["acknowledged"] == 4
+
+
+def test_a_clock_that_was_put_back_makes_no_age_negative():
+    outbox = Counted(1)
+    status = Status(outbox, None, "", now=lambda: 0.0)
+    status.refresh()
+    assert status.oldest_age == 0
