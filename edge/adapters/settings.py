@@ -81,6 +81,8 @@ class HostSettings:
     interval: float = 10.0
     refresh: float = 600.0
     """A value that hardly moves is written again after this many seconds: its time tells that it still holds."""
+    store: bool = False
+    """Whether what is written is also stored for the history."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,3 +167,4 @@ class HostSettings(Section):
         minimum=0.1,
         maximum=86_400,
     )
+    store: bool = key(False, "Whether what is written is stored for the history, too.")

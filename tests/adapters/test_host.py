@@ -79,3 +79,9 @@ def test_it_looks_again_and_again_and_survives_a_failing_sensor(observations, ca
 @pytest.mark.parametrize(("name", "expected"), [("/mnt/My Disk", "mnt-My-Disk"), ("Core 0", "Core-0"), ("ü", "")])
 def test_plain_names(name, expected):
     assert plain(name) == expected
+
+
+def test_what_is_written_is_stored_where_that_is_wanted():
+    for store in (False, True):
+        (arrival,) = HostReadings(HostSettings(store=store), "h").due([metric(10)], NOON)
+        assert (arrival.reading.store is not None) == store
