@@ -1,0 +1,119 @@
+"""`edge-history query`: SPARQL over the history."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from spark_offload.cli.spark import Start, with_spark
+from spark_offload.errors import OutputRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_offload.history import History
+
+_FORMATS: Final = {
+    "SELECT": ("table", "json", "xml", "csv", "tsv", "parquet"),
+    "ASK": ("table", "json", "xml", "csv", "tsv"),
+    "CONSTRUCT": ("turtle", "ntriples", "parquet"),
+}
+"""Of each form of query, the one for people first. A table of triples is Turtle."""
+
+
+@click.command()
+@click.argument("source", metavar="FILE|-", type=click.File(encoding="utf-8"))
+@click.option("--table", required=True, metavar="DIR", help="The history.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "xml", "csv", "tsv", "parquet", "turtle", "ntriples"]),
+    help="By default what --out ends in, else table (Turtle) on a terminal, else json (ntriples).",
+)
+@click.option("--out", metavar="FILE", help="Write there; of Parquet: a directory that is not there.")
+@click.option("--explain", is_flag=True, help="Tell how it would be answered, do not answer it.")
+@click.option("--version", type=click.IntRange(0), metavar="N", help="The table as it was at this version.")
+@with_spark("query")
+def query(
+    source: IO[str],
+    table: str,
+    form: str | None,
+    out: str | None,
+    explain: bool,
+    version: int | None,
+    start: Start,
+) -> None:
+    """Ask the history a SPARQL query: SELECT, ASK or CONSTRUCT, in FILE or from standard input (-).
+
+    What is not translated is refused by its name. In Parquet a solution is a row, of a column each variable, of terms
+    in N-Triples.
+
+    \b
+    edge-history query hot.rq --table history
+    edge-history query - --table history --format csv --out hot.csv < hot.rq
+    edge-history query hot.rq --table history --explain
+    """
+    from spark_offload.history import History
+    from spark_offload.sparql.parsing import parse
+
+    try:
+        text = source.read()
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"it is not UTF-8: {error}", param_hint="FILE") from None
+    kind = parse(text).form
+    form = _format(kind, form, out)
+    history = History(start(), table, version)
+    if explain:
+        click.echo(history.explain(text))
+    elif form == "parquet":
+        from spark_offload.export import write_parquet
+
+        assert out is not None  # noqa: S101  see _format
+        write_parquet(history.sparql(text) if kind == "SELECT" else history.construct(text), out)
+    else:
+        with _output(out) as output:
+            _answer(history, text, kind, form, output)
+
+
+def _format(kind: str, form: str | None, out: str | None) -> str:
+    """The format of what this form of query finds. Fails the command line where the asked one is of another."""
+    known = _FORMATS[kind]
+    if form is None:
+        ending = {"ttl": "turtle", "nt": "ntriples"}.get(Path(out or "").suffix[1:], Path(out or "").suffix[1:])
+        form = ending if ending in known else known[0 if out is None and sys.stdout.isatty() else 1]
+    elif form == "table":
+        form = known[0]
+    if form not in known:
+        raise click.UsageError(f"--format {form} is not for {kind}; what is: {', '.join(known)}")
+    if form == "parquet" and out is None:
+        raise click.UsageError("--format parquet needs --out")
+    return form
+
+
+def _answer(history: History, text: str, kind: str, form: str, output: IO[bytes]) -> None:
+    from spark_offload import results
+
+    if kind == "SELECT":
+        results.write_solutions(history.sparql(text), form, output)
+    elif kind == "ASK":
+        results.write_boolean(history.ask(text), form, output)
+    else:
+        results.write_graph(history.construct(text), form, output)
+
+
+@contextmanager
+def _output(out: str | None) -> Iterator[IO[bytes]]:
+    """Where results go. Raises `OutputRefused`."""
+    if out is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with Path(out).open("wb") as file:
+            yield file
+    except OSError as error:
+        raise OutputRefused(f"{out} cannot be written: {error.strerror}") from error

@@ -1,0 +1,119 @@
+"""`edge-history query`: a question in a file, an answer in the format that was asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+import pytest
+from click.testing import CliRunner, Result
+from history_data import numbered, readings, write
+
+from spark_offload.cli import edge_history
+from spark_offload.errors import HistoryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PREFIXES = "PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>\n"
+SELECT = PREFIXES + "SELECT ?s ?v { ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v } ORDER BY ?v"
+ASK = PREFIXES + "ASK { ?o sosa:hasResult/qudt:numericValue ?v FILTER(?v > 21) }"
+CONSTRUCT = PREFIXES + "CONSTRUCT { ?s <urn:saw> ?v } { ?o sosa:madeBySensor ?s ; sosa:hasResult/qudt:numericValue ?v }"
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("history") / "table"
+    stored = numbered(readings("a1", ["20", "21.5"]))
+    write(spark, path, stored[:1])
+    return write(spark, path, stored[1:])
+
+
+@pytest.fixture
+def run(spark: SparkSession, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def called(text: str, *options: str) -> Result:
+        return CliRunner().invoke(edge_history, ["query", "-", "--table", table, *options], input=text)
+
+    return called
+
+
+def test_a_file_is_asked(run: Run, table: str) -> None:
+    Path("all.rq").write_text(SELECT)
+    result = CliRunner().invoke(edge_history, ["query", "all.rq", "--table", table, "--format", "table"])
+    assert result.stdout.splitlines() == [
+        "?s                              ?v",
+        "------------------------------  ----",
+        "<http://example.org/sensor/a1>  20",
+        "<http://example.org/sensor/a1>  21.5",
+        "(2 results)",
+    ]
+
+
+def test_programs_get_json(run: Run) -> None:
+    found = json.loads(run(SELECT).stdout)
+    assert [row["v"]["value"] for row in found["results"]["bindings"]] == ["20", "21.5"]
+    assert json.loads(run(ASK).stdout) == {"head": {}, "boolean": True}
+    assert sorted(run(CONSTRUCT).stdout.splitlines()) == [
+        f'<http://example.org/sensor/a1> <urn:saw> "{value}"^^<http://www.w3.org/2001/XMLSchema#decimal> .'
+        for value in ("20", "21.5")
+    ]
+
+
+def test_the_name_of_a_file_says_the_format(run: Run) -> None:
+    assert run(SELECT, "--out", "found.csv").exit_code == 0
+    assert Path("found.csv").read_bytes() == (
+        b"s,v\r\nhttp://example.org/sensor/a1,20\r\nhttp://example.org/sensor/a1,21.5\r\n"
+    )
+    assert run(CONSTRUCT, "--out", "made.ttl").exit_code == 0
+    assert "@prefix sosa:" in Path("made.ttl").read_text()
+    assert run(SELECT, "--out", "found.parquet").exit_code == 0
+    rows = ds.dataset("found.parquet", exclude_invalid_files=True).to_table().to_pylist()
+    assert [row["v"] for row in rows] == [
+        f'"{value}"^^<http://www.w3.org/2001/XMLSchema#decimal>' for value in ("20", "21.5")
+    ]
+
+
+def test_the_past_can_be_asked(run: Run) -> None:
+    assert len(json.loads(run(SELECT, "--version", "1").stdout)["results"]["bindings"]) == 1
+
+
+def test_how_it_is_answered_is_explained(run: Run) -> None:
+    result = run(SELECT, "--explain")
+    assert result.exit_code == 0
+    assert "== Physical Plan ==" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        (SELECT, ["--format", "turtle"], "--format turtle is not for SELECT"),
+        (CONSTRUCT, ["--format", "csv"], "what is: turtle, ntriples, parquet"),
+        (SELECT, ["--format", "parquet"], "needs --out"),
+    ],
+)
+def test_wrong_usage_is_told(run: Run, text: str, options: list[str], reason: str) -> None:
+    result = run(text, *options)
+    assert (result.exit_code, reason in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        ("SELECT ?s WHERE {\n  ?s ?p \n}", [], "line 2"),
+        ("SELECT * { ?s <urn:p>* ?o }", [], r"\*"),
+        ("DESCRIBE <urn:a>", [], "DESCRIBE"),
+        (SELECT, ["--version", "99"], "no version 99"),
+        (SELECT, ["--out", "no/such/found.csv"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_answered_is_told(run: Run, text: str, options: list[str], reason: str) -> None:
+    result = run(text, *options)
+    with pytest.raises(HistoryError, match=reason):
+        raise result.exception or AssertionError(result.output)
