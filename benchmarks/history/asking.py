@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from pyspark.sql import Row
 
 from benchmarks.experiment import ExperimentError, steps
 from benchmarks.history.figures import Figure
@@ -63,15 +62,18 @@ def _compare(question: Question, in_sparql: DataFrame, by_hand: DataFrame) -> No
 
 
 def _value(cell: object) -> str:
-    """A term or a plain value, so that equal ones are equal texts."""
-    if isinstance(cell, Row):
-        text, datatype = str(cell["text"]), str(cell["datatype"])
+    """A term in N-Triples, or a plain value: equal ones are equal texts."""
+    if isinstance(cell, str):
+        if not (literal := _LITERAL.fullmatch(cell)):
+            return cell.strip("<>")
+        text, datatype = literal.groups()
         if datatype == DATE_TIME_STAMP:
             return _value(datetime.fromisoformat(text))
-        return _value(float(text)) if datatype.removeprefix(XSD) in _NUMBERS else text
+        return _value(float(text)) if datatype in _NUMBERS else text
     if isinstance(cell, datetime):
         return f"{cell.timestamp():.6f}"
     return f"{cell:.9g}" if isinstance(cell, int | float) else str(cell)
 
 
-_NUMBERS: Final = ("decimal", "double", "float", "integer")
+_LITERAL: Final = re.compile(r'"(.*)"(?:\^\^<(.*)>)?')
+_NUMBERS: Final = [XSD + name for name in ("decimal", "double", "float", "integer")]
