@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql.algebra import Aggregate, hidden
-from spark_offload.sparql.arithmetic import number, rank, ranked
+from spark_offload.sparql.arithmetic import number, rank_of, ranked
 from spark_offload.sparql.frames import Frame, frame
 from spark_offload.sparql.functions import nothing
 from spark_offload.sparql.ordering import sorting
@@ -87,7 +87,7 @@ def _count(name: str, column: Column) -> _Made:
 
 def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
     one = number(argument)
-    numbers, type_ = one.column, rank(one.type)
+    numbers, type_ = one.column, rank_of(argument)
     columns = {
         f"{name} all": F.count(F.lit(1)),
         f"{name} numbers": F.count(numbers),

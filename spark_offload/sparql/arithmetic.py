@@ -7,7 +7,6 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from spark_offload.sparql import lexical
 from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Value
 
 _RANKS: Final = (INTEGER, DECIMAL, FLOAT, DOUBLE)
@@ -23,7 +22,15 @@ def number(value: Value) -> Number:
         return Number(F.lit(None).cast("double"), DOUBLE)
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  a number is a literal
-    return Number(known.cast("double"), F.when(datatype.isin(*lexical.INTEGERS), INTEGER).otherwise(datatype))
+    return Number(known.cast("double"), F.when(datatype.isin(DECIMAL, FLOAT, DOUBLE), datatype).otherwise(INTEGER))
+
+
+def rank_of(value: Value) -> Column:
+    """The rank of a number's type."""
+    datatype = value.datatype()
+    if isinstance(value, Number) or datatype is None:
+        return rank(number(value).type)
+    return rank(datatype)
 
 
 def calculated(name: str, left: Value, right: Value) -> Number:

@@ -15,7 +15,7 @@ from spark_offload.sparql import lexical
 from spark_offload.sparql.constants import Literal
 from spark_offload.sparql.frames import equal_terms
 from spark_offload.sparql.terms import LANG_STRING
-from spark_offload.sparql.values import BOOLEAN, DATE_TIME, Number, Value
+from spark_offload.sparql.values import BOOLEAN, DATE_TIME, Measured, Number, Value
 
 _ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
     "<": operator.lt,
@@ -33,31 +33,17 @@ def compared(name: str, left: Value, right: Value) -> Column:
         return equal(left, right)
     if name == "!=":
         return ~equal(left, right)
-    ordered = _first(_pairs(left, right), _ORDERS[name])
-    for one in (left, right):
-        if (doubt := _nan(one)) is not None:
-            ordered = ordered & ~doubt
-    return ordered
-
-
-def _nan(value: Value) -> Column | None:
-    """Whether it is NaN, which is nothing that can be compared, though Spark does; None: it is never."""
-    number = value.number()
-    if number is None or isinstance(value, Literal) or (isinstance(value, Number) and value.whole):
-        return None
-    return F.coalesce(F.isnan(number.cast("double")), F.lit(False))
+    return _first(_pairs(left, right), _ORDERS[name])
 
 
 def equal(left: Value, right: Value) -> Column:
     """Whether two values are equal: by their meaning where it is known, else as terms."""
     if left.text() is None or right.text() is None:
         return equal_terms(left, right)  # one of them is no literal
-    same = equal_terms(left, right)
-    result = F.when(same, True)
+    result = F.when(F.lit(False), False)
     for one, other in _pairs(left, right):
         result = result.when(one.isNotNull() & other.isNotNull(), one == other)
-    apart = _differ(left, right)
-    return result.when(apart, False)
+    return result.when(equal_terms(left, right), True).when(_differ(left, right), False)
 
 
 def _differ(left: Value, right: Value) -> Column:
@@ -99,12 +85,20 @@ def true(value: Value) -> Column:
 def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
     """The faces that both may have, in which they can be compared."""
     faces = (
-        (left.number(), right.number()),
+        (_number(left), _number(right)),
         (left.moment(), right.moment()),
         (left.boolean(), right.boolean()),
         (left.plain(), right.plain()),
     )
     return [(one, other) for one, other in faces if one is not None and other is not None]
+
+
+def _number(value: Value) -> Column | None:
+    """A number that can be compared, which NaN is not; null then. Spark holds it for the greatest."""
+    number = value.number()
+    if number is None or isinstance(value, Literal) or (isinstance(value, Number) and value.whole):
+        return number
+    return number if isinstance(value, Measured) and value.finite else F.nanvl(number, F.lit(None).cast("double"))
 
 
 def _first(pairs: list[tuple[Column, Column]], compare: Callable[[Column, Column], Column]) -> Column:

@@ -7,10 +7,9 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from edge.outbox.observation import EPOCH_LENGTH, STRING
+from edge.outbox.observation import EPOCH_LENGTH
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
 from spark_offload.table import NUMBERS
@@ -59,22 +58,18 @@ class Content:
         return not self.general_rows.where(crossing).limit(1).isEmpty()
 
     @cached_property
-    def _odd_numbers(self) -> bool:
+    def odd_numbers(self) -> bool:
         """Whether there are numbers that have no `value`."""
-        known = F.lit(False) if set(lexical.NUMBERS) <= set(NUMBERS) else F.col("datatype").isin(*lexical.NUMBERS)
-        infinite = F.col("value_text").isin("INF", "-INF", "+INF", "NaN")
-        odd = (
-            F.col("series").isNotNull()
-            & F.col("value").isNull()
-            & (known & (~F.col("datatype").isin(*NUMBERS) | infinite))
-        )
-        return not self.rows.where(odd).limit(1).isEmpty()
+        others = [datatype for datatype in lexical.NUMBERS if datatype not in NUMBERS]
+        odd = F.col("datatype").isin(*others) | F.col("value_text").isin("INF", "-INF", "+INF", "NaN")
+        rows = self.rows.where("series IS NOT NULL AND value IS NULL")
+        return not rows.where(odd).limit(1).isEmpty()
 
-    def number(self) -> Column:
-        """The column of numeric values."""
-        if not self._odd_numbers:
-            return F.col("value")
-        return F.coalesce("value", lexical.number(F.col("value_text"), F.coalesce("datatype", F.lit(STRING))))
+    @cached_property
+    def odd_times(self) -> bool:
+        """Whether there are times that are written in a way of their own."""
+        odd = "series IS NOT NULL AND (time_text IS NOT NULL OR time_datatype IS NOT NULL)"
+        return not self.rows.where(odd).limit(1).isEmpty()
 
     def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
         """The triples of all rows, or of the general ones, as often as they are told."""

@@ -82,7 +82,7 @@ class Evaluation:
         return _joined(found)
 
     def _star(self, star: Star, graph: algebra.Graph) -> Frame:
-        rows = scan(star, self._content.rows, graph, self._content.number)
+        rows = scan(star, self._content, graph)
         if not self._content.general:
             return rows
         return frames.union(

@@ -31,7 +31,7 @@ def _mode(plan: DataFrame) -> object:
 
 def _reading(formatted: str) -> Iterator[str]:
     """Of each scan in Spark's plan: columns, and what is pushed down to it."""
-    for block in formatted.split("\n\n"):
+    for block in map(str.strip, formatted.split("\n\n")):
         if re.match(r"\(\d+\) Scan (parquet|ExistingRDD)?", block) and "PushedFilters" in block:
             number = block.split(" ", 1)[0]
             output = re.search(r"Output(?: \[\d+\])?: \[(.*)\]", block)

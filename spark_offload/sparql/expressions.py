@@ -18,7 +18,7 @@ from spark_offload.sparql.comparing import compared, equal, true
 from spark_offload.sparql.constants import Literal, value_of
 from spark_offload.sparql.frames import either
 from spark_offload.sparql.functions import FUNCTIONS, nothing
-from spark_offload.sparql.values import Boolean, Moment, Term, Value
+from spark_offload.sparql.values import Boolean, Term, Value
 
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -74,9 +74,9 @@ def _compared(name: str, left: Value, right: Value) -> Column:
     condition = compared(name, left, right)
     if name in _MIRRORED:
         for operator, one, other in ((name, left, right), (_MIRRORED[name], right, left)):
-            moment = other.moment()
-            if isinstance(one, Moment) and one.date is not None and isinstance(other, Literal) and moment is not None:
-                return condition & scans.pushed(operator, one, moment)
+            place, moment = one.placed(), other.moment()
+            if place is not None and isinstance(other, Literal) and moment is not None:
+                return condition & scans.pushed(operator, place, moment)
     return condition
 
 

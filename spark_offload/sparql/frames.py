@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.sparql.algebra import hidden
-from spark_offload.sparql.values import Term, Value
+from spark_offload.sparql.values import Known, Measured, Moment, Term, Value, known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,8 +104,7 @@ def union(left: Frame, right: Frame) -> Frame:
     columns: tuple[list[Column], list[Column]] = ([], [])
     for name in {**left.values, **right.values}:
         sides = [side.values.get(name) for side in (left, right)]
-        known = [one for one in sides if one is not None]
-        kind = known[0] if all(one.kind() == known[0].kind() for one in known) else Term(F.lit(None))
+        kind = _common([one for one in sides if one is not None])
         made = _fresh(name)
         for side, selected in zip(sides, columns, strict=True):
             if side is not None:
@@ -124,7 +123,17 @@ def distinct(solutions: Frame) -> Frame:
 
 def as_kind(value: Value, kind: Value) -> Value:
     """A value as one of another kind: its own, or a term."""
-    return value if value.kind() == kind.kind() else Term(value.term())
+    if value.kind() == kind.kind():
+        return value
+    return known(value) if isinstance(kind, Known) else Term(value.term())
+
+
+def _common(values: list[Value]) -> Value:
+    """A value of the kind that all can be: a term, with its meaning if rows tell that."""
+    first = values[0]
+    if all(value.kind() == first.kind() for value in values):
+        return first
+    return known(first) if any(isinstance(value, (Measured, Moment, Known)) for value in values) else Term(first.term())
 
 
 def equal_terms(left: Value, right: Value) -> Column:
@@ -174,7 +183,7 @@ def _merged(left: Frame, right: Frame, shared: list[str], rows: DataFrame, certa
 
 def either(condition: Column, one: Value, other: Value) -> Value:
     """The one where the condition is true, else the other."""
-    kind = one if one.kind() == other.kind() else Term(F.lit(None))
+    kind = _common([one, other])
     return kind.of(F.when(condition, as_kind(one, kind).pack()).otherwise(as_kind(other, kind).pack()))
 
 

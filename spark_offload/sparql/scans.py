@@ -6,29 +6,28 @@ import operator as operators
 import re
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import rdflib
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import DATE_TIME_STAMP, EPOCH_LENGTH, STRING
+from spark_offload.sparql import lexical
 from spark_offload.sparql.algebra import Constant, Graph, Node, Variable
 from spark_offload.sparql.constants import value_of
+from spark_offload.sparql.content import Content
 from spark_offload.sparql.frames import Frame, equal_terms, frame
 from spark_offload.sparql.stars import INSTANT, OBSERVATION, RESULT, Star
 from spark_offload.sparql.values import Derived, Iri, Measured, Moment, Text, Value
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _ENDS: Final = {OBSERVATION: "", RESULT: "/result", INSTANT: "/instant"}
 _DERIVED: Final = re.compile(rf"(.*)/([0-9a-f]{{{EPOCH_LENGTH}}})-([1-9][0-9]{{0,17}})(/result|/instant)?", re.DOTALL)
 _NULLABLE: Final = ("feature", "property", "sensor", "topic", "unit")
 
 
-def scan(star: Star, rows: DataFrame, graph: Graph, number: Callable[[], Column]) -> Frame:
-    """Solutions of a star from rows with a series. `number`: the column of numeric values."""
+def scan(star: Star, content: Content, graph: Graph) -> Frame:
+    """Solutions of a star from rows with a series."""
     conditions = [F.col("series").isNotNull()]
     bound: dict[str, Value] = {}
 
@@ -50,16 +49,20 @@ def scan(star: Star, rows: DataFrame, graph: Graph, number: Callable[[], Column]
     for column, node in star.cells:
         if column in _NULLABLE:
             conditions.append(F.col(column).isNotNull())
-        meet(node, _cell(column, number))
-    return frame(rows.where(reduce(Column.__and__, conditions)), bound, bound)
+        meet(node, _cell(column, content))
+    return frame(content.rows.where(reduce(Column.__and__, conditions)), bound, bound)
 
 
-def _cell(column: str, number: Callable[[], Column]) -> Value:
+def _cell(column: str, content: Content) -> Value:
     """What is in a column, as a value."""
     if column == "value":
         text, datatype = F.coalesce("value_text", F.lit("")), F.coalesce("datatype", F.lit(STRING))
-        return Measured(text, datatype, number())
+        if not content.odd_numbers:
+            return Measured(text, datatype, F.col("value"))
+        return Measured(text, datatype, F.coalesce("value", lexical.number(text, datatype)), finite=False)
     if column == "ts":
+        if not content.odd_times:
+            return Moment(F.col("ts"), date=F.col("date"))
         datatype = F.coalesce("time_datatype", F.lit(DATE_TIME_STAMP))
         return Moment(F.col("ts"), F.col("time_text"), datatype, F.col("date"))
     return Text(F.col("topic")) if column == "topic" else Iri(F.col(column))
@@ -76,24 +79,16 @@ def _is(value: Value, constant: Constant) -> list[Column]:
     conditions = [equal_terms(value, term)]
     if isinstance(value, Measured) and (number := term.number()) is not None:
         conditions += [value.form == str(constant), value.value == number]
-    if isinstance(value, Moment) and isinstance(constant, rdflib.Literal):
-        conditions += near(value, constant)
+    if (place := value.placed()) is not None and (moment := term.moment()) is not None:
+        conditions.append(pushed("=", place, moment))
     return conditions
 
 
-def near(value: Moment, constant: rdflib.Literal) -> list[Column]:
-    """What is true of a moment's row if its literal is this one."""
-    moment = value_of(constant).moment()
-    if moment is None or value.date is None:
-        return []
-    return [value.ts == moment, value.date == moment.cast("date")]
-
-
-def pushed(operator: str, value: Moment, moment: Column) -> Column:
-    """What is true of a moment's row if it compares so with a constant: the partition, which Spark cannot know."""
-    date = moment.cast("date")
+def pushed(operator: str, place: tuple[Column, Column], moment: Column) -> Column:
+    """What is true of where a moment is if it compares so with a constant: the partition, which Spark cannot know."""
+    ts, date = place
     compare, beside = _COMPARISONS[operator]
-    return compare(value.ts, moment) & (F.lit(True) if value.date is None else beside(value.date, date))
+    return compare(ts, moment) & beside(date, moment.cast("date"))
 
 
 _Comparison = Callable[[Any, Any], Column]

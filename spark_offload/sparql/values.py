@@ -88,9 +88,13 @@ class Value(ABC):
         """The value of an xsd:boolean."""
         return None
 
+    def placed(self) -> tuple[Column, Column] | None:
+        """Where the moment is, if it is one: a timestamp, and the day of it by which the table is parted."""
+        return None
+
     def is_blank(self) -> Column:
         """Whether it is a blank node."""
-        return F.when(self.bound(), value=False)
+        return F.when(self.bound(), F.lit(False))
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,45 @@ class Term(Value):
 
     def is_blank(self) -> Column:
         return terms.is_blank(self.column)
+
+
+@dataclass(frozen=True)
+class Known(Term):
+    """A term, and what it means, which a row of the table may tell better than its text."""
+
+    value: Column
+    """A double, where it is a number."""
+    ts: Column
+    """A timestamp, where it is a moment."""
+    date: Column
+
+    def pack(self) -> Column:
+        return F.struct(
+            self.column.alias("term"), self.value.alias("number"), self.ts.alias("ts"), self.date.alias("date")
+        )
+
+    def of(self, column: Column) -> Value:
+        return Known(column["term"], column["number"], column["ts"], column["date"])
+
+    def bound(self) -> Column:
+        return self.column.isNotNull()
+
+    def number(self) -> Column:
+        return self.value
+
+    def moment(self) -> Column:
+        return self.ts
+
+    def placed(self) -> tuple[Column, Column]:
+        return self.ts, self.date
+
+
+def known(value: Value) -> Known:
+    """A value as one of that kind."""
+    number, moment = value.number(), value.moment()
+    ts = F.lit(None).cast("timestamp") if moment is None else moment
+    date = value.date if isinstance(value, (Known, Moment)) and value.date is not None else ts.cast("date")
+    return Known(value.term(), F.lit(None).cast("double") if number is None else number.cast("double"), ts, date)
 
 
 @dataclass(frozen=True)
@@ -232,7 +275,7 @@ class Boolean(Value):
         return replace(self, column=column)
 
     def term(self) -> Column:
-        return triples.literal(self.text(), F.lit(BOOLEAN))
+        return _literal(self.text(), BOOLEAN)
 
     def key(self) -> Column:
         return self.column
@@ -278,7 +321,7 @@ class Number(Value):
         return self.column.isNotNull()
 
     def term(self) -> Column:
-        return triples.literal(self.text(), self.datatype())
+        return _literal(self.text(), self.type)
 
     def key(self) -> Column:
         return self.column if self.whole else self.term()
@@ -301,6 +344,8 @@ class Measured(Value):
     type: Column
     value: Column
     """A double, where it is a number."""
+    finite: bool = True
+    """Whether it is known to be no NaN."""
 
     def pack(self) -> Column:
         return F.struct(self.form.alias("text"), self.type.alias("datatype"), self.value.alias("number"))
@@ -365,6 +410,9 @@ class Moment(Value):
             date=None if self.date is None else column["date"],
         )
 
+    def placed(self) -> tuple[Column, Column] | None:
+        return None if self.date is None else (self.ts, self.date)
+
     def kind(self) -> tuple[object, ...]:
         type_ = self.type if isinstance(self.type, str) else None
         return (Moment, self.form is None, type_, self.date is None)
@@ -373,6 +421,8 @@ class Moment(Value):
         return self.ts.isNotNull()
 
     def term(self) -> Column:
+        if self.form is None:
+            return _literal(self.text(), self.type)
         return triples.literal(self.text(), self.datatype())
 
     def text(self) -> Column:
@@ -396,3 +446,9 @@ class Moment(Value):
         if self.form is not None:
             known = F.when(self.form.isNull(), self.ts).otherwise(lexical.date_time(self.form))
         return known if isinstance(self.type, str) else F.when(self.type.isin(DATE_TIME_STAMP, DATE_TIME), known)
+
+
+def _literal(text: Column, datatype: Column | str) -> Column:
+    """A literal whose text has nothing to be escaped."""
+    type_ = F.lit(datatype) if isinstance(datatype, str) else datatype
+    return F.concat(F.lit('"'), text, F.lit('"^^<'), type_, F.lit(">"))
