@@ -107,6 +107,25 @@ class Outbox:
             step = min(max(step, self.oldest - 1) + _AT_ONCE, last)
             self._run(partial(self._storing.forget, step)).result()
 
+    @property
+    def claimed(self) -> int:
+        """The highest number that was ever about to be sent. Who has seen a higher one knows a later self of this."""
+        return self._storing.head.claimed
+
+    def claim(self, last: int) -> None:
+        """To be called before numbers up to this one are sent. Waits for the writer. Raises `EdgeError`: do not."""
+        if last > self.claimed:
+            self._run(partial(self._storing.claim, last)).result()
+
+    def begin_anew(self, acknowledged: int) -> None:
+        """This outbox is an older copy of itself: the numbers that it gives next were given before.
+
+        All but what is acknowledged is numbered anew in another epoch. So nothing is lost, and what the later self had
+        sent and nobody had acknowledged is in the history twice. Waits for the writer. Raises `EdgeError`.
+        """
+        self.acknowledge(min(acknowledged, self.claimed))
+        self._run(self._storing.begin_anew).result()
+
     def close(self) -> None:
         """Let go of the file. To be called before the engine closes it."""
         with self._lock:

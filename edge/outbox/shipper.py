@@ -62,12 +62,23 @@ class Shippable(Stored, Protocol):
     def acknowledge(self, last: int) -> None:
         """Forget all up to this number. Raises `EdgeError`: it stays for now."""
 
+    @property
+    def claimed(self) -> int:
+        """No higher number was ever shipped."""
+
+    def claim(self, last: int) -> None:
+        """Numbers up to this one are about to be shipped. Raises `EdgeError`: they must not be."""
+
+    def begin_anew(self, acknowledged: int) -> None:
+        """It is an older copy of itself, go on in another epoch. Raises `EdgeError`."""
+
 
 class Shipper:
     """Ships one outbox to one landing zone. Its methods may be called from any thread, and none waits for a round.
 
     A segment is *replayed* where an attempt to ship had failed after its first observation was stored; and where that
-    was there before this process began, and the earliest time in it was then longer ago than `every`.
+    was there before this process began, and the earliest time in it was then longer ago than `every`. So is all that
+    waited when the outbox turned out to be an older copy of itself.
     """
 
     def __init__(
@@ -168,7 +179,7 @@ class Shipper:
                 for segment in self._cut(first, last):
                     self._put(segment)
                     segments, observations = segments + 1, observations + segment.manifest.rows
-        except (LandingFailed, Damaged) as error:
+        except (LandingFailed, Damaged, EdgeError) as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001  whatever it is, shipping goes on
             _log.exception("offload.fault")
@@ -184,11 +195,12 @@ class Shipper:
         outbox = self._outbox
         with self._waiting():
             known = self._landing.look(outbox.gateway, outbox.epoch)
-        if known.last > outbox.last:
-            raise LandingFailed(
-                f"the landing zone has observation {known.last} of this outbox, which has stored only {outbox.last}: "
-                "the data directory is an older copy of itself"
-            )
+        if known.last > outbox.claimed:
+            _log.warning("offload.older_copy", extra={"shipped": outbox.claimed, "landed": known.last})
+            outbox.begin_anew(known.acknowledged)
+            self._begun, self._before, self._failed_at = (0, 0), 0, outbox.last  # what waits is late
+            with self._waiting():
+                known = self._landing.look(outbox.gateway, outbox.epoch)
         self.known = replace(known, acknowledged=max(known.acknowledged, outbox.acknowledged))
 
     def _forget(self) -> str:
@@ -215,6 +227,7 @@ class Shipper:
 
     def _put(self, segment: Segment) -> None:
         self._begun = (segment.manifest.first, segment.manifest.last)
+        self._outbox.claim(segment.manifest.last)
         with self._waiting():
             self._landing.put(segment)
         self.segments += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from edge.engine.changes import Statement
@@ -63,7 +63,7 @@ class Storing:
         head = table.read_head(select)
         self._head_stored = head is not None and gateway in ("", head.gateway)
         if head is None:
-            head = Head(gateway or f"edge-{secrets.token_hex(4)}", secrets.token_hex(EPOCH_LENGTH // 2))
+            head = Head(gateway or f"edge-{secrets.token_hex(4)}", _new_epoch())
         self.head = head._replace(gateway=gateway or head.gateway)
         last = self.head.acknowledged
         for lost in table.read_lost(select):
@@ -176,12 +176,34 @@ class Storing:
         """What is stored survives a power cut: it may be sent, for no other observation will ever have its number."""
         self.safe = self.last
 
+    def claim(self, last: int) -> None:
+        """Numbers up to this one are about to be sent. Raises `StorageFailed`: they must not be."""
+        if last > self.head.claimed:
+            self._put_head(self.head._replace(claimed=last))
+
+    def begin_anew(self) -> None:
+        """What waits gets numbers from 1 on, in another epoch: in this one others had them. Raises `StorageFailed`."""
+        less = self.head.acknowledged
+        head = Head(self.head.gateway, _new_epoch())
+        self._put_head(head, lambda connection: table.renumber(connection, less))
+        self.last -= less
+        self.safe -= less
+        self._last_use = {number: max(0, use - less) for number, use in self._last_use.items()}
+
+    def _put_head(self, head: Head, also: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            also(connection)
+            table.write_head(connection, head)
+
+        self._journal.commit([], write)
+        self.head = head
+        self._head_stored = True
+
     def forget(self, last: int) -> None:
         """Up to this number all is acknowledged: it is not needed any more. Raises `StorageFailed`: it stays."""
         last = min(last, self.safe)
         if last <= self.head.acknowledged:
             return
-        head = self.head._replace(acknowledged=last)
         unused = [number for number, use in self._last_use.items() if use <= last]
         if len(self._contexts) <= _KEPT_CONTEXTS:
             unused = []
@@ -192,11 +214,8 @@ class Storing:
             count, size = table.remove(connection, last)
             table.remove_lost(connection, last)
             table.remove_contexts(connection, unused)
-            table.write_head(connection, head)
 
-        self._journal.commit([], write)
-        self.head = head
-        self._head_stored = True
+        self._put_head(self.head._replace(acknowledged=last), write)
         self.count -= count
         self.bytes -= size
         for number in unused:
@@ -205,6 +224,10 @@ class Storing:
         if unused:
             gone = set(unused)
             self._contexts = {context: number for context, number in self._contexts.items() if number not in gone}
+
+
+def _new_epoch() -> str:
+    return secrets.token_hex(EPOCH_LENGTH // 2)
 
 
 _EVERYTHING: Final = 2**63 - 1

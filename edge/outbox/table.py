@@ -40,11 +40,14 @@ class Lost(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Whose outbox it is, and up to which number it is acknowledged."""
+    """Whose outbox it is, and how far it has come."""
 
     gateway: str
     epoch: str
     acknowledged: int = 0
+    """Up to this number all has arrived."""
+    claimed: int = 0
+    """No higher number was ever sent."""
 
 
 def read_head(select: Select) -> Head | None:
@@ -122,6 +125,17 @@ def remove_lost(connection: sqlite3.Connection, last: int) -> None:
     """Forget the ranges up to this number, and of the one that it is amid the beginning."""
     connection.execute("DELETE FROM outbox_lost WHERE last <= ?", (last,))
     connection.execute("UPDATE outbox_lost SET first = ? WHERE first <= ?", (last + 1, last))
+
+
+def renumber(connection: sqlite3.Connection, less: int) -> None:
+    """Take so much from all numbers."""
+
+    def crc(body: str, seq: int, context: int) -> int:
+        return checksum(body.encode(), seq, context)
+
+    connection.create_function("outbox_crc", 3, crc, deterministic=True)
+    connection.execute("UPDATE outbox SET seq = seq - ?1, crc = outbox_crc(body, seq - ?1, context)", (less,))
+    connection.execute("UPDATE outbox_lost SET first = first - ?1, last = last - ?1", (less,))
 
 
 def remove_contexts(connection: sqlite3.Connection, ids: Sequence[int]) -> None:

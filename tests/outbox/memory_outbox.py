@@ -14,10 +14,11 @@ SECOND = 1_000_000
 
 class MemoryOutbox:
     gateway = "attic"
-    epoch = EPOCH
 
     def __init__(self, count=0):
+        self.epoch = EPOCH
         self.acknowledged = 0
+        self.claimed = 0
         self.last = 0
         self.stored = {}
         self.dropped = []
@@ -47,6 +48,17 @@ class MemoryOutbox:
         self.acknowledged = min(last, self.last)
         self.stored = {seq: row for seq, row in self.stored.items() if seq > last}
         self.dropped = [lost for lost in self.dropped if lost.last > last]
+
+    def claim(self, last):
+        self.claimed = max(last, self.claimed)
+
+    def begin_anew(self, acknowledged):
+        self.acknowledge(min(acknowledged, self.claimed))
+        less = self.acknowledged
+        self.stored = {seq - less: row for seq, row in self.stored.items()}
+        self.epoch = self.epoch[::-1]
+        self.last -= less
+        self.acknowledged = self.claimed = 0
 
 
 class ToldShipper(Shipper):

@@ -236,14 +236,21 @@ def test_it_ships_again_and_again(zone, shipping):
         outbox.store(1)
 
 
-def test_an_older_copy_of_the_outbox_is_told_apart(zone, shipping):
-    ship(shipping(MemoryOutbox(25)))
+def test_an_older_copy_of_the_outbox_goes_on_in_another_epoch(zone, shipping):
+    later = MemoryOutbox(25)
+    ship(shipping(later))
+    zone.acknowledge(20)
     older = MemoryOutbox(15)
-    shipper = shipping(older)
-    assert "older copy" in ship(shipper).failure
-    zone.acknowledge(25)
-    assert "older copy" in ship(shipper).failure
-    assert len(older.stored) == 15
+    older.claim(10)
+    older.store(20)  # as many as would hide that others have their numbers
+    ship(shipper := shipping(older))
+    assert older.epoch != zone.epoch
+    again = Zone(zone.path, epoch=older.epoch)
+    assert again.ranges() == [(1, 10), (11, 20), (21, 25)]
+    again.acknowledge(25)
+    ship(shipper)
+    assert older.acknowledged == 25
+    assert older.stored == {}
 
 
 def test_a_disk_that_deletes_nothing_keeps_nobody_from_trying_again(zone, shipping):

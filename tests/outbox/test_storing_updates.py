@@ -205,6 +205,33 @@ def test_what_is_acknowledged_twice_or_too_early_is_no_matter(house):
     assert house.values() == ["2"]
 
 
+def test_an_older_copy_goes_on_in_another_epoch_with_all_that_is_not_acknowledged(tmp_path):
+    with House(tmp_path, OutboxSettings(max_bytes=6000)) as house:
+        house.update(storing(*range(10)))
+        house.outbox.acknowledge(4)
+        house.outbox.claim(8)
+    with House(tmp_path, OutboxSettings(max_bytes=6000)) as house:
+        assert house.outbox.claimed == 8
+        epoch = house.outbox.epoch
+        house.outbox.begin_anew(50)  # up to where the later self had come
+        assert house.outbox.epoch != epoch
+        assert (house.outbox.acknowledged, house.outbox.claimed, house.outbox.oldest) == (0, 0, 1)
+        assert [(each.seq, each.cells.value) for each in house.stored()] == [(1, "8"), (2, "9")]
+        house.update(storing("new"))
+        for number in range(100):
+            house.update(storing(f"{number:0200}"))
+        house.outbox.acknowledge(house.outbox.lost()[0].first)
+        waiting, lost = house.stored(), house.outbox.lost()
+        house.outbox.begin_anew(0)
+        less = lost[0].first - 1
+    with House(tmp_path) as house:
+        assert [each._replace(seq=each.seq + less) for each in house.stored()] == waiting
+        assert [one._replace(first=one.first + less, last=one.last + less) for one in house.outbox.lost()] == lost
+        assert house.outbox.lost()[0].first == 1
+        house.outbox.acknowledge(house.outbox.last)
+        assert house.stored() == house.outbox.lost() == []
+
+
 def test_with_an_interval_only_what_survives_a_power_cut_may_be_sent(tmp_path):
     with House(tmp_path, durability="interval", flush_interval=3600.0) as house:
         house.update(storing(1))
