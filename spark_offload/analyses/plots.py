@@ -62,6 +62,7 @@ def gaps(found: pd.DataFrame) -> Figure:
     names = _series_names(found)
     order = found.groupby(names)["seconds"].sum().sort_values().index[-MOST_BARS:]
     figure, (axes,) = _figure(1, 1.2 + 0.32 * len(order))
+    axes.use_sticky_edges = False  # the first bar keeps away from the axis
     for row, name in enumerate(order):
         of_it = found[names == name]
         for still, colour in ((False, _QUIET), (True, _SILENT)):
@@ -70,7 +71,6 @@ def gaps(found: pd.DataFrame) -> Figure:
     for label, colour in (("silent", _QUIET), ("silent still", _SILENT)):
         axes.barh(0, pd.Timedelta(0), left=found["start"].iloc[0], color=colour, label=label)
     axes.set_yticks(range(len(order)), order)
-    axes.margins(x=0.02)
     axes.set_ylim(-0.6, len(order) - 0.4)
     shown = f" (the {len(order)} longest of {names.nunique()})" if names.nunique() > len(order) else ""
     axes.set_title(f"No observations{shown}")
@@ -83,17 +83,11 @@ def anomalies(found: pd.DataFrame) -> Figure:
     panels = list(_panels(found))
     figure, grid = _figure(len(panels), 3.2)
     for axes, (title, part) in zip(grid, panels, strict=True):
-        axes.errorbar(
-            part["ts"],
-            part["median"],
-            part["spread"],
-            fmt="none",
-            ecolor=_QUIET,
-            elinewidth=3,
-            alpha=0.5,
-            label="usual",
-        )
-        axes.vlines(part["ts"], part["median"], part["value"], color=_QUIET, linewidth=0.6)
+        faint = min(0.6, 0.1 + 50 / len(part))  # many of them would hide what they are beside
+        middle, spread = part["median"], part["spread"]
+        axes.vlines(part["ts"], middle, part["value"], color=_QUIET, linewidth=0.6, alpha=faint)
+        axes.vlines(part["ts"], middle - spread, middle + spread, color=_QUIET, linewidth=3, alpha=faint)
+        axes.plot([], [], color=_QUIET, linewidth=3, label="usual")
         for name, points in _most(part, "z"):
             axes.plot(points["ts"], points["value"], "o", markersize=4, label=name)
         axes.set_ylabel(title)
@@ -134,6 +128,9 @@ def energy(found: pd.DataFrame) -> Figure:
         for street in [name for name in (*most, "others") if name in chart]:
             axes.bar(chart.index, chart[street], bottom=below, width=0.8, label=street)
             below += chart[street].to_numpy()
+        axes.set_ylim(0, 1.05 * below.max() or 1.0)
+        axes.grid(axis="y", alpha=0.25, linewidth=0.5)
+        axes.set_axisbelow(True)
     grid[0].set_title("Energy of street lamps, a day (UTC) at a time")
     grid[0].set_ylabel("kWh")
     _legend(grid[0])
