@@ -1,12 +1,12 @@
 """An outbox in memory, filled and capped by hand, a shipper without a schedule, a landing zone as ingesters have it."""
 
-import json
 from pathlib import Path
 
 from edge.outbox.observation import Cells, Context
 from edge.outbox.segment import MANIFEST, ROWS, Manifest, body, unpacked
 from edge.outbox.shipper import Shipper
 from edge.outbox.table import Lost
+from spark_offload.landing import Landing, Outbox
 
 EPOCH = "0123456789abcdef"
 SECOND = 1_000_000
@@ -56,7 +56,7 @@ class MemoryOutbox:
         self.acknowledge(min(acknowledged, self.claimed))
         less = self.acknowledged
         self.stored = {seq - less: row for seq, row in self.stored.items()}
-        self.epoch = self.epoch[::-1]
+        self.epoch = f"{int(self.epoch, 16) + 1:016x}"
         self.last -= less
         self.acknowledged = self.claimed = 0
 
@@ -99,10 +99,13 @@ class Zone:
         return [(manifest.first, manifest.last) for manifest in self.manifests()]
 
     def acknowledge(self, last):
-        text = json.dumps({"schema": 1, "acknowledged": {self.epoch: {"last": last, "table_version": 7}}})
-        (self.path / self.gateway / "ack.json").write_text(text)
+        Landing(self.path).acknowledge({Outbox(self.gateway, self.epoch): last}, 7)
+
+    def quarantine(self, first):
+        landing = Landing(self.path)
+        (segment,) = [one for one in landing.segments(Outbox(self.gateway, self.epoch)) if one.first == first]
+        landing.quarantine(segment, "its checksum is not that of its manifest")
 
     def remove(self, first):
-        """What happens to a segment that is put into quarantine."""
         for file in self.folder.glob(f"{first:012d}-*"):
             file.unlink()

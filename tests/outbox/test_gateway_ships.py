@@ -87,7 +87,8 @@ def test_what_is_acknowledged_is_deleted_and_what_was_put_aside_is_sent_again(si
     gateway.store(*map(str, range(50)))
     gateway.until(shipped=50)
     zone = gateway.zone
-    zone.remove(21)
+    zone.rows_of(zone.manifests()[1]).write_bytes(b"damaged")
+    zone.quarantine(21)
     zone.acknowledge(20)
     status = gateway.until(acknowledged=20, observations=30)
     assert status["acknowledged_at"] is not None

@@ -123,7 +123,7 @@ def test_what_is_quarantined_or_lost_there_is_sent_again(zone, shipping):
     ship(shipper)
     before = zone.rows_of(zone.manifests()[2]).read_bytes()
     zone.remove(1)
-    zone.remove(21)
+    zone.quarantine(21)
     zone.acknowledge(5)
     outbox.store(4)
     assert ship(shipper) == (3, 5 + 14, "")
@@ -247,10 +247,24 @@ def test_an_older_copy_of_the_outbox_goes_on_in_another_epoch(zone, shipping):
     assert older.epoch != zone.epoch
     again = Zone(zone.path, epoch=older.epoch)
     assert again.ranges() == [(1, 10), (11, 20), (21, 25)]
+    assert all(manifest.replayed for manifest in again.manifests())
     again.acknowledge(25)
     ship(shipper)
     assert older.acknowledged == 25
     assert older.stored == {}
+
+
+def test_an_acknowledgement_of_what_was_never_shipped_deletes_nothing(zone, shipping):
+    class Boaster(DirectoryLanding):
+        def look(self, gateway, epoch):
+            return Known(1000)
+
+    outbox = MemoryOutbox()
+    shipper = shipping(outbox, Boaster(zone.path))
+    for _ in range(3):
+        outbox.store(5)
+        assert ship(shipper).observations == 5
+    assert len(outbox.stored) == 5
 
 
 def test_a_disk_that_deletes_nothing_keeps_nobody_from_trying_again(zone, shipping):
