@@ -6,6 +6,7 @@ proxy that has a certificate. Who has the token can do with the table what this 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -15,6 +16,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
 
 from spark_offload.errors import ListenRefused, SparkEnded
 from spark_offload.listen import Address
@@ -59,7 +62,8 @@ def serve(table: str, address: Address, master: str, ready: Callable[[str], None
             while not ended.wait(_LOOKED):
                 _port(spark)
         finally:
-            spark.stop()
+            with contextlib.suppress(Py4JError, OSError):  # who ends this program may have ended Spark as well
+                spark.stop()
 
 
 def publish(spark: SparkSession, table: str) -> None:
@@ -85,8 +89,6 @@ def _check(address: Address) -> None:
 
 def _port(spark: SparkSession) -> int:
     """The one that the server has. Raises `SparkEnded`."""
-    from py4j.protocol import Py4JError
-
     try:
         jvm: Any = spark.sparkContext._jvm
         service: Any = getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")

@@ -8,7 +8,11 @@ import sys
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from edge.outbox.observation import QUDT, SOSA
+from spark_offload.history import History
 from spark_offload.table import open_table
+
+QUERY = f"SELECT ?value {{ ?o <{SOSA}madeBySensor> ?s ; <{SOSA}hasResult>/<{QUDT}numericValue> ?value }}"
 
 url, table = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()
@@ -16,6 +20,7 @@ told: dict[str, object] = {
     "sql": [list(row) for row in spark.sql("select sensor, count(*) from observations group by sensor").collect()],
     "zone": spark.conf.get("spark.sql.session.timeZone"),
     "path": open_table(spark, table).count(),
+    "sparql": [list(row) for row in History(spark, table).sparql(QUERY).collect()],
 }
 spark.stop()
 try:

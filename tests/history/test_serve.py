@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edge.outbox.observation import XSD
 from tests.history.history_data import EX, numbered, readings, write
 from tests.history.receiving import COMMAND
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> None:
     table = write(spark, tmp_path / "it's a table", numbered(readings("k1", range(5))))
     log = tmp_path / "log"
@@ -47,6 +48,7 @@ def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> Non
         told = json.loads(answer.stdout)
         assert told["sql"] == [[f"{EX}sensor/k1", 5]]
         assert told["path"] == 5
+        assert sorted(told["sparql"]) == [[f'"{value}"^^<{XSD}decimal>'] for value in range(5)]
         assert told["zone"] == "UTC"
         assert "UNAUTHENTICATED" in told["wrong"]
     finally:
