@@ -5,6 +5,7 @@ Lines are split by an expression, which takes half the time that Spark's CSV rea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,7 @@ _CONTEXTS: Final = StructType(
         *(StructField(name, StringType()) for name in Context._fields),
     ]
 )
+_PATTERN: Final = re.compile(r"[][*?{}\\]")
 _PER_TASK: Final = 250_000
 """Rows that are worth a task, and with it a file for each day that they are of."""
 
@@ -109,7 +111,7 @@ def _is_number() -> Column:
     """Whether it is a numeric literal that is well formed."""
     well_formed = F.lit(False)
     for datatype, pattern in NUMBERS.items():
-        well_formed = well_formed | ((F.col("datatype") == datatype) & F.col("value").rlike(f"^({pattern})$"))
+        well_formed = well_formed | ((F.col("datatype") == datatype) & F.col("value").rlike(rf"^({pattern})\z"))
     return well_formed
 
 
@@ -171,5 +173,5 @@ def _tombstone(one: Taken) -> tuple[object, ...]:
 
 
 def _address(one: Taken) -> str:
-    """A URI: Spark takes the brackets and stars of a path for patterns."""
-    return one.segment.rows.absolute().as_uri()
+    """The path of its rows, of which Spark makes no pattern."""
+    return _PATTERN.sub(r"\\\g<0>", str(one.segment.rows.absolute()))

@@ -1,0 +1,61 @@
+"""A real standalone cluster: a worker and its executor are killed with `kill -9` in the middle of ingesting."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import deltalake
+import psutil
+import pyarrow.compute as pc
+import pytest
+
+from benchmarks.history.cluster import Cluster
+from benchmarks.history.observations import fill
+from spark_offload.session import java
+
+ROWS = 600_000
+PATIENCE = 300.0
+"""Seconds."""
+
+
+@pytest.mark.timeout(0)  # each wait has a deadline
+def test_a_worker_is_killed_in_the_middle(tmp_path: Path) -> None:
+    if not java():
+        pytest.skip("no Java: install the package openjdk-17-jre-headless")
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    fill(landing, ROWS)
+    with Cluster(tmp_path) as cluster, (tmp_path / "ingest.log").open("wb") as log:
+        cluster.add_worker()
+        cluster.add_worker()
+        worker = psutil.Process(cluster._processes[-1].pid)
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("edge-history"), "ingest", "--landing", landing, "--table", table,
+             "--master", cluster.master, "--conf", "spark.executor.memory=1g", "--conf", "spark.ui.enabled=false",
+             "--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not (parts := list(table.glob("date=*/*.parquet"))):
+                assert process.poll() is None, (tmp_path / "ingest.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            killed = [*worker.children(recursive=True), worker]
+            assert len(killed) > 1, "the worker has an executor"
+            for one in killed:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            assert not list(table.glob("_delta_log/*1.json")), f"that was in the middle: {parts}"
+            assert process.wait(PATIENCE) == 0, (tmp_path / "ingest.log").read_text()
+        finally:
+            process.kill()
+            process.wait()
+    found = deltalake.DeltaTable(table).to_pyarrow_table(columns=["gateway", "seq"])
+    each = found.group_by("gateway").aggregate([("seq", "count"), ("seq", "count_distinct"), ("seq", "max")])
+    assert found.num_rows == ROWS
+    for aggregate in ("seq_count", "seq_count_distinct", "seq_max"):
+        assert pc.unique(each[aggregate]).to_pylist() == [ROWS // 5]

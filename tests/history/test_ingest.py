@@ -1,0 +1,235 @@
+"""Segments into the table: what they say, each observation once, whoever else is at it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+from history_data import EXPLICIT, MAPPED, MIDNIGHT, ODD, Stored, readings, row
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from ingest_sender import EPOCH, Sender, rows_of
+
+from edge.outbox.observation import XSD, Cells, Context
+from edge.outbox.segment import Manifest, packed
+from spark_offload.commit import append
+from spark_offload.errors import LandingRefused, Overtaken, TableBusy, TableRefused
+from spark_offload.ingest import ingest
+from spark_offload.intake import look
+from spark_offload.landing import Landing, Outbox
+from spark_offload.positions import place
+from spark_offload.rows import rows
+from spark_offload.table import SCHEMA, make_table, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OBSERVATIONS = readings("a1", range(60))
+BOX = Outbox("box-1", EPOCH)
+YEAR_1 = -62_135_596_800_000_000
+END_OF_9999 = 253_402_300_799_999_999
+
+
+def stored(spark: SparkSession, table: Path) -> list[tuple[object, ...]]:
+    """The rows of a table."""
+    found = open_table(spark, str(table)).selectExpr(
+        *(f"unix_micros({name}) ts" if name == "ts" else name for name in SCHEMA.names)
+    )
+    return sorted((tuple(one) for one in found.collect()), key=lambda one: one[:3])
+
+
+def expected(observations: Iterable[tuple[Context, Cells]]) -> list[tuple[object, ...]]:
+    """The rows that observations of the sender should be."""
+    at = SCHEMA.names.index("ts")
+    found = []
+    for seq, (context, cells) in enumerate(observations, 1):
+        cells_of_row = list(row(Stored(context, cells, seq, EPOCH)))
+        found.append((*cells_of_row[:at], cells.time, *cells_of_row[at + 1 :]))
+    return found
+
+
+def numbers(spark: SparkSession, table: Path) -> list[int]:
+    return [one[2] for one in stored(spark, table)]
+
+
+@given(observations=st.lists(st.one_of(MAPPED, EXPLICIT, ODD), min_size=40, max_size=40), cuts=st.data())
+@settings(
+    max_examples=2,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@pytest.mark.timeout(600)
+def test_rows_are_what_the_gateway_stored(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, observations, cuts
+) -> None:
+    place = tmp_path_factory.mktemp("history [1] é*")
+    landing, table = place / "landing", place / "table"
+    sender = Sender(landing, observations)
+    first = 1
+    while first <= len(observations):
+        last = cuts.draw(st.integers(first, min(first + 20, len(observations))))
+        sender.send(first, last)
+        first = last + 1
+    (done,) = ingest(spark, landing, table)
+    assert done.observations == len(observations)
+    assert stored(spark, table) == expected(observations)
+
+
+def test_escapes_and_forms_of_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    texts = ["\\",
+             "\\\\", "\\t", "\\\t", "\t\\\\t", "\\\\\\n\n", "\r\\r", "a\\", "\0", '"', " ", "NaN", "INF", "1e5", "1_0",
+             "٣", "+.5", "5.", "-0", "1e400", "0x1", "1d", "1f", "1\n"]  # fmt: skip
+    observations = [
+        (Context(series=f"http://example.org/{kind}", datatype=XSD + kind), Cells(MIDNIGHT, text))
+        for text in texts
+        for kind in ("string", "double", "decimal", "integer", "boolean")
+    ]
+    Sender(tmp_path / "landing", observations).send(1, len(observations))
+    ingest(spark, tmp_path / "landing", tmp_path / "table")
+    found = stored(spark, tmp_path / "table")
+    names = SCHEMA.names
+    value, text, datatype = names.index("value"), names.index("value_text"), names.index("datatype")
+    assert [one[text] for one in found] == [text for text in texts for _ in range(5)]
+    told = {(one[text], one[datatype].removeprefix(XSD)): one[value] for one in found if one[value] is not None}
+    assert told == {
+        ("1e5", "double"): 1e5,
+        ("+.5", "double"): 0.5,
+        ("+.5", "decimal"): 0.5,
+        ("5.", "double"): 5.0,
+        ("5.", "decimal"): 5.0,
+        ("-0", "double"): 0.0,
+        ("-0", "decimal"): 0.0,
+        ("-0", "integer"): 0.0,
+        ("1e400", "double"): float("inf"),
+    }
+
+
+@pytest.mark.timeout(600)
+def test_the_history_of_a_landing_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """Doubled, overlapping, late, missing, damaged, dropped: each observation once, and it is told."""
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    with pytest.raises(LandingRefused):
+        ingest(spark, landing, table)
+    one, two = Sender(landing, OBSERVATIONS), Sender(landing, OBSERVATIONS, gateway="box-2")
+    one.send(1, 10)
+    one.send(6, 20)
+    one.send(1, 10)
+    one.send(31, 40)
+    two.send(1, 20, replayed=True)
+    (done,) = ingest(spark, landing, table)
+    assert (done.observations, done.segments, [gap.first for gap in done.gaps]) == (40, 3, [21])
+    assert (one.acknowledged, two.acknowledged) == (20, 20)
+    assert stored(spark, table)[:20] == expected(OBSERVATIONS[:20])
+    assert {row[SCHEMA.names.index("replayed")] for row in stored(spark, table)[20:]} == {True}
+
+    rows_of(one.send(21, 30)).write_bytes(b"damaged")
+    (done,) = ingest(spark, landing, table)
+    assert (done.observations, [fault.stem for fault in done.damaged]) == (0, ["000000000021-000000000030"])
+    assert done.version == place(spark, str(table)).version
+
+    one.send_again(40)
+    one.drop(35, 45)
+    one.send(46, 50)
+    (tmp_path / "landing" / "box-2" / "ack.json").unlink()
+    (done,) = ingest(spark, landing, table)
+    assert (done.observations, done.lost, done.gaps) == (25, 5, [])
+    assert (one.acknowledged, two.acknowledged) == (50, 20)
+    mine = [row for row in stored(spark, table) if row[0] == "box-1"]
+    lost = SCHEMA.names.index("lost")
+    assert [row[2] for row in mine if row[lost] is None] == [*range(1, 41), *range(46, 51)]
+    assert [(row[2], row[lost], row[3]) for row in mine if row[lost]] == [(45, 5, OBSERVATIONS[44][1].time)]
+
+    again = Sender(landing, OBSERVATIONS, epoch="00000000000000bb")
+    again.send(1, 10)
+    for first in range(51, 60, 2):
+        one.send(first, first + 1)
+    steps = ingest(spark, landing, table, most=4, keep=-1)
+    assert [step.more for step in steps] == [True, True, False]
+    assert sum(step.observations for step in steps) == 20
+    assert place(spark, str(table)).positions == {BOX: 60, Outbox("box-2", EPOCH): 20, Outbox("box-1", again.epoch): 10}
+    assert not list(landing.glob("*/*/*.gz"))
+
+    read = deltalake.DeltaTable(table).to_pyarrow_table(columns=["gateway", "epoch", "seq", "ts", "value"])
+    assert read.num_rows == len(stored(spark, table))
+    assert read["ts"].to_pylist()[0].tzinfo is not None
+
+
+def test_times_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
+    times = [-(2**63), YEAR_1 - 1, YEAR_1, -12_219_292_800_000_001, -1, 0, END_OF_9999, END_OF_9999 + 1, 2**63 - 1]
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    observations = [(Context(series="http://example.org/o"), Cells(time, "x", "sometime")) for time in times]
+    sender = Sender(landing, [*observations, *observations])
+    sender.send(1, 9)
+    sender.drop(10, 18)
+    ingest(spark, landing, table)
+    found = [one[3] for one in stored(spark, table)]
+    assert found == [min(max(time, YEAR_1), END_OF_9999) for time in times] + [END_OF_9999]
+    dates = {one[0] for one in open_table(spark, str(table)).select("date").distinct().collect()}
+    assert {date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(9999, 12, 31)} <= dates
+    assert open_table(spark, str(table)).where("ts > '9000-01-01'").count() == 4
+    assert min(one.as_py() for one in deltalake.DeltaTable(table).to_pyarrow_table()["ts"]) == datetime(
+        1, 1, 1, tzinfo=UTC
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1\t1\t0\t1\n2\t7\t0\t1\n", "row 2 has the context 7"),
+        ("1\t1\t0\t1\nx\t1\t0\t1\n", "a row cannot be read"),
+        ("1\t1\t0\t1\n2\t1\t99999999999999999999\t1\n", "does not fit into 64 bits"),
+    ],
+)
+def test_a_segment_that_is_as_the_gateway_wrote_it_and_nonsense(
+    spark: SparkSession, tmp_path: Path, text: str, reason: str
+) -> None:
+    """It is put aside, and what others sent goes in."""
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    Sender(landing, OBSERVATIONS, gateway="box-2").send(1, 10)
+    bad = packed([text.removesuffix("\n")])
+    checksum = hashlib.sha256(bad).hexdigest()
+    Sender(landing, OBSERVATIONS).put(Manifest("box-1", EPOCH, 1, 2, 0, 0, len(bad), checksum, {1: Context()}), bad)
+    first, second = ingest(spark, landing, table)
+    assert reason in first.damaged[0].reason
+    assert second.observations == 10
+    assert len(Landing(landing).quarantined()) == 1
+
+
+def test_one_commit_after_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two ingesters that saw the same table one has to look again, even if nothing kept them apart."""
+    landing, table = tmp_path / "landing", str(tmp_path / "table")
+    Sender(landing, OBSERVATIONS).send(1, 10)
+    make_table(spark, table)
+    version, positions = place(spark, table)
+    found = look(Landing(landing), positions, 100)
+    append(spark, table, rows(spark, found.taken), version, found.positions(positions))
+    with pytest.raises(Overtaken):
+        append(spark, table, rows(spark, found.taken), version, found.positions(positions))
+    assert numbers(spark, tmp_path / "table") == list(range(1, 11))
+
+
+def test_another_process_that_writes_keeps_us_out(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    sender = Sender(landing, OBSERVATIONS)
+    sender.send(1, 10)
+    with (tmp_path / ".table.lock").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        with pytest.raises(TableBusy, match="wait until it has ended"):
+            ingest(spark, landing, table)
+        assert not table.exists()
+    assert ingest(spark, landing, table)[0].observations == 10
+
+
+def test_a_table_that_is_no_history_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    Sender(landing, OBSERVATIONS).send(1, 10)
+    spark.range(5).write.format("delta").save(str(table))
+    with pytest.raises(TableRefused, match="is no history"):
+        ingest(spark, landing, table)
+    assert spark.read.format("delta").load(str(table)).count() == 5
