@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from edge.outbox.segment import MANIFEST, Manifest
-from tests.history.receiving import COMMAND
+from tests.history.receiving import COMMAND, Receiver
 from tests.support.processes import GatewayProcess, Mosquitto, wait_for
 
 GATEWAY = "g1"
@@ -37,6 +37,23 @@ time = { path = "at", format = "unix_ms" }
 readings = [{ path = "value" }]
 store = "all"
 """
+
+
+@contextmanager
+def receiving(folder: Path) -> Iterator[Receiver]:
+    """`edge-history receive`, with the landing zone of a site in the same folder."""
+    receiver = Receiver(folder)
+    receiver.start()
+    try:
+        yield receiver
+    finally:
+        if receiver.process is not None:
+            receiver.end()
+
+
+def shipping_to(receiver: Receiver) -> dict[str, str]:
+    """The settings of a site's gateway."""
+    return {"EDGE__OFFLOAD__TO": receiver.url, "EDGE__OFFLOAD__TOKEN": receiver.tokens[GATEWAY]}
 
 
 class Site:

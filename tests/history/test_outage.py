@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.history.receiving import Receiver
-from tests.history.site import GATEWAY, Site
+from tests.history.site import Site, receiving, shipping_to
 from tests.support.processes import wait_for
 
 pytest.importorskip("pyspark")
@@ -23,12 +22,9 @@ DAY = range(20, 20 + 24 * 60)
 """A reading a minute."""
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_a_day_without_the_receiver_is_replayed(spark: SparkSession, tmp_path: Path) -> None:
-    receiver = Receiver(tmp_path)
-    receiver.start()
-    settings = {"EDGE__OFFLOAD__TO": receiver.url, "EDGE__OFFLOAD__TOKEN": receiver.tokens[GATEWAY]}
-    with Site(tmp_path, **settings) as site:
+    with receiving(tmp_path) as receiver, Site(tmp_path, **shipping_to(receiver)) as site:
         site.publish(range(DAY.start))
         site.await_shipped(DAY.start)
         assert receiver.end(signal.SIGKILL) == -signal.SIGKILL
@@ -47,10 +43,9 @@ def test_a_day_without_the_receiver_is_replayed(spark: SparkSession, tmp_path: P
         site.assert_each_once(rows)
         replayed = [int(row["value_text"]) for row in rows if row["replayed"]]
         assert sorted(replayed) == list(DAY)
-    receiver.end()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_the_table_knows_what_a_full_outbox_has_dropped(spark: SparkSession, tmp_path: Path) -> None:
     count = 6_000
     settings = {"EDGE__OUTBOX__MAX_BYTES": "65536", "EDGE__OFFLOAD__SEGMENT_ROWS": "1000"}
