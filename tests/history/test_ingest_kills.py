@@ -110,7 +110,8 @@ class World:
     def await_moment(self, moment: str, process: subprocess.Popen[bytes]) -> None:
         """Let things happen until then."""
         if moment == "start":
-            self._until(lambda began=time.monotonic(): time.monotonic() - began > self._drawn.uniform(0, 6), process)
+            end = time.monotonic() + self._drawn.uniform(0, 6)
+            self._until(lambda: time.monotonic() > end, process)
             return
         state = {"part": self._parts, "commit": self._commits, "acknowledged": self._acknowledgements}
         look = state.get(moment, self._commits)

@@ -1,0 +1,96 @@
+"""Looking after the table: old schemas grow, newer ones are left alone, what no version needs goes."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from history_data import numbered, readings, write
+from ingest_sender import Sender
+
+from spark_offload.cli import edge_history
+from spark_offload.errors import TableRefused
+from spark_offload.ingest import ingest
+from spark_offload.maintain import maintain
+from spark_offload.table import SCHEMA, make_table, named, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OBSERVATIONS = readings("a1", range(20))
+
+
+@pytest.mark.timeout(600)
+def test_an_old_table_grows(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", str(tmp_path / "table")
+    old = [name for name in SCHEMA.names if name not in ("replayed", "lost")]
+    write(spark, tmp_path / "newest", numbered(OBSERVATIONS))
+    open_table(spark, str(tmp_path / "newest")).select(old).write.format("delta").partitionBy("date").save(table)
+    Sender(landing, OBSERVATIONS).send(1, 10)
+    with pytest.raises(TableRefused, match="edge-history maintain"):
+        ingest(spark, landing, table)
+    assert maintain(spark, table).columns == ["replayed", "lost"]
+    assert maintain(spark, table).columns == []
+    assert ingest(spark, landing, table)[0].observations == 10
+    assert open_table(spark, table).count() == 30
+
+
+def test_newer_ones_and_strangers_are_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    table, other = str(tmp_path / "table"), str(tmp_path / "other")
+    make_table(spark, table)
+    spark.sql(f"ALTER TABLE {named(table)} SET TBLPROPERTIES ('edge.history.schema' = '99')")
+    with pytest.raises(TableRefused, match="has schema 99, and this program knows 1: update it"):
+        maintain(spark, table)
+    spark.range(3).write.format("delta").save(other)
+    with pytest.raises(TableRefused, match="is no history"):
+        maintain(spark, other)
+    with pytest.raises(TableRefused, match="there is no table"):
+        maintain(spark, str(tmp_path / "nowhere"))
+
+
+@pytest.mark.timeout(600)
+def test_what_no_version_needs_goes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were replaced, and those that a killed ingester left behind."""
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    sender = Sender(landing, OBSERVATIONS)
+    for first in (1, 11):
+        sender.send(first, first + 9)
+        ingest(spark, landing, table)
+    (part, _) = sorted(table.glob("date=*/*.parquet"))
+    orphan = part.with_name("part-00000-of-nobody.c000.zstd.parquet")
+    orphan.write_bytes(part.read_bytes())
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        maintain(spark, str(table), retention=timedelta(milliseconds=1))
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    (left,) = table.glob("date=*/*.parquet")
+    assert left not in (part, orphan)
+    assert sorted(row.seq for row in open_table(spark, str(table)).collect()) == list(range(1, 21))
+
+
+@pytest.mark.timeout(600)
+def test_the_commands(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", tmp_path / "table"
+    Sender(landing, OBSERVATIONS).send(1, 10)
+    Sender(landing, OBSERVATIONS, gateway="box-2").send(3, 4)
+    runner = CliRunner()
+    ingested = runner.invoke(edge_history, ["ingest", "--landing", str(landing), "--table", str(table)])
+    assert ingested.exit_code == 0, ingested.output
+    assert ingested.stdout == "took in 10 observations (table version 1)\n"
+    assert "box-2/00000000000000aa: 1 to 2 have not come; 1 segments wait behind" in ingested.stderr
+    told = runner.invoke(edge_history, ["status", "--landing", str(landing), "--table", str(table), "--json"])
+    assert told.exit_code == 0, told.output
+    assert [(one["gateway"], one["last"], one["waiting"]) for one in json.loads(told.stdout)["outboxes"]] == [
+        ("box-1", 10, 0),
+        ("box-2", 0, 1),
+    ]
+    shown = runner.invoke(edge_history, ["status", "--table", str(table)])
+    assert "2026-01-01T00:00:09.000Z" in shown.stdout
+    kept = runner.invoke(edge_history, ["maintain", "--table", str(table)])
+    assert kept.stdout == "compacted 1 files into 1\n"
+    assert runner.invoke(edge_history, ["maintain", "--table", str(table), "--retention", "1"]).exit_code == 2

@@ -1,0 +1,107 @@
+"""Up to where the table has everything, whoever has written to it since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from history_data import DAY, SECOND, numbered, readings, write
+from ingest_sender import EPOCH, Sender
+
+from spark_offload.errors import TableRefused
+from spark_offload.ingest import ingest
+from spark_offload.landing import Landing, Outbox
+from spark_offload.maintain import maintain
+from spark_offload.positions import counted, place
+from spark_offload.status import status
+from spark_offload.table import SCHEMA, make_table, named, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOX = Outbox("box-1", EPOCH)
+OBSERVATIONS = readings("a1", range(60), every=DAY // 20)
+
+
+def test_a_new_table_and_none(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    with pytest.raises(TableRefused, match="there is no table"):
+        place(spark, table)
+    make_table(spark, table)
+    make_table(spark, table)
+    assert place(spark, table) == (0, {})
+    with pytest.raises(TableRefused, match="no version 7"):
+        open_table(spark, table, 7)
+
+
+@pytest.mark.timeout(600)
+def test_what_others_do_to_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", str(tmp_path / "table")
+    sender = Sender(landing, OBSERVATIONS)
+    sender.send(1, 20)
+    ingest(spark, landing, table)
+    sender.send(21, 40)
+    ingest(spark, landing, table)
+    before = place(spark, table)
+    assert before.positions == counted(spark, table, before.version) == {BOX: 40}
+
+    done = maintain(spark, table)
+    assert done.compacted > done.into > 0
+    assert place(spark, table).positions == {BOX: 40}
+    assert open_table(spark, table).count() == 40
+
+    # Who deletes what is old, and be it all, does not want it again.
+    spark.sql(f"DELETE FROM {named(table)} WHERE seq > 10")
+    assert place(spark, table).positions == {BOX: 40}
+    assert ingest(spark, landing, table)[0].observations == 0
+
+    # Somebody else's rows: they are counted.
+    write(spark, tmp_path / "table", numbered(OBSERVATIONS[:5], epoch="00000000000000bb"))
+    assert place(spark, table).positions == {BOX: 10, Outbox("box-1", "00000000000000bb"): 5}
+
+    # Taken back to a version: what came later comes again from the landing zone, which keeps it for a while.
+    spark.sql(f"RESTORE TABLE {named(table)} TO VERSION AS OF 1")
+    assert place(spark, table).positions == {BOX: 20}
+    assert sender.acknowledged == 40
+    assert ingest(spark, landing, table)[0].observations == 20
+    assert sorted(row.seq for row in open_table(spark, table).collect()) == list(range(1, 41))
+
+
+def test_commits_without_positions_are_gone_through_to_the_last_that_tells(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", str(tmp_path / "table")
+    Sender(landing, OBSERVATIONS).send(1, 5)
+    ingest(spark, landing, table)
+    spark.sql(f"DELETE FROM {named(table)}")
+    for number in range(22):
+        spark.sql(f"ALTER TABLE {named(table)} SET TBLPROPERTIES ('note' = '{number}')")
+    assert place(spark, table) == (24, {BOX: 5})
+
+
+@pytest.mark.timeout(600)
+def test_status_of_all_that_can_be(spark: SparkSession, tmp_path: Path) -> None:
+    landing, table = tmp_path / "landing", str(tmp_path / "table")
+    one, two = Sender(landing, OBSERVATIONS), Sender(landing, OBSERVATIONS, gateway="box-2")
+    one.send(1, 10)
+    one.drop(11, 15)
+    two.send(11, 20).write_text("damaged")
+    two.send(21, 30)
+    two.send(1, 10)
+    ingest(spark, landing, table)
+    one.send(16, 20)
+    told = status(spark, table, Landing(landing))
+    first, second = told.outboxes
+    assert (first.outbox, first.last, first.observations, first.lost, first.acknowledged) == (BOX, 15, 10, 5, 15)
+    assert (first.waiting, first.gap) == (1, None)
+    assert [int(moment.timestamp() * SECOND) for moment in (first.oldest, first.newest)] == [
+        cells.time for _, cells in (OBSERVATIONS[0], OBSERVATIONS[9])
+    ]
+    assert (second.last, second.waiting, second.gap.first, second.gap.last) == (10, 1, 11, 20)
+    assert [fault.stem for fault in told.quarantined] == ["000000000011-000000000020"]
+    assert [one.last for one in status(spark, table).outboxes] == [15, 10]
+
+
+def test_a_table_has_the_columns_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    make_table(spark, table)
+    assert open_table(spark, table).schema.names == SCHEMA.names
