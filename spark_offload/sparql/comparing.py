@@ -43,7 +43,12 @@ def equal(left: Value, right: Value) -> Column:
     result = F.when(F.lit(False), False)
     for one, other in _pairs(left, right):
         result = result.when(one.isNotNull() & other.isNotNull(), one == other)
-    return result.when(equal_terms(left, right), True).when(_differ(left, right), False)
+    same = equal_terms(left, right)
+    if not any(isinstance(value, Literal) for value in (left, right)):  # NaN is not even equal to itself
+        for number in (left.number(), right.number()):
+            if number is not None:
+                same = same & ~F.coalesce(F.isnan(number.cast("double")), F.lit(False))
+    return result.when(same, True).when(_differ(left, right), False)
 
 
 def _differ(left: Value, right: Value) -> Column:

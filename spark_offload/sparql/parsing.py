@@ -28,6 +28,7 @@ from spark_offload.sparql.paths import expanded
 _FORMS: Final = {"SelectQuery": "SELECT", "AskQuery": "ASK", "ConstructQuery": "CONSTRUCT"}
 _CODE_POINT: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
 _ESCAPED: Final = re.compile(r"\\(.)")
+_SERVICE: Final = re.compile(r"\bSERVICE\s+(SILENT\s+)?[<?$\w:]", re.IGNORECASE)
 _NAME: Final = re.compile(r"[?$](\w+)")
 _RDFLIB: Final = logging.getLogger("rdflib.term")
 _LITERALS_AS_WRITTEN: Final = threading.Lock()
@@ -58,6 +59,8 @@ def _tree(text: str) -> CompValue:
                 _RDFLIB.disabled = False
         tree = traverse(tree, visitPost=translatePath)
     except ParseBaseException as error:
+        if _SERVICE.search(text):  # rdflib stumbles over most of these
+            _refuse("SERVICE")
         raise QueryRefused(
             f"this is no SPARQL query: line {error.lineno}, column {error.column}: {error.msg}"
         ) from None

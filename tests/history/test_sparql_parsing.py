@@ -1,0 +1,150 @@
+"""From the text of a query to its algebra, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from edge.outbox.observation import OWL_TIME, QUDT, SOSA
+from spark_offload.errors import QueryRefused
+from spark_offload.sparql import algebra
+from spark_offload.sparql.algebra import Basic, Call, Extend, Filter, LeftJoin, Project, TriplePattern, Variable
+from spark_offload.sparql.parsing import parse
+from spark_offload.sparql.stars import split
+
+EX = "http://example.org/"
+PREFIXES = f"PREFIX ex: <{EX}> PREFIX sosa: <{SOSA}> PREFIX qudt: <{QUDT}> PREFIX time: <{OWL_TIME}> "
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("DESCRIBE ex:a", "DESCRIBE"),
+        ("SELECT * { SERVICE <http://example.org/s> { ?s ?p ?o } }", "SERVICE"),
+        ("SELECT * { ?s ex:p* ?o }", r"a path with \*"),
+        ("SELECT * { ?s ex:p+ ?o }", r"a path with \+"),
+        ("SELECT * { ?s ex:p? ?o }", r"a path with \?"),
+        ("SELECT * { ?s !(^ex:p) ?o }", r"!\(\^iri\)"),
+        ("SELECT * FROM ex:a FROM ex:b { ?s ?p ?o }", "FROM of several graphs"),
+        ("SELECT ?x { ?x ex:p ?y } GROUP BY ?y", r"\?x"),
+        ("SELECT (SUM(?y) AS ?t) { ?x ex:p ?y } GROUP BY ?x HAVING (?t > 1)", r"\?t"),
+        ("SELECT * { ?x ex:p ?y } GROUP BY ?x", r"SELECT \*"),
+        ("SELECT * { ?s ex:p ?o BIND (1 AS ?o) }", r"\?o"),
+        ("SELECT (1 AS ?o) { ?s ex:p ?o }", r"\?o"),
+        ("SELECT * { ?s ex:p ?o FILTER (COUNT(?o) > 1) }", "COUNT"),
+        ("SELECT * { GRAPH ?g { SELECT ?o { ?s ex:p ?o } LIMIT 1 } }", "LIMIT inside GRAPH"),
+        ("SELECT * { GRAPH ?g { SELECT (COUNT(*) AS ?n) { ?s ex:p ?o } } }", "inside GRAPH"),
+        ("SELECT * { VALUES (?a ?b) { (1) } }", "VALUES"),
+        ("SELECT * { ?s ex:p ?o", "line 1, column"),
+        ("SELECT * { ?s other:p ?o }", "other"),
+        ("INSERT DATA { ex:a ex:b ex:c }", "no SPARQL query"),
+    ],
+)
+def test_what_is_not_translated_is_refused_by_its_name(query: str, named: str) -> None:
+    with pytest.raises(QueryRefused, match=named):
+        parse(PREFIXES + query)
+
+
+def test_literals_stay_as_they_are_written() -> None:
+    query = parse('SELECT * { ?s ?p "01"^^<http://www.w3.org/2001/XMLSchema#integer>, 2.50, "\\u00e9abcd" }')
+    assert [str(triple.object) for triple in triples(query.pattern)] == ["01", "2.50", "éabcd"]
+
+
+def test_prefixed_names_lose_their_backslashes() -> None:
+    (triple,) = triples(parse(f"PREFIX ex: <{EX}> SELECT * {{ ?s ?p ex:a\\/b\\.c }}").pattern)
+    assert str(triple.object) == f"{EX}a/b.c"
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        ("SELECT * { ?b ex:p ?a . ?a ex:p ?c FILTER (?d > 1) MINUS { ?e ex:p ?f } }", ("b", "a", "c")),
+        ("SELECT * { ?b ex:p/ex:q [ ex:r ?a ] FILTER EXISTS { ?b ex:s ?x } }", ("b", "a")),
+        ("SELECT * { { SELECT ?b { ?a ex:p ?b } } BIND (1 AS ?z) }", ("b", "z")),
+        ("SELECT ?x ?y ?x { ?x ex:p ?o }", ("x", "y")),
+    ],
+)
+def test_what_is_selected(query: str, variables: tuple[str, ...]) -> None:
+    assert parse(PREFIXES + query).variables == variables
+
+
+def test_a_condition_that_is_false_is_not_forgotten() -> None:
+    pattern = parse("SELECT * { FILTER (false) }").pattern
+    assert isinstance(pattern, Project)
+    assert isinstance(pattern.pattern, Filter)
+
+
+def test_patterns_around_bind_are_one() -> None:
+    pattern = parse(PREFIXES + "SELECT ?k { ?s ex:p ?o BIND (?o * 2 AS ?k) ?s ex:q ?r }").pattern
+    assert isinstance(pattern, Project)
+    assert isinstance(pattern.pattern, Extend)
+    assert len(triples(pattern.pattern)) == 2
+
+
+def test_bind_stays_before_what_binds_a_variable_of_it() -> None:
+    pattern = parse(PREFIXES + "SELECT ?k { ?s ex:p ?o BIND (?r AS ?k) ?s ex:q ?r }").pattern
+    assert isinstance(pattern, Project)
+    assert isinstance(pattern.pattern, algebra.Join)
+
+
+def test_the_condition_of_optional() -> None:
+    pattern = parse(PREFIXES + "SELECT * { ?s ex:p ?o OPTIONAL { ?s ex:q ?r FILTER (?r > ?o) } }").pattern
+    assert isinstance(pattern, Project)
+    assert isinstance(pattern.pattern, LeftJoin)
+    assert pattern.pattern.condition == Call(">", (Variable("r"), Variable("o")))
+
+
+def test_equal_aggregates_are_one() -> None:
+    pattern = parse("SELECT ?s (SUM(?o) AS ?t) { ?s ?p ?o } GROUP BY ?s HAVING (SUM(?o) > 1) ORDER BY SUM(?o)").pattern
+    groups = [node for node in nodes(pattern) if isinstance(node, algebra.Group)]
+    assert [len(group.aggregates) for group in groups] == [1]
+
+
+def test_an_observation_is_one_star() -> None:
+    (star,), rest = split(
+        triples(
+            parse(
+                PREFIXES + "SELECT * { ?o a sosa:Observation ; sosa:madeBySensor ?s ; ex:note ?n ; sosa:hasResult ?r ."
+                " ?r qudt:numericValue ?v ; time:hasTime/time:inXSDDateTimeStamp ?t }"
+            ).pattern
+        )
+    )
+    assert dict(star.cells) == {"sensor": Variable("s"), "value": Variable("v"), "ts": Variable("t")}
+    assert dict(star.resources)["observation"] == Variable("o")
+    assert [str(triple.predicate) for triple in rest] == [f"{EX}note"]
+
+
+def test_observations_that_share_nothing_are_stars_of_their_own() -> None:
+    stars, rest = split(
+        triples(parse(PREFIXES + "SELECT * { ?o sosa:madeBySensor ?s . ?p sosa:madeBySensor ?s }").pattern)
+    )
+    assert [dict(star.resources) for star in stars] == [
+        {"observation": Variable("o")},
+        {"observation": Variable("p")},
+    ]
+    assert not rest
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        "?o ?p ?x",
+        "?o a ?class",
+        "?o a ex:Class",
+        "?o sosa:madeBySensor ?s ; qudt:numericValue ?v",
+        "?o sosa:hasResult ?o",
+        '?o sosa:hasResult "text"',
+    ],
+)
+def test_what_no_row_answers_is_no_star(patterns: str) -> None:
+    stars, rest = split(triples(parse(PREFIXES + f"SELECT * {{ {patterns} }}").pattern))
+    assert not stars
+    assert rest
+
+
+def nodes(pattern: algebra.Pattern) -> list[algebra.Pattern]:
+    inside = [getattr(pattern, name, None) for name in ("pattern", "left", "right")]
+    return [pattern, *(node for inner in inside if inner is not None for node in nodes(inner))]
+
+
+def triples(pattern: algebra.Pattern) -> tuple[TriplePattern, ...]:
+    return tuple(triple for node in nodes(pattern) if isinstance(node, Basic) for triple in node.triples)
