@@ -21,8 +21,8 @@ from edge.outbox.settings import OutboxSettings
 from edge.outbox.table import Head, Lost, Row
 from edge.protocol.errors import StorageFailed
 
-_SPARE: Final = 32
-"""At the cap, one part in so many is dropped in one go: a range that is remembered for each would be too many."""
+_SPARE: Final = 128
+"""At the cap, one part in so many is dropped in one go: few ranges to remember, and nobody waits for long."""
 
 _KEPT_CONTEXTS: Final = 4096
 """Contexts beyond which those go that no observation needs."""
