@@ -179,7 +179,7 @@ class Shipper:
                 for segment in self._cut(first, last):
                     self._put(segment)
                     segments, observations = segments + 1, observations + segment.manifest.rows
-        except (LandingFailed, Damaged, EdgeError) as error:
+        except (LandingFailed, Damaged, EdgeError, OSError) as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001  whatever it is, shipping goes on
             _log.exception("offload.fault")
