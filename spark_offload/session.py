@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
+        # Spark makes this directory, in the current one by default; nothing of ours is in it.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
         "spark.sql.parquet.compression.codec": "zstd",
         # Of what Spark takes by default, INT96, files have no ranges of time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
