@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
+from spark_offload.positions import history
 from spark_offload.services import among, answered
 from spark_offload.sparql.construct import constructed
 from spark_offload.sparql.content import Content
@@ -81,7 +82,13 @@ class History:
 
     @cached_property
     def _content(self) -> Content:
-        rows = open_table(self._spark, self._table, self._version) if isinstance(self._table, str) else self._table
+        """At one version, whatever is committed meanwhile."""
+        if not isinstance(self._table, str):
+            return Content(self._table)
+        rows = open_table(self._spark, self._table, self._version)
+        if self._version is None:
+            newest = history(self._spark, self._table, 1)[0]["version"]
+            rows = open_table(self._spark, self._table, newest)
         return Content(rows)
 
     @property

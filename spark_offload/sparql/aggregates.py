@@ -16,10 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from spark_offload.errors import QueryRefused
 from spark_offload.sparql.algebra import Aggregate, hidden
 from spark_offload.sparql.arithmetic import number, rank_of, ranked
-from spark_offload.sparql.frames import Frame, frame
+from spark_offload.sparql.frames import Frame, frame, told_apart
 from spark_offload.sparql.functions import nothing
 from spark_offload.sparql.ordering import sorting
-from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Term, Text, Value
+from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Text, Value
 
 _RESULT: Final = "aggregate"
 
@@ -37,24 +37,16 @@ def grouped(
     solutions: Frame, keys: Mapping[str, Value], aggregates: Mapping[str, tuple[Aggregate, Value | None]]
 ) -> Frame:
     """One solution a group. `aggregates`: with the values of their arguments."""
-    keyed = {name: _packable(value) for name, value in keys.items()}
-    names = {name: f"key {number_}" for number_, name in enumerate(keys)}
+    keyed = solutions.extended({name: told_apart(value) for name, value in keys.items()})
     made = {
         name: _made(f"{_RESULT} {place}", *told, solutions) for place, (name, told) in enumerate(aggregates.items())
     }
     columns = [column.alias(name) for one in made.values() for name, column in one.columns.items()]
-    by = [value.pack().alias(names[name]) for name, value in keyed.items()]
-    rows = solutions.rows.groupBy(*by).agg(*columns or [F.count(F.lit(1)).alias(_RESULT)])
-    values = {name: value.of(F.col(names[name])) for name, value in keyed.items()}
+    values = {name: keyed.values[name] for name in keys}
+    by = [column for value in values.values() for column in value.columns()]
+    rows = keyed.rows.groupBy(*by).agg(*columns or [F.count(F.lit(1)).alias(_RESULT)])
     values |= {name: one.value for name, one in made.items()}
     return frame(rows, values, [name for name, one in made.items() if one.certain])
-
-
-def _packable(value: Value) -> Value:
-    """A value whose packed column is equal where terms are."""
-    if value.pack() is value.key():
-        return value
-    return Term(value.term())
 
 
 def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Frame) -> _Made:
@@ -66,15 +58,16 @@ def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Fr
         return _count(name, F.count_distinct(F.struct(*shown) if shown else F.lit(1)))
     match aggregate.name:
         case "COUNT":
-            counted = F.count_distinct(argument.key()) if aggregate.distinct else F.count(F.when(argument.bound(), 1))
+            apart = told_apart(argument).keys() or ()
+            counted = F.count_distinct(*apart) if aggregate.distinct else F.count(F.when(argument.bound(), 1))
             return _count(name, counted)
         case "SUM" | "AVG":
             return _sum(name, aggregate, argument)
         case "MIN" | "MAX":
             return _extreme(name, aggregate, argument)
         case "SAMPLE":
-            column = F.first(F.when(argument.bound(), argument.pack()), ignorenulls=True)
-            return _Made({name: column}, argument.of(F.col(name)), certain=False)
+            column = F.first(F.when(argument.bound(), _packed(argument)), ignorenulls=True)
+            return _Made({name: column}, _unpacked(argument, F.col(name)), certain=False)
         case "GROUP_CONCAT":
             return _concatenated(name, aggregate, argument)
         case other:
@@ -123,10 +116,19 @@ def _extreme(name: str, aggregate: Aggregate, argument: Value) -> _Made:
     columns = {
         f"{name} all": F.count(F.lit(1)),
         f"{name} bound": F.count(F.when(argument.bound(), 1)),
-        f"{name} value": pick(argument.pack(), F.struct(*sorting(argument))),
+        f"{name} value": pick(_packed(argument), F.struct(*sorting(argument))),
     }
     whole = F.col(f"{name} all") == F.col(f"{name} bound")
-    return _Made(columns, argument.of(F.when(whole, F.col(f"{name} value"))), certain=False)
+    return _Made(columns, _unpacked(argument, F.when(whole, F.col(f"{name} value"))), certain=False)
+
+
+def _packed(value: Value) -> Column:
+    return F.struct(*(column.alias(f"col{place}") for place, column in enumerate(value.columns(), start=1)))
+
+
+def _unpacked(value: Value, column: Column) -> Value:
+    """A value of this kind from a struct of its columns."""
+    return value.of(*(column[f"col{place}"] for place in range(1, len(value.columns()) + 1)))
 
 
 def _concatenated(name: str, aggregate: Aggregate, argument: Value) -> _Made:

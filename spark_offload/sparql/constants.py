@@ -31,13 +31,13 @@ class Literal(Term):
 
     constant: rdflib.Literal
 
-    def of(self, column: Column) -> Value:
+    def of(self, *columns: Column) -> Value:
         """What is read from a column is any term."""
-        return Term(column)
+        return Term(*columns)
 
     def kind(self) -> tuple[object, ...]:
         """Its column is a term's."""
-        return (Term,)
+        return Term(self.column).kind()
 
     def text(self) -> Column:
         """The lexical form."""

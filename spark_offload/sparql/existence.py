@@ -36,7 +36,7 @@ def marked(evaluate: Evaluate, solutions: Frame, exists: Exists) -> tuple[Frame,
     there = there.extended({flag: Boolean(F.lit(True))}, [flag])
     on = [keys[name].term().eqNullSafe(there.values[name].term()) for name in names]
     rows = solutions.rows.join(there.rows, reduce(Column.__and__, on, F.lit(True)), "left")
-    found = F.coalesce(there.values[flag].pack(), F.lit(False))
+    found = there.values[flag].bound()
     made = Frame(rows, solutions.values, solutions.certain)
     return made.extended({flag: Boolean(~found if exists.negated else found)}, [flag]), Variable(flag)
 

@@ -119,7 +119,7 @@ def _chosen(condition: Value, one: Value, other: Value) -> Value:
     """IF. Where the condition is an error, so is it."""
     truth = true(condition)
     chosen = either(truth, one, other)
-    return chosen.of(F.when(truth.isNotNull(), chosen.pack()))
+    return chosen.of(*(F.when(truth.isNotNull(), column) for column in chosen.columns()))
 
 
 def _check_dates(values: list[Value]) -> None:

@@ -45,17 +45,18 @@ class Frame:
 
     def extended(self, new: Mapping[str, Value], certain: Iterable[str] = ()) -> Frame:
         """With these variables, instead of those of the same names."""
-        made = {name: _fresh(name) for name in new}
-        rows = self.rows.withColumns({made[name]: value.pack() for name, value in new.items()}) if new else self.rows
-        values = {**self.values, **{name: value.of(F.col(made[name])) for name, value in new.items()}}
-        return Frame(rows, values, self.certain | frozenset(certain))
+        named = {name: _named(name, value) for name, value in new.items()}
+        columns = {name: column for told in named.values() for name, column in told.items()}
+        values = {**self.values, **{name: value.of(*map(F.col, named[name])) for name, value in new.items()}}
+        return Frame(self.rows.withColumns(columns) if columns else self.rows, values, self.certain | {*certain})
 
 
 def frame(rows: DataFrame, values: Mapping[str, Value], certain: Iterable[str]) -> Frame:
     """Solutions from rows of whatever columns."""
-    made = {name: _fresh(name) for name in values}
-    selected = rows.select(*(value.pack().alias(made[name]) for name, value in values.items()))
-    return Frame(selected, {name: value.of(F.col(made[name])) for name, value in values.items()}, frozenset(certain))
+    named = {name: _named(name, value) for name, value in values.items()}
+    selected = rows.select(*(column.alias(name) for told in named.values() for name, column in told.items()))
+    made = {name: value.of(*map(F.col, named[name])) for name, value in values.items()}
+    return Frame(selected, made, frozenset(certain))
 
 
 def join(left: Frame, right: Frame) -> Frame:
@@ -105,18 +106,20 @@ def union(left: Frame, right: Frame) -> Frame:
     for name in {**left.values, **right.values}:
         sides = [side.values.get(name) for side in (left, right)]
         kind = _common([one for one in sides if one is not None])
-        made = _fresh(name)
+        names = list(_named(name, kind))
         for side, selected in zip(sides, columns, strict=True):
             if side is not None:
-                selected.append(as_kind(side, kind).pack().alias(made))
-        values[name] = kind.of(F.col(made))
+                selected += [
+                    column.alias(one) for one, column in zip(names, as_kind(side, kind).columns(), strict=True)
+                ]
+        values[name] = kind.of(*map(F.col, names))
     rows = left.rows.select(*columns[0]).unionByName(right.rows.select(*columns[1]), allowMissingColumns=True)
     return Frame(rows, values, left.certain & right.certain)
 
 
 def distinct(solutions: Frame) -> Frame:
     """Each solution once."""
-    keyed = {name: value if _keyed(value) else Term(value.term()) for name, value in solutions.values.items()}
+    keyed = {name: told_apart(value) for name, value in solutions.values.items()}
     made = frame(solutions.rows, keyed, solutions.certain)
     return replace(made, rows=made.rows.distinct() if keyed else made.rows.limit(1))
 
@@ -138,14 +141,15 @@ def _common(values: list[Value]) -> Value:
 
 def equal_terms(left: Value, right: Value) -> Column:
     """Whether two values are the same term; null where one is missing."""
-    if left.kind() == right.kind():
-        return left.key() == right.key()
+    mine, others = left.keys(), right.keys()
+    if left.kind() == right.kind() and mine is not None and others is not None:
+        return reduce(Column.__and__, [one == other for one, other in zip(mine, others, strict=True)])
     return left.term() == right.term()
 
 
-def _keyed(value: Value) -> bool:
-    """Whether the packed column is equal where terms are."""
-    return value.pack() is value.key()
+def told_apart(value: Value) -> Value:
+    """The value as one whose columns are equal where terms are. What a text means, rows may tell otherwise."""
+    return Term(value.term()) if value.keys() is None or isinstance(value, Known) else value
 
 
 def _shared(left: Frame, right: Frame) -> list[str]:
@@ -184,11 +188,14 @@ def _merged(left: Frame, right: Frame, shared: list[str], rows: DataFrame, certa
 def either(condition: Column, one: Value, other: Value) -> Value:
     """The one where the condition is true, else the other."""
     kind = _common([one, other])
-    return kind.of(F.when(condition, as_kind(one, kind).pack()).otherwise(as_kind(other, kind).pack()))
+    sides = zip(as_kind(one, kind).columns(), as_kind(other, kind).columns(), strict=True)
+    return kind.of(*(F.when(condition, this).otherwise(that) for this, that in sides))
 
 
-def _fresh(name: str) -> str:
-    return f"{name}_{next(_NUMBERS)}"
+def _named(name: str, value: Value) -> dict[str, Column]:
+    """The columns of a variable, with names that no others have."""
+    number = next(_NUMBERS)
+    return {f"{name}_{number}_{place}": column for place, column in enumerate(value.columns())}
 
 
 _NUMBERS: Final = count(1)

@@ -14,7 +14,7 @@ from spark_offload.sparql.values import Boolean, Iri, Number, Text, Value
 def sorting(value: Value) -> list[Column]:
     """Columns in whose order values are sorted, null first. What is known of a value makes them few."""
     if isinstance(value, (Boolean, Iri, Number, Text)):
-        return [value.key() if not isinstance(value, Number) else value.column]
+        return [value.column]
     number, moment, plain, boolean = value.number(), value.moment(), value.plain(), value.boolean()
     place = F.when(~value.bound(), 0).when(value.is_blank(), 1)
     if (iri := value.iri()) is not None:

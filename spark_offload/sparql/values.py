@@ -11,7 +11,7 @@ written with 15 significant digits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from pyspark.sql import Column
@@ -29,32 +29,34 @@ DOUBLE: Final = XSD + "double"
 DATE_TIME: Final = XSD + "dateTime"
 
 
+@dataclass(frozen=True)
 class Value(ABC):
-    """Any. Fields of the kinds are columns."""
+    """Any. Each kind is a dataclass whose fields are columns, the first of which is null where there is no value."""
 
-    @abstractmethod
-    def pack(self) -> Column:
-        """All of it as one column. `bound` tells where there is no value: this may be a struct of nulls there."""
+    def columns(self) -> tuple[Column, ...]:
+        """All of it, to be columns of rows."""
+        return tuple(column for _, column in self._columns())
 
-    @abstractmethod
-    def of(self, column: Column) -> Value:
-        """A value of the same kind from a column that `pack` made."""
+    def of(self, *columns: Column) -> Value:
+        """A value of the same kind from others of its columns."""
+        return replace(self, **{name: new for (name, _), new in zip(self._columns(), columns, strict=True)})
+
+    def kind(self) -> tuple[object, ...]:
+        """Values of equal kinds have the same columns."""
+        told = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return (type(self), *((name, None if isinstance(one, Column) else one) for name, one in told))
+
+    def keys(self) -> tuple[Column, ...] | None:
+        """Some of the columns, by which terms are told apart; None: they are not."""
+        return None
+
+    def bound(self) -> Column:
+        """Whether there is a value; never null."""
+        return self.columns()[0].isNotNull()
 
     @abstractmethod
     def term(self) -> Column:
         """The N-Triples text."""
-
-    def kind(self) -> tuple[object, ...]:
-        """Values of equal kinds have columns of the same type, which `of` reads."""
-        return (type(self),)
-
-    def key(self) -> Column:
-        """A column that is equal where terms are equal, and other values are of this kind."""
-        return self.term()
-
-    def bound(self) -> Column:
-        """Whether there is a value; never null."""
-        return self.pack().isNotNull()
 
     def iri(self) -> Column | None:
         """The text of an IRI."""
@@ -96,6 +98,10 @@ class Value(ABC):
         """Whether it is a blank node."""
         return F.when(self.bound(), F.lit(False))
 
+    def _columns(self) -> list[tuple[str, Column]]:
+        told = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return [(name, one) for name, one in told if isinstance(one, Column)]
+
 
 @dataclass(frozen=True)
 class Term(Value):
@@ -103,11 +109,8 @@ class Term(Value):
 
     column: Column
 
-    def pack(self) -> Column:
-        return self.column
-
-    def of(self, column: Column) -> Value:
-        return replace(self, column=column)
+    def keys(self) -> tuple[Column, ...] | None:
+        return (self.column,)
 
     def term(self) -> Column:
         return self.column
@@ -150,17 +153,6 @@ class Known(Term):
     """A timestamp, where it is a moment."""
     date: Column
 
-    def pack(self) -> Column:
-        return F.struct(
-            self.column.alias("term"), self.value.alias("number"), self.ts.alias("ts"), self.date.alias("date")
-        )
-
-    def of(self, column: Column) -> Value:
-        return Known(column["term"], column["number"], column["ts"], column["date"])
-
-    def bound(self) -> Column:
-        return self.column.isNotNull()
-
     def number(self) -> Column:
         return self.value
 
@@ -185,17 +177,11 @@ class Iri(Value):
 
     column: Column
 
-    def pack(self) -> Column:
-        return self.column
-
-    def of(self, column: Column) -> Value:
-        return replace(self, column=column)
+    def keys(self) -> tuple[Column, ...]:
+        return (self.column,)
 
     def term(self) -> Column:
         return triples.iri(self.column)
-
-    def key(self) -> Column:
-        return self.column
 
     def iri(self) -> Column:
         return self.column
@@ -210,24 +196,12 @@ class Derived(Value):
     seq: Column
     end: str
 
-    def pack(self) -> Column:
-        return F.struct(self.series.alias("series"), self.epoch.alias("epoch"), self.seq.alias("seq"))
-
-    def of(self, column: Column) -> Value:
-        return replace(self, series=column["series"], epoch=column["epoch"], seq=column["seq"])
-
-    def kind(self) -> tuple[object, ...]:
-        return (Derived, self.end)
-
-    def bound(self) -> Column:
-        return self.seq.isNotNull()
+    def keys(self) -> tuple[Column, ...]:
+        """An epoch is that of one outbox anywhere, so these two name the row."""
+        return self.epoch, self.seq
 
     def term(self) -> Column:
         return triples.iri(self.iri())
-
-    def key(self) -> Column:
-        """An epoch is that of one outbox anywhere, so these two name the row."""
-        return F.when(self.bound(), F.struct(self.epoch.alias("epoch"), self.seq.alias("seq")))
 
     def iri(self) -> Column:
         text = F.concat(self.series, F.lit("/"), self.epoch, F.lit("-"), self.seq.cast("string"))
@@ -240,17 +214,11 @@ class Text(Value):
 
     column: Column
 
-    def pack(self) -> Column:
-        return self.column
-
-    def of(self, column: Column) -> Value:
-        return replace(self, column=column)
+    def keys(self) -> tuple[Column, ...]:
+        return (self.column,)
 
     def term(self) -> Column:
         return triples.literal(self.column, F.lit(STRING))
-
-    def key(self) -> Column:
-        return self.column
 
     def text(self) -> Column:
         return self.column
@@ -268,17 +236,11 @@ class Boolean(Value):
 
     column: Column
 
-    def pack(self) -> Column:
-        return self.column
-
-    def of(self, column: Column) -> Value:
-        return replace(self, column=column)
+    def keys(self) -> tuple[Column, ...]:
+        return (self.column,)
 
     def term(self) -> Column:
         return _literal(self.text(), BOOLEAN)
-
-    def key(self) -> Column:
-        return self.column
 
     def text(self) -> Column:
         return self.column.cast("string")
@@ -304,27 +266,11 @@ class Number(Value):
         """Whether it is known to be an integer."""
         return isinstance(self.type, str) and self.type == INTEGER
 
-    def pack(self) -> Column:
-        if isinstance(self.type, str):
-            return self.column
-        return F.struct(self.column.alias("number"), self.type.alias("type"))
-
-    def of(self, column: Column) -> Value:
-        if isinstance(self.type, str):
-            return replace(self, column=column)
-        return replace(self, column=column["number"], type=column["type"])
-
-    def kind(self) -> tuple[object, ...]:
-        return (Number, self.type if isinstance(self.type, str) else None)
-
-    def bound(self) -> Column:
-        return self.column.isNotNull()
+    def keys(self) -> tuple[Column, ...] | None:
+        return (self.column,) if self.whole else None
 
     def term(self) -> Column:
         return _literal(self.text(), self.type)
-
-    def key(self) -> Column:
-        return self.column if self.whole else self.term()
 
     def text(self) -> Column:
         return lexical.written(self.column, self.type)
@@ -347,14 +293,8 @@ class Measured(Value):
     finite: bool = True
     """Whether it is known to be no NaN."""
 
-    def pack(self) -> Column:
-        return F.struct(self.form.alias("text"), self.type.alias("datatype"), self.value.alias("number"))
-
-    def of(self, column: Column) -> Value:
-        return replace(self, form=column["text"], type=column["datatype"], value=column["number"])
-
-    def bound(self) -> Column:
-        return self.form.isNotNull()
+    def keys(self) -> tuple[Column, ...]:
+        return self.form, self.type
 
     def term(self) -> Column:
         return triples.literal(self.form, self.type)
@@ -389,36 +329,14 @@ class Moment(Value):
     date: Column | None = None
     """The partition of the row."""
 
-    def pack(self) -> Column:
-        fields = [self.ts.alias("ts")]
-        if self.form is not None:
-            fields.append(self.form.alias("text"))
-        if isinstance(self.type, Column):
-            fields.append(self.type.alias("datatype"))
-        if self.date is not None:
-            fields.append(self.date.alias("date"))
-        return self.ts if len(fields) == 1 else F.struct(*fields)
-
-    def of(self, column: Column) -> Value:
-        if self.form is None and isinstance(self.type, str) and self.date is None:
-            return replace(self, ts=column)
-        return replace(
-            self,
-            ts=column["ts"],
-            form=None if self.form is None else column["text"],
-            type=self.type if isinstance(self.type, str) else column["datatype"],
-            date=None if self.date is None else column["date"],
-        )
-
     def placed(self) -> tuple[Column, Column] | None:
         return None if self.date is None else (self.ts, self.date)
 
-    def kind(self) -> tuple[object, ...]:
-        type_ = self.type if isinstance(self.type, str) else None
-        return (Moment, self.form is None, type_, self.date is None)
-
-    def bound(self) -> Column:
-        return self.ts.isNotNull()
+    def keys(self) -> tuple[Column, ...] | None:
+        """Where a text is told it may be that of `ts` all the same."""
+        if self.form is not None:
+            return None
+        return (self.ts, self.type) if isinstance(self.type, Column) else (self.ts,)
 
     def term(self) -> Column:
         if self.form is None:
