@@ -109,10 +109,13 @@ def test_by_a_receiver_with_gateway_and_receiver_killed(spark: SparkSession, tmp
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """It and its Java, in one go."""
-    for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-        with suppress(psutil.NoSuchProcess):  # gone with another of them
+    """It and its Java, in one go. Returns when both are gone, and with them what they had locked."""
+    own = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    for one in own:
+        with suppress(psutil.NoSuchProcess):
             one.kill()
+    assert not psutil.wait_procs(own, timeout=60)[1]
 
 
 def spoil(path: Path) -> None:
