@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import Outbox, sync
@@ -77,7 +77,8 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
             raise TableBusy(f"another edge-history ingest or maintain writes to {path}: wait until it has ended")
         yield
     finally:
-        file.close()
+        with contextlib.suppress(OSError, Py4JError):  # where the JVM has ended, the lock went with it
+            file.close()
 
 
 def _flush(path: str, version: int) -> None:
