@@ -10,6 +10,8 @@ from pydantic import field_validator
 from edge.config.keys import KIB, MIB, key
 from edge.config.section import Section
 
+_RESERVED = ("quarantine",)
+
 
 class OutboxSettings(Section):
     """What is stored for the history, until the history has it."""
@@ -24,7 +26,7 @@ class OutboxSettings(Section):
         "IRI of a graph: what updates insert into it is stored for the history, and never enters the live graph.",
     )
     max_bytes: int = key(
-        256 * MIB,
+        64 * MIB,
         "Size of the observations that wait for the history, at the most; on disk they take about twice as much.",
         unit="bytes",
         minimum=64 * KIB,
@@ -42,6 +44,8 @@ class OutboxSettings(Section):
             raise ValueError(
                 f'"{value}" is no name: up to 64 letters, digits, dots and dashes, a letter or digit first'
             )
+        if value in _RESERVED:
+            raise ValueError(f'"{value}" is what the landing zone calls a directory of its own')
         return value
 
     @field_validator("graph")

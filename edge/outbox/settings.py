@@ -14,7 +14,7 @@ class OutboxSettings:
     """The gateway's name in the history; empty: one that it makes up once."""
     graph: str = "urn:edge:history"
     """What updates add to this graph goes to the history."""
-    max_bytes: int = 256 * 1024 * 1024
+    max_bytes: int = 64 * 1024 * 1024
     """Bytes of observations that nobody has acknowledged, at the most."""
     when_full: Literal["drop-oldest", "refuse"] = "drop-oldest"
     """What then happens."""

@@ -39,7 +39,7 @@ class Storing:
     """What the engine's writer does with the outbox. Its counts may be read from any thread."""
 
     def __init__(self, journal: Journal, settings: OutboxSettings) -> None:
-        """Reads all that is stored. Raises `DataDirectoryRefused` where it is damaged."""
+        """Looks at what is stored, not at each of it. Raises `DataDirectoryRefused` where it is damaged."""
         self.graph = settings.graph
         self._journal = journal
         self._max_bytes = settings.max_bytes
@@ -68,15 +68,12 @@ class Storing:
         last = self.head.acknowledged
         for lost in table.read_lost(select):
             last = self._after(last, lost.first, lost.last)
-        for seq, context, text in table.read_rows(select, last + 1, _EVERYTHING):
-            last = self._after(last, seq, seq)
-            self._last_use[context] = seq
-            self.count += 1
-            self.bytes += len(text.encode())
+        self.count, self.bytes, first, end = table.extent(select, last)
+        if self.count:
+            last = self._after(last, first, end)
         contexts = dict(table.read_contexts(select))
-        if missing := self._last_use.keys() - contexts.keys():
-            raise table.Damaged(f"the context {min(missing)} of stored observations is missing")
-        self._last_use = dict.fromkeys(contexts, 0) | self._last_use
+        # Which of them are needed by what is stored is not worth looking at all of it.
+        self._last_use = dict.fromkeys(contexts, last)
         self._contexts = {context: number for number, context in contexts.items()}
         self._last_context = max(contexts, default=0)
         self.last = self.safe = last
@@ -228,6 +225,3 @@ class Storing:
 
 def _new_epoch() -> str:
     return secrets.token_hex(EPOCH_LENGTH // 2)
-
-
-_EVERYTHING: Final = 2**63 - 1

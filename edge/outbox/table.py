@@ -74,6 +74,31 @@ def read_rows(select: Select, first: int, last: int, limit: int = -1) -> Iterato
         yield seq, context, body
 
 
+class Extent(NamedTuple):
+    """What is stored, from afar."""
+
+    observations: int
+    size: int
+    """Bytes of their bodies."""
+    first: int
+    last: int
+
+
+def extent(select: Select, after: int) -> Extent:
+    """Of the observations with higher numbers. Raises `Damaged`."""
+    query = """
+        SELECT count(*), sum(length(CAST(body AS BLOB))), min(seq), max(seq),
+            min(CASE WHEN context NOT IN (SELECT id FROM outbox_contexts) THEN context END)
+        FROM outbox WHERE seq > ?
+    """
+    ((count, size, first, last, stranger),) = select(query, (after,))
+    if stranger is not None:
+        raise Damaged(f"the context {stranger} of stored observations is missing")
+    if count and count != last - first + 1:
+        raise Damaged(f"of the stored observations {first} to {last} only {count} are there")
+    return Extent(count, size or 0, first or 0, last or 0)
+
+
 def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[tuple[int, Context]]:
     """Contexts by their numbers, or all of them. Raises `Damaged`."""
     query = "SELECT id, body, crc FROM outbox_contexts"
