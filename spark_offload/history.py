@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.errors import QueryRefused
 from spark_offload.positions import history
-from spark_offload.services import among, answered
+from spark_offload.services import among, answered, unanswered
 from spark_offload.sparql.construct import constructed
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.evaluation import Evaluation
@@ -72,13 +72,13 @@ class History:
 
     def explain(self, text: str) -> str:
         """How any query is answered: stars, columns, what is pushed down, and Spark's plan. Raises as `sparql` does."""
-        query = parse(text)
+        query = self._answered(text)
         plan = self._solutions(query)
         return explained(query, self._content, plan, wide=self._wide)
 
     def form(self, text: str) -> str:
         """Which of SELECT, ASK, CONSTRUCT a query is, and so which method answers it. Raises `QueryRefused`."""
-        return parse(text).form
+        return parse(unanswered(text).text).form
 
     @cached_property
     def _content(self) -> Content:
@@ -103,8 +103,12 @@ class History:
         )
 
     def _parsed(self, text: str, form: str, method: str) -> Query:
-        asked = answered(text, among(self._live))
-        query = parse(asked.text, asked.answers)
+        query = self._answered(text)
         if query.form != form:
             raise QueryRefused(f"this is a {query.form}, and History.{method} answers a {form}")
         return query
+
+    def _answered(self, text: str) -> Query:
+        """The query, with what gateways answer in the place of SERVICE."""
+        asked = answered(text, among(self._live))
+        return parse(asked.text, asked.answers)

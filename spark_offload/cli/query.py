@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,9 @@ _FORMATS: Final = {
 @click.option("--out", metavar="FILE", help="Write there; of Parquet: a directory that is not there.")
 @click.option("--explain", is_flag=True, help="Tell how it would be answered, do not answer it.")
 @click.option("--version", type=click.IntRange(0), metavar="N", help="The table as it was at this version.")
+@click.option(
+    "--live", multiple=True, metavar="URL", help="A gateway's address of queries, for SERVICE <URL>; may be repeated."
+)
 @with_spark("query")
 def query(
     source: IO[str],
@@ -45,6 +49,7 @@ def query(
     out: str | None,
     explain: bool,
     version: int | None,
+    live: tuple[str, ...],
     start: Start,
 ) -> None:
     """Ask the history a SPARQL query: SELECT, ASK or CONSTRUCT, in FILE or from standard input (-).
@@ -52,21 +57,28 @@ def query(
     What is not translated is refused by its name. In Parquet a solution is a row, of a column each variable, of terms
     in N-Triples.
 
+    SERVICE <URL> { ... } asks the live graph of a gateway, if --live names it. A gateway that lets nobody in without a
+    token gets the one in EDGE_TOKEN.
+
     \b
     edge-history query hot.rq --table history
     edge-history query - --table history --format csv --out hot.csv < hot.rq
     edge-history query hot.rq --table history --explain
+    edge-history query names.rq --table history --live http://localhost:8000/query
     """
     from spark_offload.history import History
+    from spark_offload.live import Gateway
+    from spark_offload.services import unanswered
     from spark_offload.sparql.parsing import parse
 
     try:
         text = source.read()
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"it is not UTF-8: {error}", param_hint="FILE") from None
-    kind = parse(text).form
+    kind = parse(unanswered(text).text).form
     form = _format(kind, form, out)
-    history = History(start(), table, version)
+    gateways = [Gateway(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live]
+    history = History(start(), table, version, live=gateways)
     if explain:
         click.echo(history.explain(text))
     elif form == "parquet":

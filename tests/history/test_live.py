@@ -17,11 +17,12 @@ from rdflib.plugins.sparql.parser import parseQuery
 from edge.cli import edge as edge_command
 from edge.outbox.observation import DCTERMS, QUDT, SOSA
 from spark_offload import live
+from spark_offload.cli import edge_history
 from spark_offload.errors import GatewayRefused, QueryRefused
 from spark_offload.history import History
 from spark_offload.live import Gateway, Solutions
 from spark_offload.services import answered
-from tests.history.history_data import EX, frame, numbered, readings
+from tests.history.history_data import EX, frame, numbered, readings, write
 from tests.support.processes import GatewayProcess
 
 if TYPE_CHECKING:
@@ -251,3 +252,16 @@ def test_who_is_not_named_is_not_asked(spark: SparkSession, box: Gateway) -> Non
     for silent in ("", "SILENT "):
         with pytest.raises(QueryRefused, match="none of the gateways that may be asked"):
             history.sparql(f"SELECT * {{ SERVICE {silent}<http://127.0.0.1:1/query> {{ ?s ?p ?o }} }}")
+
+
+def test_the_command_asks_gateways_that_it_is_told_of(spark: SparkSession, box: Gateway, tmp_path: Path) -> None:
+    table = write(spark, tmp_path / "table", numbered(readings("s1", [1])))
+    query = f"SELECT ?v {{ SERVICE <{box.url}> {{ <{EX}s1> <{EX}value> ?v }} }}"
+    command = ["query", "-", "--table", table, "--format", "csv"]
+    told = CliRunner().invoke(edge_history, [*command, "--live", box.url], input=query)
+    assert told.stdout.split() == ["v", "21.5"], told.output
+    explained = CliRunner().invoke(edge_history, [*command, "--live", box.url, "--explain"], input=query)
+    assert explained.stdout.startswith("SELECT"), explained.output
+    refused = CliRunner().invoke(edge_history, command, input=query)
+    assert isinstance(refused.exception, QueryRefused)
+    assert "--live URL" in str(refused.exception)
