@@ -188,11 +188,13 @@ def _lines(packed: bytes) -> int:
 
 
 def _fault(manifest: Manifest, segment: Waiting) -> str | None:
-    """Why a segment cannot be read, though it is what the gateway wrote."""
+    """Why a segment cannot be read: it was damaged since it was looked at, or the gateway wrote nonsense."""
     if manifest.tombstone:
         return None
     try:
-        for expected, (seq, context, cells) in enumerate(unpacked(segment.rows.read_bytes()), manifest.first):
+        packed = segment.rows.read_bytes()
+        manifest.check(packed)
+        for expected, (seq, context, cells) in enumerate(unpacked(packed), manifest.first):
             if seq != expected:
                 return f"row {expected} has the number {seq}"
             if context not in manifest.contexts:

@@ -17,6 +17,7 @@ import gzip
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -157,7 +158,7 @@ def unpacked(rows: bytes) -> Iterator[tuple[int, int, Cells]]:
     """Number, context and cells of each row. Raises `SegmentDamaged`."""
     try:
         text = gzip.decompress(rows).decode()
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise SegmentDamaged(f"its rows cannot be read: {error}") from None
     for row in text.split("\n")[:-1]:
         try:

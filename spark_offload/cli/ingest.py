@@ -85,8 +85,10 @@ def _tell_of_waiting(done: Round) -> None:
 
 def _is_over(spark: SparkSession) -> bool:
     """Whether the session will never do anything again."""
+    from py4j.protocol import Py4JError
+
     context = spark.sparkContext._jsc
     try:
         return context is None or bool(context.sc().isStopped())
-    except OSError as error:  # the JVM has ended
+    except (OSError, Py4JError) as error:  # the JVM has ended
         raise SparkEnded("Spark has ended: start edge-history ingest again") from error
