@@ -90,10 +90,10 @@ def test_what_is_acknowledged_is_deleted_and_what_was_put_aside_is_sent_again(si
     zone.rows_of(zone.manifests()[1]).write_bytes(b"damaged")
     zone.quarantine(21)
     zone.acknowledge(20)
-    status = gateway.until(acknowledged=20, observations=30)
-    assert status["acknowledged_at"] is not None
+    gateway.until(acknowledged=20, observations=30)
     gateway.until(oldest=1772366400000000)
     gateway.ship()
+    assert gateway.status()["acknowledged_at"] is not None
     assert zone.ranges() == [(1, 20), (21, 40), (41, 50)]
     gateway.process.kill()
     gateway.start()
