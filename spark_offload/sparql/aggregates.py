@@ -93,7 +93,7 @@ def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
         columns[f"{name} sum"] = F.aggregate(items, F.lit(0.0), lambda total, item: total + item)
         columns[f"{name} count"] = F.size(told)
     else:
-        columns[f"{name} sum"] = F.sum(numbers)
+        columns[f"{name} sum"] = F.try_sum(numbers) if one.whole else F.sum(numbers)
         columns[f"{name} count"] = F.count(numbers)
     total, how_many = F.col(f"{name} sum"), F.col(f"{name} count")
     whole = F.col(f"{name} all") == F.col(f"{name} numbers")

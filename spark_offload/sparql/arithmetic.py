@@ -7,6 +7,8 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
+from spark_offload.sparql import terms
+from spark_offload.sparql.constants import Literal
 from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Value
 
 _RANKS: Final = (INTEGER, DECIMAL, FLOAT, DOUBLE)
@@ -20,6 +22,9 @@ def number(value: Value) -> Number:
     known = value.number()
     if known is None:
         return Number(F.lit(None).cast("double"), DOUBLE)
+    if isinstance(value, Literal):
+        told = terms.datatype_of(value.constant)
+        return Number(known, told if told in _RANKS else INTEGER)
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  a number is a literal
     return Number(known.cast("double"), F.when(datatype.isin(DECIMAL, FLOAT, DOUBLE), datatype).otherwise(INTEGER))

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import STRING
 from spark_offload.sparql import lexical
+from spark_offload.sparql.arithmetic import number
 from spark_offload.sparql.constants import Literal
 from spark_offload.sparql.frames import equal_terms
 from spark_offload.sparql.terms import LANG_STRING
@@ -44,10 +45,8 @@ def equal(left: Value, right: Value) -> Column:
     for one, other in _pairs(left, right):
         result = result.when(one.isNotNull() & other.isNotNull(), one == other)
     same = equal_terms(left, right)
-    if not any(isinstance(value, Literal) for value in (left, right)):  # NaN is not even equal to itself
-        for number in (left.number(), right.number()):
-            if number is not None:
-                same = same & ~F.coalesce(F.isnan(number.cast("double")), F.lit(False))
+    if _nan(left) and _nan(right):
+        same = same & ~F.coalesce(F.isnan(number(left).column.cast("double")), F.lit(False))
     return result.when(same, True).when(_differ(left, right), False)
 
 
@@ -100,10 +99,21 @@ def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
 
 def _number(value: Value) -> Column | None:
     """A number that can be compared, which NaN is not; null then. Spark holds it for the greatest."""
-    number = value.number()
-    if number is None or isinstance(value, Literal) or (isinstance(value, Number) and value.whole):
-        return number
-    return number if isinstance(value, Measured) and value.finite else F.nanvl(number, F.lit(None).cast("double"))
+    known = value.number()
+    return F.nanvl(known, F.lit(None).cast("double")) if known is not None and _nan(value) else known
+
+
+def _nan(value: Value) -> bool:
+    """Whether it may be NaN."""
+    match value:
+        case Literal():
+            return str(value.constant) == "NaN"
+        case Number():
+            return not value.whole
+        case Measured():
+            return not value.finite
+        case _:
+            return value.number() is not None
 
 
 def _first(pairs: list[tuple[Column, Column]], compare: Callable[[Column, Column], Column]) -> Column:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, reduce
+from typing import Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from edge.outbox.observation import EPOCH_LENGTH
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
 from spark_offload.table import NUMBERS
-from spark_offload.triples import triples
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from spark_offload.triples import of_cells, of_quads
 
 _DERIVED: Final = rf"[^<> ]*/[0-9a-f]{{{EPOCH_LENGTH}}}-[0-9]+(/result|/instant)?"
 
@@ -42,9 +40,19 @@ class Content:
         self.general_rows = rows.where("series IS NULL AND lost IS NULL")
 
     @cached_property
+    def chosen(self) -> bool:
+        """Whether there are observations whose IRIs a client chose."""
+        return not self.general_rows.where("quads IS NULL").limit(1).isEmpty()
+
+    @cached_property
+    def quads(self) -> bool:
+        """Whether there are rows that do not fit."""
+        return not self.general_rows.where("quads IS NOT NULL").limit(1).isEmpty()
+
+    @property
     def general(self) -> bool:
         """Whether there are observations of which the mapping does not know everything: their triples are joined."""
-        return not self.general_rows.limit(1).isEmpty()
+        return self.chosen or self.quads
 
     @cached_property
     def crossing(self) -> bool:
@@ -73,4 +81,10 @@ class Content:
 
     def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
         """The triples of all rows, or of the general ones, as often as they are told."""
-        return triples(self.general_rows if general else self.rows, predicates)
+        rows = self.general_rows if general else self.rows
+        told = []
+        if self.chosen or not general:
+            told.append(of_cells(rows, predicates))
+        if self.quads or not told:
+            told.append(of_quads(rows, predicates))
+        return reduce(DataFrame.unionByName, told)
