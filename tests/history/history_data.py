@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from edge.outbox import observation
@@ -145,7 +147,7 @@ def contexts(series: st.SearchStrategy[str | None]) -> st.SearchStrategy[Context
         unit=_maybe(_iris("unit")),
         datatype=DATATYPES,
         time_datatype=st.sampled_from((DATE_TIME_STAMP, DATE_TIME_STAMP, XSD + "dateTime", XSD + "string")),
-        graph=st.sampled_from((None, None, EX + "graph/0", EX + "graph/1")),
+        graph=st.sampled_from((None, None, None, None, EX + "graph/0", EX + "graph/1")),
     )
 
 
@@ -199,4 +201,28 @@ ODD = st.tuples(
 def histories(*kinds: st.SearchStrategy[tuple[Context, Cells]], size: int = 12) -> st.SearchStrategy[list[Stored]]:
     """Two outboxes of such observations."""
     outbox = st.lists(st.one_of(*kinds), max_size=size // 2)
-    return st.builds(lambda first, second: [*numbered(first), *numbered(second, OTHER_EPOCH, "box-2")], outbox, outbox)
+    return st.builds(_two_outboxes, outbox, outbox)
+
+
+def history(*kinds: tuple[st.SearchStrategy[tuple[Context, Cells]], int], number: int) -> list[Stored]:
+    """So many observations of each kind in two outboxes; for each `number` others, and always the same."""
+    drawn = [one for strategy, count in kinds for one in _drawn(strategy, count, number)]
+    random.Random(number).shuffle(drawn)
+    return _two_outboxes(drawn[::2], drawn[1::2])
+
+
+def _two_outboxes(first: Iterable[tuple[Context, Cells]], second: Iterable[tuple[Context, Cells]]) -> list[Stored]:
+    return [*numbered(first), *numbered(second, OTHER_EPOCH, "box-2")]
+
+
+def _drawn(strategy: st.SearchStrategy[tuple[Context, Cells]], count: int, number: int) -> list[tuple[Context, Cells]]:
+    drawn: list[list[tuple[Context, Cells]]] = []
+
+    @seed(number)
+    @settings(max_examples=5, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(st.lists(strategy, min_size=count, max_size=count))
+    def draw(some: list[tuple[Context, Cells]]) -> None:
+        drawn.append(some)
+
+    draw()
+    return drawn[-1]  # the first ones are the simplest

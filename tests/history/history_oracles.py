@@ -1,0 +1,107 @@
+"""Who else knows the answers: rdflib, and Oxigraph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pyoxigraph as ox
+import rdflib
+
+from edge.outbox import observation
+from spark_offload.sparql import terms
+
+Row = tuple[object, ...]
+"""Terms as N-Triples text, or else rounded; None: unbound."""
+
+
+class Rdflib:
+    """Answers from rdflib."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        """`lines` of N-Quads."""
+        self._dataset = rdflib.Dataset()
+        with _literals_as_written():
+            for quad in ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS):
+                graph = self._dataset.default_graph
+                if not isinstance(quad.graph_name, ox.DefaultGraph):
+                    graph = self._dataset.graph(_term(quad.graph_name))
+                graph.add((_term(quad.subject), _term(quad.predicate), _term(quad.object)))
+
+    def answer(self, text: str, form: str) -> list[Row]:
+        """The solutions, columns in the order of their names; of an ASK one row or none."""
+        with _literals_as_written():
+            found = self._dataset.query(text)
+            if form == "ASK":
+                return [()] if found.askAnswer else []
+            if form == "CONSTRUCT":
+                return [tuple(map(terms.written, triple)) for triple in found.graph or ()]
+            names = sorted(found.vars or ())
+            rows = [
+                tuple(None if row.get(name) is None else terms.written(row[name]) for name in names)
+                for row in found.bindings
+            ]
+        if "GROUP BY" in text:  # where there is no solution, rdflib makes a group of none
+            return [row for row in rows if any(row)] if len(rows) == 1 else rows
+        return rows
+
+
+class Oxigraph:
+    """Answers from Oxigraph. Literals are in their canonical form, whatever they were."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        """`lines` of N-Quads."""
+        self._store = ox.Store()
+        self._store.extend(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS))
+
+    def answer(self, text: str, form: str) -> list[Row]:
+        """The solutions, as those of `Rdflib`."""
+        found = self._store.query(text)
+        if form == "ASK":
+            return [()] if found else []
+        if form == "CONSTRUCT":
+            return [(str(one.subject), str(one.predicate), str(one.object)) for one in found]
+        names = sorted(variable.value for variable in found.variables)
+        return [tuple(None if row[name] is None else str(row[name]) for name in names) for row in found]
+
+
+def canonical(term: object) -> object:
+    """A term as Oxigraph has it."""
+    if not isinstance(term, str):
+        return term
+    store = ox.Store()
+    store.extend(ox.parse(f"<a:a> <a:a> {term} .", ox.RdfFormat.N_QUADS))
+    return str(next(iter(store)).object)
+
+
+def rounded(term: object) -> object:
+    """A number to nine digits and its datatype; another term as it is."""
+    if isinstance(term, str) and term.startswith('"') and f"^^<{observation.XSD}" in term:
+        text, _, datatype = term.rpartition("^^")
+        try:
+            return datatype, float(f"{float(text[1:-1]):.9g}")
+        except ValueError:
+            pass
+    return term
+
+
+def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> rdflib.term.Identifier:
+    if isinstance(term, ox.NamedNode):
+        return rdflib.URIRef(term.value)
+    if isinstance(term, ox.BlankNode):
+        return rdflib.BNode(term.value)
+    assert isinstance(term, ox.Literal)
+    if term.language:
+        return rdflib.Literal(term.value, lang=term.language)
+    datatype = None if term.datatype.value == observation.STRING else rdflib.URIRef(term.datatype.value)
+    return rdflib.Literal(term.value, datatype=datatype)
+
+
+@contextmanager
+def _literals_as_written() -> Iterator[None]:
+    """rdflib would make "1"^^xsd:integer of "01"^^xsd:integer."""
+    known, rdflib.NORMALIZE_LITERALS = rdflib.NORMALIZE_LITERALS, False
+    try:
+        yield
+    finally:
+        rdflib.NORMALIZE_LITERALS = known
