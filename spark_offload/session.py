@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 
+_LOG = (Path(__file__).parent / "log4j2.properties").as_uri()
+
 
 def session(
     master: str = LOCAL, *, name: str = "edge-history", settings: Mapping[str, str] | None = None
@@ -34,9 +36,7 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**defaults(local=master.startswith("local")), **(settings or {})}.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")
-    return made
+    return builder.getOrCreate()
 
 
 def defaults(*, local: bool) -> dict[str, str]:
@@ -51,6 +51,7 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
         # Of what Spark takes by default, INT96, files have no ranges of time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Delta reads its log in so many tasks; a history's log is small.
