@@ -56,6 +56,8 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # Delta reads its log in so many tasks; a history's log is small.
         "spark.databricks.delta.snapshotPartitions": "2",
+        # … and VACUUM lists files in so many; of the 10,000 by default nearly all would find nothing to do.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     }
     if local:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
