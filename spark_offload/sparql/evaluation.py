@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
@@ -23,10 +24,12 @@ from spark_offload.sparql.matching import matches
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.scans import scan
 from spark_offload.sparql.stars import PREDICATES, Star, split
-from spark_offload.sparql.values import Term, Value
+from spark_offload.sparql.values import Boolean, Term, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_CALLS: Final = count()
 
 
 class Evaluation:
@@ -118,18 +121,32 @@ class Evaluation:
         return solutions
 
     def _simple(self, solutions: Frame, expression: Expression) -> tuple[Frame, Expression]:
-        """An expression without EXISTS, each of which has become a column."""
+        """An expression without EXISTS, each of which has become a column, and so have calls in calls."""
         match expression:
             case Exists():
                 return marked(self.frame, solutions, expression)
             case algebra.Call(name, arguments):
                 simple = []
                 for argument in arguments:
-                    solutions, one = self._simple(solutions, argument)
+                    solutions, one = self._settled(solutions, argument)
                     simple.append(one)
                 return solutions, algebra.Call(name, tuple(simple))
             case _:
                 return solutions, expression
+
+    def _settled(self, solutions: Frame, expression: Expression) -> tuple[Frame, Expression]:
+        """The same of an expression that is looked at more than once: where it is a call, that is a column as well.
+
+        Else what is repeated is repeated in what repeats it, and a short query is a plan without end.
+        """
+        solutions, simple = self._simple(solutions, expression)
+        if not isinstance(simple, algebra.Call):
+            return solutions, simple
+        value = evaluated(simple, solutions.values)
+        if isinstance(value, Boolean):
+            return solutions, simple
+        name = f"call {next(_CALLS)}"
+        return solutions.extended({name: value}), Variable(name)
 
     def _group(
         self,
@@ -139,21 +156,21 @@ class Evaluation:
     ) -> Frame:
         made: dict[str, Value] = {}
         for name, expression in keys:
-            solutions, simple = self._simple(solutions, expression)
+            solutions, simple = self._settled(solutions, expression)
             made[name] = evaluated(simple, solutions.values)
         told: dict[str, tuple[algebra.Aggregate, Value | None]] = {}
         for name, aggregate in aggregates:
             if aggregate.argument is None:
                 told[name] = (aggregate, None)
             else:
-                solutions, simple = self._simple(solutions, aggregate.argument)
+                solutions, simple = self._settled(solutions, aggregate.argument)
                 told[name] = (aggregate, evaluated(simple, solutions.values))
         return grouped(solutions, made, told)
 
     def _order(self, solutions: Frame, conditions: Iterable[tuple[Expression, bool]]) -> Frame:
         columns: list[Column] = []
         for expression, descending in conditions:
-            solutions, simple = self._simple(solutions, expression)
+            solutions, simple = self._settled(solutions, expression)
             columns += [
                 column.desc_nulls_last() if descending else column.asc_nulls_first()
                 for column in sorting(evaluated(simple, solutions.values))
