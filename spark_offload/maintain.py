@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 RETENTION: Final = timedelta(days=7)
 """Files of old versions are kept for so long: who reads one has time to end."""
-_CLUSTERED: Final = ("sensor", "ts")
-"""Rows that are near to each other in these go into one file, so most questions open few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,6 @@ def maintain(spark: SparkSession, path: str, *, retention: timedelta = RETENTION
     """
     with alone(spark, path):
         columns = evolve(spark, path)
-        metrics = spark.sql(f"OPTIMIZE {named(path)} ZORDER BY ({', '.join(_CLUSTERED)})").collect()[0]["metrics"]
+        metrics = spark.sql(f"OPTIMIZE {named(path)}").collect()[0]["metrics"]
         spark.sql(f"VACUUM {named(path)} RETAIN {retention / timedelta(hours=1):g} HOURS").collect()
     return Maintained(columns, metrics["numFilesRemoved"], metrics["numFilesAdded"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,12 +44,20 @@ def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, 
     edge-history ingest --landing /mnt/landing --table hdfs://store/history --master spark://store:7077
     """
     ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     zone = Landing(landing)
     spark = start()
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        _go_on(lambda: _run(spark, zone, table, keep, max_rows, ended), spark, every, ended)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None, ended: threading.Event) -> None:
+    """Once, or for ever."""
     while True:
         try:
-            _run(spark, zone, table, keep, max_rows, ended)
+            run()
         except HistoryError as error:
             if every is None or _is_over(spark):
                 raise

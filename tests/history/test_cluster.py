@@ -17,8 +17,8 @@ from benchmarks.history.cluster import Cluster
 from benchmarks.history.observations import fill
 from spark_offload.session import java
 
-ROWS = 600_000
-PATIENCE = 300.0
+ROWS = 300_000
+PATIENCE = 900.0
 """Seconds."""
 
 

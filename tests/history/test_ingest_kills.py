@@ -26,7 +26,7 @@ from spark_offload.session import java
 
 KILLS = int(os.environ.get("EDGE_HISTORY_KILLS", "6"))
 SEED = int(os.environ.get("EDGE_HISTORY_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds for an ingester to come as far as where it is to be killed."""
 OBSERVATIONS = 40 * (KILLS + 4)
 """Of each outbox."""
