@@ -48,7 +48,7 @@ def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, 
     spark = start()
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
-        _go_on(lambda: _run(spark, zone, table, keep, max_rows, ended), spark, every, ended)
+        _go_on(lambda: _run(spark, zone, table, keep, max_rows, ended, idle=every is None), spark, every, ended)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -66,13 +66,16 @@ def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None
             return
 
 
-def _run(spark: SparkSession, landing: Landing, table: str, keep: timedelta, most: int, ended: threading.Event) -> None:
+def _run(
+    spark: SparkSession, landing: Landing, table: str, keep: timedelta, most: int, ended: threading.Event, *, idle: bool
+) -> None:
+    """Take in what waits, and tell of it; where `idle`, also that nothing waited."""
     # With PySpark, which takes a while; not for --help.
     from spark_offload.ingest import rounds
 
     done = None
     for done in rounds(spark, landing, table, keep=keep.total_seconds(), most=most):
-        if done.segments or not (done.more or done.damaged):
+        if done.segments or (idle and not done.more):
             click.echo(str(done))
         for segment in done.damaged:
             name = f"{segment.outbox}/{segment.stem}"
