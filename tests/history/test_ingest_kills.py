@@ -24,13 +24,13 @@ from ingest_sender import Sender, rows_of
 from edge.outbox.observation import XSD, Cells, Context
 from spark_offload.session import java
 
-KILLS = int(os.environ.get("EDGE_HISTORY_KILLS", "6"))
+KILLS = int(os.environ.get("EDGE_HISTORY_KILLS", "4"))
 SEED = int(os.environ.get("EDGE_HISTORY_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 PATIENCE = 900.0
 """Seconds for an ingester to come as far as where it is to be killed."""
 OBSERVATIONS = 40 * (KILLS + 4)
 """Of each outbox."""
-MOMENTS = ("part", "commit", "acknowledged", "commit", "start", "any")
+MOMENTS = ("part", "commit", "acknowledged", "any", "start", "commit")
 COMMAND = Path(sys.executable).with_name("edge-history")
 
 
