@@ -52,6 +52,8 @@ def defaults(*, local: bool) -> dict[str, str]:
         # Of what Spark takes by default, INT96, files have no ranges of time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG}",
+        # Else each column that Python makes asks where it is made: as many calls again, and plans of ours are large.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Delta reads its log in so many tasks; a history's log is small.

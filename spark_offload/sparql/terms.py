@@ -5,7 +5,6 @@ Equal texts are equal terms. Language tags are in lower case (RDF 1.1 Concepts, 
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Final
 
 import rdflib
@@ -82,17 +81,5 @@ def _after(term: Column) -> Column:
 
 
 def _unescaped(text: Column) -> Column:
-    """The reverse of `spark_offload.triples.escaped`: between escaped backslashes, an escape is what it looks like."""
-    parts = F.transform(
-        F.split(text, r"\\\\"),
-        lambda part: reduce(lambda told, pair: F.replace(told, F.lit(pair[0]), F.lit(pair[1])), _MEANINGS, part),
-    )
-    return F.array_join(parts, "\\")
-
-
-_CONTROLS: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_MEANINGS: Final = (
-    ('\\"', '"'),
-    *((escape, char) for char, escape in _CONTROLS.items()),
-    *((f"\\u{code:04X}", chr(code)) for code in (*range(0x20), 0x7F, 0xFFFE, 0xFFFF) if chr(code) not in _CONTROLS),
-)
+    """The reverse of `spark_offload.triples.escaped`: what N-Triples escapes means the same in JSON."""
+    return F.get_json_object(F.concat(F.lit('{"t":"'), text, F.lit('"}')), "$.t")

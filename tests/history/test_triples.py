@@ -10,6 +10,7 @@ from history_data import EPOCH, EXPLICIT, MAPPED, MIDNIGHT, ODD, Stored, frame, 
 from hypothesis import HealthCheck, Phase, given, settings
 
 from edge.outbox.observation import QUDT, RDF, SOSA, Cells, Context
+from spark_offload.sparql import terms
 from spark_offload.triples import COLUMNS, of_cells, of_quads, triples
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ def test_rows_are_the_quads_of_their_observations(spark: SparkSession, stored: l
 
 def test_every_character_is_told_apart(spark: SparkSession) -> None:
     texts = [chr(code) for code in (*range(0x100), 0x2028, 0xFFFD, 0xFFFE, 0xFFFF, 0x1F600)]
+    texts += ["\\\\n", "\\\n", 'a\\"\\\\"', "\\u0041", '"}', "\\"]
     stored = numbered((Context(series="urn:s", topic=f"a{text}b"), Cells(MIDNIGHT, text)) for text in texts)
-    assert set(told(triples(frame(spark, stored)))) == graph_of(stored)
+    found = triples(frame(spark, stored))
+    assert set(told(found)) == graph_of(stored)
+    values = found.where("predicate LIKE '%numericValue>'").select(terms.literal_text(found["object"]).alias("text"))
+    assert [row.text for row in values.collect()] == texts
 
 
 @pytest.mark.parametrize(
