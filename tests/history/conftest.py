@@ -25,6 +25,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Tables are small and plans are many: what Spark does to be fast on large ones takes longer than they do.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "local"),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
