@@ -28,8 +28,14 @@ class Rdflib:
                     graph = self._dataset.graph(_term(quad.graph_name))
                 graph.add((_term(quad.subject), _term(quad.predicate), _term(quad.object)))
 
-    def answer(self, text: str, form: str) -> list[Row]:
-        """The solutions, columns in the order of their names; of an ASK one row or none."""
+    def answer(self, text: str, form: str) -> list[Row] | None:
+        """The solutions, columns in the order of their names; of an ASK one row or none. None: rdflib gives up."""
+        try:
+            return self._answer(text, form)
+        except (AttributeError, TypeError):  # YEAR of what is no date, say, which is an error of SPARQL and no more
+            return None
+
+    def _answer(self, text: str, form: str) -> list[Row]:
         with _literals_as_written():
             found = self._dataset.query(text)
             if form == "ASK":
