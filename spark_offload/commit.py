@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _APPLICATION: Final = "edge-history"
+_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+_DAYS: Final = 8
+"""Of so few a task writes all files at the same time; rows of more are sorted by day first, which takes longer."""
 
 
 def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positions: Mapping[Outbox, int]) -> int:
@@ -34,6 +37,7 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
     """
     run = uuid.uuid4().hex
     try:
+        spark.conf.set(_WRITERS, _DAYS)
         (
             rows.write.format("delta")
             .mode("append")
@@ -47,6 +51,8 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
         if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
             raise Overtaken(_overtaken(path)) from error
         raise
+    finally:
+        spark.conf.unset(_WRITERS)
     for commit in history(spark, path):
         if (found := metadata(commit)) and found["run"] == run:
             made = int(commit["version"])

@@ -30,6 +30,8 @@ from spark_offload.table import SCHEMA, make_table, open_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(600)
+
 OBSERVATIONS = readings("a1", range(60))
 BOX = Outbox("box-1", EPOCH)
 YEAR_1 = -62_135_596_800_000_000
@@ -64,7 +66,6 @@ def numbers(spark: SparkSession, table: Path) -> list[int]:
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@pytest.mark.timeout(600)
 def test_rows_are_what_the_gateway_stored(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, observations, cuts
 ) -> None:
@@ -110,7 +111,6 @@ def test_escapes_and_forms_of_numbers(spark: SparkSession, tmp_path: Path) -> No
     }
 
 
-@pytest.mark.timeout(600)
 def test_the_history_of_a_landing_zone(spark: SparkSession, tmp_path: Path) -> None:
     """Doubled, overlapping, late, missing, damaged, dropped: each observation once, and it is told."""
     landing, table = tmp_path / "landing", tmp_path / "table"

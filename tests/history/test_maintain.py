@@ -21,10 +21,11 @@ from spark_offload.table import SCHEMA, make_table, named, open_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(600)
+
 OBSERVATIONS = readings("a1", range(20))
 
 
-@pytest.mark.timeout(600)
 def test_an_old_table_grows(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     old = [name for name in SCHEMA.names if name not in ("replayed", "lost")]
@@ -52,7 +53,6 @@ def test_newer_ones_and_strangers_are_left_alone(spark: SparkSession, tmp_path: 
         maintain(spark, str(tmp_path / "nowhere"))
 
 
-@pytest.mark.timeout(600)
 def test_what_no_version_needs_goes(spark: SparkSession, tmp_path: Path) -> None:
     """Files that were replaced, and those that a killed ingester left behind."""
     landing, table = tmp_path / "landing", tmp_path / "table"
@@ -73,7 +73,6 @@ def test_what_no_version_needs_goes(spark: SparkSession, tmp_path: Path) -> None
     assert sorted(row.seq for row in open_table(spark, str(table)).collect()) == list(range(1, 21))
 
 
-@pytest.mark.timeout(600)
 def test_the_commands(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)

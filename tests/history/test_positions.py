@@ -20,6 +20,8 @@ from spark_offload.table import SCHEMA, make_table, named, open_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(600)
+
 BOX = Outbox("box-1", EPOCH)
 OBSERVATIONS = readings("a1", range(60), every=DAY // 20)
 
@@ -35,7 +37,6 @@ def test_a_new_table_and_none(spark: SparkSession, tmp_path: Path) -> None:
         open_table(spark, table, 7)
 
 
-@pytest.mark.timeout(600)
 def test_what_others_do_to_the_table(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     sender = Sender(landing, OBSERVATIONS)
@@ -80,7 +81,6 @@ def test_commits_without_positions_are_gone_through_to_the_last_that_tells(spark
     assert place(spark, table) == (24, {BOX: 5})
 
 
-@pytest.mark.timeout(600)
 def test_status_of_all_that_can_be(spark: SparkSession, tmp_path: Path) -> None:
     landing, table = tmp_path / "landing", str(tmp_path / "table")
     one, two = Sender(landing, OBSERVATIONS), Sender(landing, OBSERVATIONS, gateway="box-2")
