@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import count
@@ -24,12 +24,14 @@ from spark_offload.sparql.matching import matches
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.scans import scan
 from spark_offload.sparql.stars import PREDICATES, Star, split
-from spark_offload.sparql.values import Boolean, Term, Value
+from spark_offload.sparql.values import Term, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CALLS: Final = count()
+_CONNECTIVES: Final = ("&&", "||", "!")
+"""They look at what they are given once."""
 
 
 class Evaluation:
@@ -108,8 +110,14 @@ class Evaluation:
         return frame(self._spark.createDataFrame(told, schema), values, certain)
 
     def _optional(self, left: Pattern, right: Pattern, condition: Expression | None) -> Frame:
-        on = None if condition is None else _condition(condition)
-        return frames.left_join(self.frame(left), self.frame(right), on)
+        known = algebra.certain(right)
+        outside = []
+        for one in conjuncts(condition) if condition else ():
+            if algebra.mentioned(one) <= known:
+                right = algebra.Filter(right, one)
+            else:
+                outside.append(one)
+        return frames.left_join(self.frame(left), self.frame(right), _condition(outside) if outside else None)
 
     def _filter(self, solutions: Frame, condition: Expression) -> Frame:
         for one in conjuncts(condition):
@@ -127,8 +135,9 @@ class Evaluation:
                 return marked(self.frame, solutions, expression)
             case algebra.Call(name, arguments):
                 simple = []
+                step = self._simple if name in _CONNECTIVES else self._settled
                 for argument in arguments:
-                    solutions, one = self._settled(solutions, argument)
+                    solutions, one = step(solutions, argument)
                     simple.append(one)
                 return solutions, algebra.Call(name, tuple(simple))
             case _:
@@ -142,11 +151,8 @@ class Evaluation:
         solutions, simple = self._simple(solutions, expression)
         if not isinstance(simple, algebra.Call):
             return solutions, simple
-        value = evaluated(simple, solutions.values)
-        if isinstance(value, Boolean):
-            return solutions, simple
         name = f"call {next(_CALLS)}"
-        return solutions.extended({name: value}), Variable(name)
+        return solutions.extended({name: evaluated(simple, solutions.values)}), Variable(name)
 
     def _group(
         self,
@@ -191,10 +197,10 @@ def _joined(found: Iterable[Frame]) -> Frame:
     return first
 
 
-def _condition(condition: Expression) -> frames.Condition:
+def _condition(conditions: Sequence[Expression]) -> frames.Condition:
     def column(values: Mapping[str, Value]) -> Column:
-        return reduce(Column.__and__, [holds(one, values) for one in conjuncts(condition)])
+        return reduce(Column.__and__, [holds(one, values) for one in conditions])
 
-    if any(isinstance(one, Exists) for one in conjuncts(condition)):
+    if any(isinstance(one, Exists) for one in conditions):
         raise QueryRefused("EXISTS in the FILTER of an OPTIONAL is not translated")
     return column
