@@ -20,8 +20,9 @@ run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE"
 spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 	@command -v java >/dev/null || echo "Spark needs Java 17 or newer (Debian: apt install openjdk-17-jre-headless)"
 
+# Half of the time tests wait, so two run side by side.
 test: $(VENV)/.test-ready  ## run all tests (ARGS="tests/cli -k name")
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 lint: $(VENV)/.test-ready  ## style, types, and who may import whom
 	$(BIN)/ruff check .

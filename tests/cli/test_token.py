@@ -155,4 +155,5 @@ def test_it_is_sent_with_each_subscription(shared_edge, secured):
         done = shared_edge("clients", *arguments, "--data-dir", secured.data_dir)
     environ = {"EDGE_TOKEN": done.stdout.strip(), "SSL_CERT_FILE": str(secured.data_dir / "tls" / "ca.pem")}
     done = shared_edge("subscribe", "ASK {}", "--json", "-n", "1", "--ws", secured.endpoints["wss"], environ=environ)
-    assert json.loads(done.stdout)["sequence"] == 0, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sequence"] == 0

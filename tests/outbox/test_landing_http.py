@@ -7,8 +7,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from cut_line import Relay
 from memory_outbox import EPOCH, MemoryOutbox, Zone
-from relay import Relay
 
 from edge.outbox.cut import cut
 from edge.outbox.landing import Known, LandingFailed

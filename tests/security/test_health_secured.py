@@ -33,7 +33,8 @@ async def test_strangers_learn_that_it_moves_and_nothing_that_is_private(faulty)
         answer = await health(faulty, token)
         told = answer.json()
         assert (answer.status_code, told["status"], set(told["parts"].values())) == (200, "ready", {"moves"})
-        assert set(told) <= {"status", "version", "parts", "mqtt", "mqtt_gate"}
+        assert set(told) <= {"status", "version", "parts", "mqtt", "mqtt_gate", "outbox"}
+    assert told["outbox"] == "off"
         assert "kitchen" not in answer.text
         assert "lamps" not in answer.text
     assert (await health(faulty, "nonsense")).status_code == 401
