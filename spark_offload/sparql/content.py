@@ -14,7 +14,7 @@ from edge.outbox.observation import EPOCH_LENGTH
 from spark_offload.sparql import lexical
 from spark_offload.sparql.stars import CLASSES, EDGES, PREDICATES, TYPE
 from spark_offload.table import NUMBERS
-from spark_offload.triples import of_cells, of_quads
+from spark_offload.triples import iri, of_cells, of_quads
 
 _DERIVED: Final = rf"[^<> ]*/[0-9a-f]{{{EPOCH_LENGTH}}}-[0-9]+(/result|/instant)?"
 
@@ -37,53 +37,85 @@ class Content:
     def __init__(self, rows: DataFrame) -> None:
         """`rows` of the table."""
         self.rows = rows
-        self.general_rows = rows.where("series IS NULL AND lost IS NULL")
+        self._foreign = rows.where("series IS NULL AND lost IS NULL")
 
     @cached_property
     def chosen(self) -> bool:
         """Whether there are observations whose IRIs a client chose."""
-        return not self.general_rows.where("quads IS NULL").limit(1).isEmpty()
+        return not self._foreign.where("quads IS NULL").limit(1).isEmpty()
 
     @cached_property
     def quads(self) -> bool:
         """Whether there are rows that do not fit."""
-        return not self.general_rows.where("quads IS NOT NULL").limit(1).isEmpty()
+        return not self._foreign.where("quads IS NOT NULL").limit(1).isEmpty()
+
+    @cached_property
+    def whole_chosen(self) -> bool:
+        """Whether there are some whose IRIs a client chose, and nothing else tells of these: a row tells all of it."""
+        if not self.chosen:
+            return False
+        chosen = self._foreign.where("quads IS NULL")
+        places = ("observation", "result", "instant")
+        told = [F.count_distinct(F.coalesce("graph", F.lit("")), F.col(place)) for place in places]
+        count, *different = chosen.agg(F.count(F.lit(1)), *told).collect()[0]
+        if any(number < count for number in different):
+            return False
+        if not self.quads:
+            return True
+        named = chosen.select(F.explode(F.array(*(iri(F.col(place)) for place in places))).alias("node"))
+        told_of = of_quads(self._foreign, PREDICATES).select(F.explode(F.array("subject", "object")).alias("node"))
+        return told_of.join(named, "node", "left_semi").limit(1).isEmpty()
+
+    @property
+    def whole_rows(self) -> DataFrame:
+        """The rows that tell all of an observation."""
+        return self.rows.where("quads IS NULL AND lost IS NULL" if self.whole_chosen else "series IS NOT NULL")
+
+    @cached_property
+    def general_rows(self) -> DataFrame:
+        """The others that tell of any: their triples are joined."""
+        return self._foreign.where("quads IS NOT NULL") if self.whole_chosen else self._foreign
 
     @property
     def general(self) -> bool:
-        """Whether there are observations of which the mapping does not know everything: their triples are joined."""
-        return self.chosen or self.quads
+        """Whether there are such."""
+        return self.quads or (self.chosen and not self.whole_chosen)
 
     @cached_property
     def crossing(self) -> bool:
         """Whether some of these speak of what the mapping stored as a row does: no row tells all of itself then."""
-        if not self.general:
+        if not (self.chosen or self.quads):
             return False
         own = [F.col(column).rlike(rf"^{_DERIVED}$") for column in ("observation", "result", "instant")]
         crossing = F.col("quads").rlike(_CROSSING)
         for column in own:
             crossing = F.coalesce(column, F.lit(False)) | F.coalesce(crossing, F.lit(False))
-        return not self.general_rows.where(crossing).limit(1).isEmpty()
+        return not self._foreign.where(crossing).limit(1).isEmpty()
+
+    @property
+    def plain(self) -> bool:
+        """Whether each observation is a row, and nothing else tells of it."""
+        return not (self.general or self.crossing)
 
     @cached_property
     def odd_numbers(self) -> bool:
         """Whether there are numbers that have no `value`."""
         others = [datatype for datatype in lexical.NUMBERS if datatype not in NUMBERS]
         odd = F.col("datatype").isin(*others) | F.col("value_text").isin("INF", "-INF", "+INF", "NaN")
-        rows = self.rows.where("series IS NOT NULL AND value IS NULL")
+        rows = self.whole_rows.where("value IS NULL")
         return not rows.where(odd).limit(1).isEmpty()
 
     @cached_property
     def odd_times(self) -> bool:
         """Whether there are times that are written in a way of their own."""
-        odd = "series IS NOT NULL AND (time_text IS NOT NULL OR time_datatype IS NOT NULL)"
-        return not self.rows.where(odd).limit(1).isEmpty()
+        odd = "time_text IS NOT NULL OR time_datatype IS NOT NULL"
+        return not self.whole_rows.where(odd).limit(1).isEmpty()
 
     def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
         """The triples of all rows, or of the general ones, as often as they are told."""
         rows = self.general_rows if general else self.rows
         told = []
-        if self.chosen or not general:
+        if not general or (self.chosen and not self.whole_chosen):
             told.append(of_cells(rows, predicates))
         if self.quads or not told:
             told.append(of_quads(rows, predicates))

@@ -21,6 +21,7 @@ from spark_offload.sparql.existence import marked, where_exists
 from spark_offload.sparql.expressions import conjuncts, evaluated, holds
 from spark_offload.sparql.frames import Frame, frame
 from spark_offload.sparql.matching import matches
+from spark_offload.sparql.optionals import in_rows
 from spark_offload.sparql.ordering import sorting
 from spark_offload.sparql.scans import scan
 from spark_offload.sparql.stars import PREDICATES, Star, split
@@ -55,7 +56,7 @@ class Evaluation:
             case algebra.Join(left, right):
                 return frames.join(self.frame(left), self.frame(right))
             case algebra.LeftJoin(left, right, condition):
-                return self._optional(left, right, condition)
+                return self._in_rows(pattern) or self._optional(left, right, condition)
             case algebra.Union(left, right):
                 return frames.union(self.frame(left), self.frame(right))
             case algebra.Minus(left, right):
@@ -79,7 +80,9 @@ class Evaluation:
     def _basic(self, triples: tuple[TriplePattern, ...], graph: algebra.Graph) -> Frame:
         if not self._wide or self._content.crossing:
             return _joined(matches(triple, graph, self._content) for triple in triples)
-        stars, rest = split(triples)
+        return self._found(*split(triples), graph)
+
+    def _found(self, stars: Iterable[Star], rest: Iterable[TriplePattern], graph: algebra.Graph) -> Frame:
         found = [self._star(star, graph) for star in stars]
         for triple in rest:
             told = isinstance(triple.predicate, Variable) or str(triple.predicate) in PREDICATES
@@ -108,6 +111,12 @@ class Evaluation:
         certain = [name for place, name in enumerate(variables) if all(row[place] is not None for row in rows)]
         values = {variable: Term(F.col(name)) for variable, name in zip(variables, names, strict=True)}
         return frame(self._spark.createDataFrame(told, schema), values, certain)
+
+    def _in_rows(self, pattern: algebra.LeftJoin) -> Frame | None:
+        """OPTIONALs that rows answer; None: they are to be joined."""
+        if not (self._wide and self._content.plain) or (told := in_rows(pattern)) is None:
+            return None
+        return self._found(told.stars, told.rest, told.graph)
 
     def _optional(self, left: Pattern, right: Pattern, condition: Expression | None) -> Frame:
         known = algebra.certain(right)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from spark_offload.sparql import algebra, terms
 from spark_offload.sparql.algebra import Expression, Node, Pattern, TriplePattern, Variable
 from spark_offload.sparql.content import Content
-from spark_offload.sparql.stars import PREDICATES, split
+from spark_offload.sparql.optionals import in_rows
+from spark_offload.sparql.stars import PREDICATES, Star, split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +49,9 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
         case algebra.Basic(triples, graph):
             yield from _basic(triples, graph, content, wide=wide)
             return
+        case algebra.LeftJoin() if wide and content.plain and (found := in_rows(pattern)):
+            yield from _stars(found.stars, found.rest, found.graph, content)
+            return
         case algebra.Values(variables, rows):
             yield f"VALUES of {_names(variables)}: {len(rows)} rows"
         case algebra.Graphs():
@@ -78,23 +82,33 @@ def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
 
 
 def _basic(triples: tuple[TriplePattern, ...], graph: algebra.Graph, content: Content, *, wide: bool) -> Iterator[str]:
-    where = "" if graph is None else f" in graph {_node(graph)}"
     if not wide or content.crossing:
         why = "some quads speak of what the mapping stored" if wide else "this was asked for"
-        yield f"{len(triples)} patterns{where}, each over all triples, joined ({why})"
+        yield f"{len(triples)} patterns{_where(graph)}, each over all triples, joined ({why})"
         yield from (f"  {_triple(triple)}" for triple in triples)
         return
-    stars, rest = split(triples)
+    yield from _stars(*split(triples), graph, content)
+
+
+def _stars(
+    stars: Iterable[Star], rest: Iterable[TriplePattern], graph: algebra.Graph, content: Content
+) -> Iterator[str]:
+    where = _where(graph)
     for star in stars:
         yield f"a star{where}: one scan of rows, {len(star.triples)} patterns"
-        for role, node in star.resources:
-            yield f"  {role} {_node(node)}"
-        yield from (f"  {column} {_node(node)}" for column, node in star.cells)
+        yield from (f"  {name} {_node(node)}" for name, node in (*star.resources, *star.cells))
+        for more in star.optional:
+            new = [told for told in more.resources if told not in star.resources]
+            yield f"  OPTIONAL {', '.join(f'{name} {_node(node)}' for name, node in (*new, *more.cells))}"
         if content.general:
             yield "  and the same patterns over the triples of observations that clients wrote, joined"
     for triple in rest:
         every = isinstance(triple.predicate, Variable) or str(triple.predicate) in PREDICATES
         yield f"over {'all triples' if every else 'triples that clients wrote'}{where}: {_triple(triple)}"
+
+
+def _where(graph: algebra.Graph) -> str:
+    return "" if graph is None else f" in graph {_node(graph)}"
 
 
 def _triple(triple: TriplePattern) -> str:

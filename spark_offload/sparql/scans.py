@@ -1,4 +1,4 @@
-"""A star as one scan of the rows that the mapping stored: only the columns that it needs, and conditions on these."""
+"""A star as one scan of rows that tell all of an observation: only columns that it needs, and conditions on these."""
 
 from __future__ import annotations
 
@@ -23,34 +23,77 @@ from spark_offload.sparql.values import Derived, Iri, Measured, Moment, Text, Va
 
 _ENDS: Final = {OBSERVATION: "", RESULT: "/result", INSTANT: "/instant"}
 _DERIVED: Final = re.compile(rf"(.*)/([0-9a-f]{{{EPOCH_LENGTH}}})-([1-9][0-9]{{0,17}})(/result|/instant)?", re.DOTALL)
-_NULLABLE: Final = ("feature", "property", "sensor", "topic", "unit")
+_NULLABLE: Final = ("series", "feature", "property", "sensor", "topic", "unit")
 
 
 def scan(star: Star, content: Content, graph: Graph) -> Frame:
-    """Solutions of a star from rows with a series."""
-    conditions = [F.col("series").isNotNull()]
+    """Solutions of a star from rows that tell all of an observation."""
+    row = _Row(content)
+    conditions: list[Column] = []
     bound: dict[str, Value] = {}
-
-    def meet(node: Node, value: Value) -> None:
-        if isinstance(node, Variable):
-            known = bound.setdefault(node.name, value)
-            if known is not value:
-                conditions.append(equal_terms(known, value))
-        else:
-            conditions.extend(_is(value, node))
-
     if graph is None:
         conditions.append(F.col("graph").isNull())
     else:
         conditions.append(F.col("graph").isNotNull())
-        meet(graph, Iri(F.col("graph")))
-    for role, node in star.resources:
-        meet(node, Derived(F.col("series"), F.col("epoch"), F.col("seq"), _ENDS[role]))
-    for column, node in star.cells:
-        if column in _NULLABLE:
-            conditions.append(F.col(column).isNotNull())
-        meet(node, _cell(column, content))
-    return frame(content.rows.where(reduce(Column.__and__, conditions)), bound, bound)
+        _meet(graph, Iri(F.col("graph")), bound, conditions)
+    row.answer(star, bound, conditions)
+    told = dict(bound)
+    for more in star.optional:
+        there: list[Column] = []
+        known = dict(bound)
+        row.answer(more, known, there)
+        found = reduce(Column.__and__, there, F.lit(True))
+        for name in known.keys() - bound:
+            value = known[name]
+            told[name] = value.of(*(F.when(found, column) for column in value.columns()))
+    return frame(content.whole_rows.where(reduce(Column.__and__, conditions)), told, bound)
+
+
+class _Row:
+    """What there is in a row, as values."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._values: dict[str, Value] = {}
+
+    def answer(self, star: Star, bound: dict[str, Value], conditions: list[Column]) -> None:
+        """Bind the variables of a star, under conditions."""
+        for role, node in star.resources:
+            if isinstance(node, Variable):
+                _meet(node, self._value(role), bound, conditions)
+            else:
+                conditions += self._named(role, node)
+        for column, node in star.cells:
+            if column in _NULLABLE:
+                conditions.append(F.col(column).isNotNull())
+            _meet(node, self._value(column), bound, conditions)
+
+    def _value(self, name: str) -> Value:
+        if name not in self._values:
+            self._values[name] = self._resource(name) if name in _ENDS else _cell(name, self._content)
+        return self._values[name]
+
+    def _resource(self, role: str) -> Value:
+        derived = Derived(F.col("series"), F.col("epoch"), F.col("seq"), _ENDS[role])
+        return Iri(F.coalesce(role, derived.iri())) if self._content.whole_chosen else derived
+
+    def _named(self, role: str, constant: Constant) -> list[Column]:
+        """Conditions for a resource to be this one."""
+        found = _DERIVED.fullmatch(constant) if isinstance(constant, rdflib.URIRef) else None
+        if found and (found[4] or "") == _ENDS[role]:
+            return [F.col("series") == found[1], F.col("epoch") == found[2], F.col("seq") == int(found[3])]
+        if self._content.whole_chosen and isinstance(constant, rdflib.URIRef):
+            return [F.col(role) == str(constant)]
+        return [F.lit(False)]
+
+
+def _meet(node: Node, value: Value, bound: dict[str, Value], conditions: list[Column]) -> None:
+    if isinstance(node, Variable):
+        known = bound.setdefault(node.name, value)
+        if known is not value:
+            conditions.append(equal_terms(known, value))
+    else:
+        conditions.extend(_is(value, node))
 
 
 def _cell(column: str, content: Content) -> Value:
@@ -70,11 +113,6 @@ def _cell(column: str, content: Content) -> Value:
 
 def _is(value: Value, constant: Constant) -> list[Column]:
     """Conditions for a value to be this term, such that files and rows without it are not read."""
-    if isinstance(value, Derived):
-        found = _DERIVED.fullmatch(constant) if isinstance(constant, rdflib.URIRef) else None
-        if not found or (found[4] or "") != value.end:
-            return [F.lit(False)]
-        return [value.series == found[1], value.epoch == found[2], value.seq == int(found[3])]
     term = value_of(constant)
     conditions = [equal_terms(value, term)]
     if isinstance(value, Measured) and (number := term.number()) is not None:

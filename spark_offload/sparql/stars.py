@@ -47,6 +47,8 @@ class Star:
     """Which of the three a node is."""
     cells: tuple[tuple[str, Node], ...]
     """Columns and what is in them."""
+    optional: tuple[Star, ...] = ()
+    """What else of the row is told, where all of it is there."""
 
 
 def split(triples: Iterable[TriplePattern]) -> tuple[list[Star], list[TriplePattern]]:

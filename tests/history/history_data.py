@@ -165,6 +165,14 @@ EXPLICIT = st.tuples(
 )
 """Such whose IRIs a client chose, and chose again."""
 
+ONCE = st.tuples(
+    contexts(st.none()),
+    st.tuples(TIMES, VALUES, TIME_TEXTS, st.uuids()).map(
+        lambda cells: Cells(*cells[:3], *(f"{EX}{kind}/{cells[3]}" for kind in ("own", "own-result", "own-instant")))
+    ),
+)
+"""Such whose IRIs a client chose, and no other has."""
+
 _NODES = (
     st.sampled_from(("_:a", "_:b"))
     | _iris("own").map("<{}>".format)

@@ -9,28 +9,27 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from generated_queries import Query, query
-from history_data import EXPLICIT, MAPPED, ODD, frame, history
+from history_data import EXPLICIT, MAPPED, ODD, ONCE, frame, history
 from history_oracles import Oxigraph, Rdflib, Row, canonical, rounded
-from pyspark.sql import functions as F  # noqa: N812
+from kept_triples import both_ways
 
 from spark_offload import export
 from spark_offload.errors import QueryRefused
 from spark_offload.history import History
-from spark_offload.sparql.content import Content
-from spark_offload.triples import triples
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 FIRST, _, LAST = os.environ.get("EDGE_HISTORY_DIFFERENTIAL", "0:16").partition(":")
 HISTORIES = {
     "mapped": ((MAPPED, 24),),
     "chosen": ((MAPPED, 16), (EXPLICIT, 10)),
+    "once": ((MAPPED, 12), (ONCE, 12)),
     "odd": ((MAPPED, 14), (EXPLICIT, 6), (ODD, 8)),
 }
 SMALL = {
@@ -44,18 +43,6 @@ SMALL = {
 }
 
 
-class Kept(Content):
-    """That of a table whose triples are made once for all queries."""
-
-    def __init__(self, rows: DataFrame) -> None:
-        super().__init__(rows)
-        self._kept = [triples(some).coalesce(1).cache() for some in (rows, self.general_rows)]
-
-    def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
-        kept = self._kept[general]
-        return kept if predicates is None else kept.where(F.col("predicate").isin([f"<{iri}>" for iri in predicates]))
-
-
 class World:
     """A history, and who else knows what is in it."""
 
@@ -67,10 +54,7 @@ class World:
         rows = frame(session, stored).coalesce(1).cache()
         lines = [row.line for row in export.lines(rows).collect()]
         self.rdflib, self.oxigraph = Rdflib(lines), Oxigraph(lines)
-        content = Kept(rows)
-        self.histories = {way: History(session, rows, wide=way == "wide") for way in ("wide", "triples")}
-        for asked in self.histories.values():
-            vars(asked)["_content"] = content
+        self.histories = both_ways(session, rows)
 
 
 @pytest.fixture(scope="module", params=list(HISTORIES))

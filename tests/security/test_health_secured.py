@@ -34,7 +34,7 @@ async def test_strangers_learn_that_it_moves_and_nothing_that_is_private(faulty)
         told = answer.json()
         assert (answer.status_code, told["status"], set(told["parts"].values())) == (200, "ready", {"moves"})
         assert set(told) <= {"status", "version", "parts", "mqtt", "mqtt_gate", "outbox"}
-    assert told["outbox"] == "off"
+        assert told["outbox"] == "off"
         assert "kitchen" not in answer.text
         assert "lamps" not in answer.text
     assert (await health(faulty, "nonsense")).status_code == 401
