@@ -2,16 +2,13 @@
 
 import asyncio
 import os
-import random
 import signal
-import socket
 import time
-from contextlib import suppress
 
 import httpx
 
 from edge.client import Backoff, Endpoints, Options
-from tests.support.processes import GatewayProcess
+from tests.support.processes import GatewayProcess, free_port
 
 PATIENCE = 30.0
 """Seconds after which a test gives up waiting."""
@@ -19,18 +16,11 @@ PATIENCE = 30.0
 QUICK = Options(backoff=Backoff(0.05, 0.2))
 
 
-def steady_port():
-    """A port that no outgoing connection is given while the gateway is down: those have numbers from 32768 on."""
-    while True:
-        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))) as server:
-            return server.getsockname()[1]
-
-
 class Gateway(GatewayProcess):
     """`edge run` on ports that stay the same."""
 
     def __init__(self, data_dir, **settings):
-        self.http_port, self.ws_port = steady_port(), steady_port()
+        self.http_port, self.ws_port = free_port(), free_port()
         super().__init__(
             data_dir,
             {

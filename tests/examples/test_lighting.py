@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import random
 import shutil
 import signal
 import socket
@@ -22,7 +21,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.support.processes import GatewayProcess, wait_for
+from tests.support.processes import GatewayProcess, free_port, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lighting"
 AFTER = 2.0
@@ -34,7 +33,7 @@ class Street:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        ports = {f"EDGE__{gate}__PORT": str(_port()) for gate in ("HTTP", "WS", "MQTT")}
+        ports = {f"EDGE__{gate}__PORT": str(free_port()) for gate in ("HTTP", "WS", "MQTT")}
         settings = {"EDGE__HOST__ENABLED": "false", "EDGE__ACTUATION__RATE": "1000", **ports}
         self.gateway = GatewayProcess(directory / "data", settings)
         (directory / "data" / "mappings").mkdir(parents=True)
@@ -105,13 +104,6 @@ class Street:
             pytest.fail((self.directory / "lighting.py.log").read_text())
         with urllib.request.urlopen(f"{self.endpoints['http']}/metrics", timeout=20) as answer:
             return 'edge_subscriptions{gate="ws"} 2.0' in answer.read().decode()
-
-
-def _port() -> int:
-    """One that no outgoing connection is given while the gateway is down: those have numbers from 32768 on."""
-    while True:
-        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))) as server:
-            return int(server.getsockname()[1])
 
 
 @pytest.fixture
