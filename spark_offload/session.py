@@ -58,6 +58,8 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # Delta reads its log in so many tasks; a history's log is small.
         "spark.databricks.delta.snapshotPartitions": "2",
+        # A landing zone has many files, and looking at one takes no time: not worth tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
         # … and VACUUM lists files in so many; of the 10,000 by default nearly all would find nothing to do.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.experiment import ExperimentError, steps
 from benchmarks.history.figures import Figure
 from spark_offload.ingest import ingest
+from spark_offload.table import make_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ def measure(spark: SparkSession, landing: Path, work: Path, rows: int, runs: int
 
 
 def take_in(spark: SparkSession, landing: Path, table: Path, rows: int) -> float:
-    """Ingest a landing zone into a new table. Returns seconds. Raises `ExperimentError` if rows are missing then.
+    """Ingest a landing zone into an empty table. Returns seconds. Raises `ExperimentError` if rows are missing then.
 
     Acknowledgements are written into the landing zone, so each time it is another one, of the same files.
     """
@@ -57,6 +58,7 @@ def take_in(spark: SparkSession, landing: Path, table: Path, rows: int) -> float
     own = table.with_name("landing-of-this-run")
     shutil.rmtree(own, ignore_errors=True)
     shutil.copytree(landing, own, copy_function=os.link)
+    make_table(spark, str(table))
     began = time.perf_counter()
     ingest(spark, own, table)
     seconds = time.perf_counter() - began
