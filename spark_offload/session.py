@@ -56,6 +56,8 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Groups that are kept in such a hash table; beyond, rows are sorted (MIN, MAX, and whatever collects).
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
         # Delta reads its log in so many tasks; a history's log is small.
         "spark.databricks.delta.snapshotPartitions": "2",
         # A landing zone has many files, and looking at one takes no time: not worth tasks.

@@ -12,7 +12,7 @@ PARTS: Final = ("ingest", "questions", "scaling")
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(min=1000), default=1_000_000, show_default=True, help="Observations.")
+@click.option("--rows", type=click.IntRange(min=1000), default=4_000_000, show_default=True, help="Observations.")
 @click.option(
     "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs; the figures are their medians."
 )

@@ -19,7 +19,7 @@ from spark_offload.sparql.arithmetic import number, rank_of, ranked
 from spark_offload.sparql.frames import Frame, frame, told_apart
 from spark_offload.sparql.functions import nothing
 from spark_offload.sparql.ordering import sorting
-from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Text, Value
+from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Measured, Number, Text, Value
 
 _RESULT: Final = "aggregate"
 
@@ -67,7 +67,9 @@ def _made(name: str, aggregate: Aggregate, argument: Value | None, solutions: Fr
             return _extreme(name, aggregate, argument)
         case "SAMPLE":
             column = F.first(F.when(argument.bound(), _packed(argument)), ignorenulls=True)
-            return _Made({name: column}, _unpacked(argument, F.col(name)), certain=False)
+            return _Made(
+                {name: column, f"{name} hashed": F.expr(_HASHED)}, _unpacked(argument, F.col(name)), certain=False
+            )
         case "GROUP_CONCAT":
             return _concatenated(name, aggregate, argument)
         case other:
@@ -113,13 +115,30 @@ def _sum(name: str, aggregate: Aggregate, argument: Value) -> _Made:
 
 def _extreme(name: str, aggregate: Aggregate, argument: Value) -> _Made:
     pick = F.min_by if aggregate.name == "MIN" else F.max_by
+    packed, order = _packed(argument), F.struct(*sorting(argument))
     columns = {
         f"{name} all": F.count(F.lit(1)),
         f"{name} bound": F.count(F.when(argument.bound(), 1)),
-        f"{name} value": pick(_packed(argument), F.struct(*sorting(argument))),
+        f"{name} hashed": F.expr(_HASHED),
     }
+    if isinstance(argument, Measured):  # numbers come first, and most are; which of equal ones it is, is open
+        columns[f"{name} number"] = pick(packed, argument.value)
+        columns[f"{name} other"] = pick(packed, F.when(argument.value.isNull(), order))
+        found = F.coalesce(*(f"{name} {kind}" for kind in ("number", "other")[:: 1 if aggregate.name == "MIN" else -1]))
+    else:
+        columns[f"{name} value"] = pick(packed, order)
+        found = F.col(f"{name} value")
     whole = F.col(f"{name} all") == F.col(f"{name} bound")
-    return _Made(columns, _unpacked(argument, F.when(whole, F.col(f"{name} value"))), certain=False)
+    return _Made(columns, _unpacked(argument, F.when(whole & _is_hashed(name), found)), certain=False)
+
+
+_HASHED: Final = "collect_set(CAST(NULL AS INT))"
+"""Beside an aggregate of this kind Spark keeps others that are no numbers in a hash table; else it sorts all rows."""
+
+
+def _is_hashed(name: str) -> Column:
+    """True; what nobody looks at Spark leaves out."""
+    return F.size(f"{name} hashed") == 0
 
 
 def _packed(value: Value) -> Column:

@@ -66,9 +66,16 @@ class Content:
         told_of = of_quads(self._foreign, PREDICATES).select(F.explode(F.array("subject", "object")).alias("node"))
         return told_of.join(named, "node", "left_semi").limit(1).isEmpty()
 
-    @property
+    @cached_property
+    def graphs(self) -> bool:
+        """Whether any observation is in a named graph."""
+        return not self.rows.where("graph IS NOT NULL").limit(1).isEmpty()
+
+    @cached_property
     def whole_rows(self) -> DataFrame:
         """The rows that tell all of an observation."""
+        if self.rows.where("series IS NULL").limit(1).isEmpty():
+            return self.rows
         return self.rows.where("quads IS NULL AND lost IS NULL" if self.whole_chosen else "series IS NOT NULL")
 
     @cached_property

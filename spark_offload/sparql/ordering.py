@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from spark_offload.sparql.values import Boolean, Iri, Number, Text, Value
+from spark_offload.sparql.values import Boolean, Iri, Measured, Number, Text, Value
 
 
 def sorting(value: Value) -> list[Column]:
@@ -23,4 +23,5 @@ def sorting(value: Value) -> list[Column]:
         if face is not None:
             place = place.when(face.isNotNull(), rank)
     faces = [face for face in (None if number is None else number.cast("double"), boolean, moment) if face is not None]
-    return [place.otherwise(7), *faces, value.term()]
+    texts = value.keys() if isinstance(value, Measured) else (value.term(),)
+    return [place.otherwise(7), *faces, *texts]

@@ -32,7 +32,8 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
     conditions: list[Column] = []
     bound: dict[str, Value] = {}
     if graph is None:
-        conditions.append(F.col("graph").isNull())
+        if content.graphs:
+            conditions.append(F.col("graph").isNull())
     else:
         conditions.append(F.col("graph").isNotNull())
         _meet(graph, Iri(F.col("graph")), bound, conditions)
@@ -46,7 +47,8 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
         for name in known.keys() - bound:
             value = known[name]
             told[name] = value.of(*(F.when(found, column) for column in value.columns()))
-    return frame(content.whole_rows.where(reduce(Column.__and__, conditions)), told, bound)
+    rows = content.whole_rows
+    return frame(rows.where(reduce(Column.__and__, conditions)) if conditions else rows, told, bound)
 
 
 class _Row:
