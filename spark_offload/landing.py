@@ -200,6 +200,7 @@ def _folders(folder: Path) -> list[Path]:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        return list(folder.iterdir())
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_file()]
     except FileNotFoundError:
         return []

@@ -5,10 +5,10 @@ Lines are split by an expression, which takes half the time that Spark's CSV rea
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -59,10 +59,12 @@ def rows(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
 
 
 def _observations(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
-    files, contexts = _shared(taken)
+    files, contexts = _shared(spark, taken)
     known = spark.createDataFrame(files, _FILES)
     told = spark.createDataFrame(contexts, _CONTEXTS)
-    lines = spark.read.option("lineSep", "\n").text([_PATTERN.sub(r"\\\g<0>", _file(one)) for one in taken])
+    lines = spark.read.option("lineSep", "\n").text(
+        [_PATTERN.sub(r"\\\g<0>", f"file:{one.segment.rows.absolute()}") for one in taken]
+    )
     # Spark joins by numbers in half the time that it takes by texts; what a hash could mix up is an error.
     cells = lines.selectExpr(r"split(value, '\t') AS cells", "xxhash64(_metadata.file_path) AS of_file").selectExpr(
         "of_file",
@@ -123,8 +125,9 @@ def _cell(cell: str) -> str:
     return rf"IF(contains({text}, r'\'), {unescaped}, {text})"
 
 
-def _shared(taken: Sequence[Taken]) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+def _shared(spark: SparkSession, taken: Sequence[Taken]) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
     """Files and contexts. Contexts are told once for all segments of an outbox in which their numbers mean the same."""
+    landing = _uri(spark, taken[0].segment.rows.parents[2])
     files: list[tuple[object, ...]] = []
     groups: list[dict[int, Context]] = []
     current: dict[tuple[str, str], int] = {}
@@ -135,7 +138,8 @@ def _shared(taken: Sequence[Taken]) -> tuple[list[tuple[object, ...]], list[tupl
             group = current[one.segment.outbox] = len(groups)
             groups.append({})
         groups[group].update(manifest.contexts)
-        files.append((_file(one), *one.segment.outbox, one.after, group, manifest.replayed))
+        path = "/".join((landing, *one.segment.rows.parts[-3:]))
+        files.append((path, *one.segment.outbox, one.after, group, manifest.replayed))
     contexts: list[tuple[object, ...]] = [
         (n, number, *context) for n, group_ in enumerate(groups) for number, context in group_.items()
     ]
@@ -162,6 +166,8 @@ def _tombstone(one: Taken) -> tuple[object, ...]:
     return tuple(told.get(name) for name in SCHEMA.names)
 
 
-def _file(one: Taken) -> str:
-    """The URI of its rows, as Spark writes it: not escaped."""
-    return f"file:{os.path.abspath(one.segment.rows)}"  # noqa: PTH100  as Hadoop does, without a look at links
+def _uri(spark: SparkSession, folder: Path) -> str:
+    """As Spark begins the names of the files in it."""
+    jvm = spark._jvm
+    assert jvm is not None  # noqa: S101  it is no Connect session
+    return str(jvm.org.apache.hadoop.fs.Path(f"file:{folder.absolute()}").toUri().toString())

@@ -97,10 +97,19 @@ def open_table(spark: SparkSession, path: str, version: int | None = None) -> Da
     except AnalysisException as error:
         if version is not None:
             raise TableRefused(f"there is no version {version} of the table {path}: edge-history status") from error
-        raise TableRefused(f"there is no table at {path}: edge-history ingest makes it") from error
+        raise TableRefused(_why_none(path)) from error
     if not {"gateway", "epoch", "seq"} <= set(table.columns):
         raise TableRefused(f"the table at {path} is no history: it has other columns")
     return table
+
+
+def _why_none(path: str) -> str:
+    place = Path(path)
+    if place.is_file():
+        return f"{path} is a file, and a table is a directory: name another one"
+    if place.is_dir() and not (place / "_delta_log").exists() and any(place.iterdir()):
+        return f"{path} has other files in it and is no Delta table: name another directory"
+    return f"there is no table at {path}: edge-history ingest makes it"
 
 
 def make_table(spark: SparkSession, path: str) -> None:

@@ -110,8 +110,9 @@ class Uploads:
         self._guard = threading.Lock()
         self._held = 0
         self._measured = float("-inf")
+        self._landing = Landing(landing)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)
             self._alone = os.open(self._folder, os.O_RDONLY)
             fcntl.flock(self._alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -119,7 +120,6 @@ class Uploads:
             raise LandingRefused(f"another edge-history receive uses {landing}: stop it first") from None
         except OSError as error:
             raise LandingRefused(f"{landing} cannot be used ({error}): make it writable") from None
-        self._landing = Landing(landing)
 
     def close(self) -> None:
         """Let another program receive."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from edge.outbox.cut import Segment
 from edge.outbox.landing import Known, LandingFailed, acknowledged, parsed
-from edge.outbox.segment import MANIFEST, ROWS, STEM
+from edge.outbox.segment import MANIFEST, ROWS, STEM, Manifest, SegmentDamaged, SegmentNewer
 
 ACKNOWLEDGEMENTS: Final = "ack.json"
 
@@ -59,12 +59,25 @@ class DirectoryLanding:
             return 0
 
     def _held(self, gateway: str, epoch: str) -> tuple[tuple[int, int], ...]:
+        """What is no segment is none of ours: files of other names, manifests without rows that tell of no loss."""
         try:
-            names = [path.name for path in (self._path / gateway / epoch).iterdir()]
+            with os.scandir(self._path / gateway / epoch) as entries:
+                files = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
         except FileNotFoundError:
             return ()
-        found = [STEM.fullmatch(name.removesuffix(MANIFEST)) for name in names if name.endswith(MANIFEST)]
-        return tuple((int(stem[1]), int(stem[2])) for stem in found if stem is not None)
+        held = []
+        for name, path in files.items():
+            stem = STEM.fullmatch(name.removesuffix(MANIFEST)) if name.endswith(MANIFEST) else None
+            if stem and (f"{stem[0]}{ROWS}" in files or _is_tombstone(path)):
+                held.append((int(stem[1]), int(stem[2])))
+        return tuple(held)
+
+
+def _is_tombstone(path: Path) -> bool:
+    try:
+        return Manifest.from_json(path.read_bytes()).tombstone
+    except (FileNotFoundError, SegmentDamaged, SegmentNewer):
+        return False
 
 
 def _make(folder: Path, root: Path) -> None:

@@ -20,7 +20,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from edge.outbox.observation import EPOCH_LENGTH, Cells, Context
 
@@ -104,15 +104,18 @@ class Manifest:
     def from_json(cls, text: bytes) -> Manifest:
         """Read a manifest. Raises `SegmentDamaged`, `SegmentNewer`."""
         try:
-            body: dict[str, Any] = json.loads(text)
+            body = json.loads(text)
+        except ValueError as error:
+            raise SegmentDamaged(f"its manifest cannot be read, it is no JSON: {error}") from None
+        try:
             if body["schema"] > SCHEMA:
                 raise SegmentNewer(f"it has schema {body['schema']}, and this program knows {SCHEMA}; update it")
             contexts = {int(number): Context(**told) for number, told in body.pop("contexts").items()}
             manifest = cls(contexts=contexts, **body)
         except SegmentNewer:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SegmentDamaged(f"its manifest cannot be read: {error}") from None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise SegmentDamaged("its manifest cannot be read: it has other members than manifests have") from None
         if fault := _fault(manifest):
             raise SegmentDamaged(f"its manifest makes no sense: {fault}")
         return manifest

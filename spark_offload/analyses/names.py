@@ -19,7 +19,8 @@ def short_names(iris: Iterable[str], parts: int = 1) -> dict[str, str]:
     begin = max([0, *(found.end() for found in _ENDS.finditer(_shared(different)))])
     rest = [iri[begin:] for iri in different]
     end = _shared([iri[::-1] for iri in rest]).rfind("/") + 1
-    return {iri: name[: len(name) - end] or iri for iri, name in zip(different, rest, strict=True)}
+    names = [name[: len(name) - end] for name in rest]
+    return dict(zip(different, names if all(names) else different, strict=True))
 
 
 def _shared(texts: list[str]) -> str:

@@ -73,7 +73,7 @@ def gaps(found: pd.DataFrame) -> Figure:
     axes.set_yticks(range(len(order)), order)
     axes.set_ylim(-0.6, len(order) - 0.4)
     shown = f" (the {len(order)} longest of {names.nunique()})" if names.nunique() > len(order) else ""
-    axes.set_title(f"No observations{shown}")
+    axes.set_title(f"Times without an observation{shown}")
     _legend(axes)
     return _dated(figure, [axes])
 

@@ -43,9 +43,18 @@ def edge_history() -> None:
 
 
 def main() -> None:
-    """The entry point. An error of ours is a line, and exit code 1."""
+    """The entry point. An error of ours or of Spark's is a line, and exit code 1."""
     try:
         edge_history()
     except HistoryError as error:
         click.echo(f"edge-history: {error}", err=True)
+        sys.exit(1)
+    except Exception as error:
+        if "pyspark" not in sys.modules:
+            raise
+        from spark_offload.cli.spark import said
+
+        if not (text := said(error)):
+            raise
+        click.echo(f"edge-history: Spark could not do it: {text}", err=True)
         sys.exit(1)

@@ -54,14 +54,18 @@ def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, 
 
 
 def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None, ended: threading.Event) -> None:
-    """Once, or for ever."""
+    """Once, or for ever. The same trouble is told once."""
+    told = ""
     while True:
         try:
             run()
+            told = ""
         except HistoryError as error:
             if every is None or _is_over(spark):
                 raise
-            click.echo(f"edge-history: {error}; next try in {every}", err=True)
+            if str(error) != told:
+                click.echo(f"edge-history: {error}; next try in {every}", err=True)
+            told = str(error)
         if every is None or ended.wait(every.total_seconds()):
             return
 

@@ -95,12 +95,14 @@ def _format(kind: str, form: str | None, out: str | None) -> str:
     """The format of what this form of query finds. Fails the command line where the asked one is of another."""
     known = _FORMATS[kind]
     if form is None:
-        ending = {"ttl": "turtle", "nt": "ntriples"}.get(Path(out or "").suffix[1:], Path(out or "").suffix[1:])
-        form = ending if ending in known else known[0 if out is None and sys.stdout.isatty() else 1]
+        ending = Path(out or "").suffix[1:]
+        form = {"ttl": "turtle", "nt": "ntriples"}.get(ending, ending)
+        if form not in {name for forms in _FORMATS.values() for name in forms}:
+            form = known[0 if out is None and sys.stdout.isatty() else 1]
     elif form == "table":
         form = known[0]
     if form not in known:
-        raise click.UsageError(f"--format {form} is not for {kind}; what is: {', '.join(known)}")
+        raise click.UsageError(f"{form} is no format for {kind}; what is: {', '.join(known)}")
     if form == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
     return form

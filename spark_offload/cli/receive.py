@@ -57,7 +57,8 @@ def receive(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     tls = tls_context(certificate, key) if certificate and key else None
     gateways = Gateways(tokens)
-    gateways.all()
+    if not gateways.all():
+        click.echo(f"no gateway may send yet: edge-history gateways add NAME --tokens {tokens}", err=True)
     uploads = Uploads(landing, largest=max_segment_bytes, most=max_landing_bytes)
     serve(
         Receiver(uploads, gateways).app(),

@@ -40,6 +40,23 @@ def with_spark(name: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
+def said(error: BaseException) -> str:
+    """What an error of Spark's says: that of its first cause, without the places in its code. Empty: it is no such."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.getMessage() or cause.toString())
+    elif isinstance(error, PySparkException):
+        text = str(error)
+    else:
+        return ""
+    return text.strip().partition("\n")[0]
+
+
 def _session(name: str, master: str, conf: tuple[str, ...], verbose: bool) -> SparkSession:
     if bad := [setting for setting in conf if "=" not in setting]:
         raise click.BadParameter(f"{bad[0]!r} is not KEY=VALUE", param_hint="--conf")

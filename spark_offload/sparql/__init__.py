@@ -1,1 +1,1 @@
-"""SPARQL over the history: rdflib parses, its algebra becomes DataFrames."""
+"""SPARQL over the history: rdflib reads the text, and an algebra of our own becomes DataFrames."""

@@ -25,6 +25,7 @@ class Receiver:
 
     def __init__(self, folder: Path, *options: str, prefix: Sequence[str] = ()) -> None:
         self.landing = folder / "landing"
+        self.landing.mkdir(exist_ok=True)
         self.file = folder / "gateways.json"
         gateways = Gateways(self.file)
         self.tokens = {name: gateways.add(name) for name in ("g1", "g2")}

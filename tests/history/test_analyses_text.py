@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_offload.analyses.names import short_names
@@ -15,7 +15,8 @@ from spark_offload.cli.kinds import Length, Moment
 CITY = "http://example.org/city/"
 
 
-@given(st.sets(st.text("ab/#:", max_size=8)), st.integers(1, 3))
+@given(st.sets(st.text("ab/#:", min_size=1, max_size=8)), st.integers(1, 3))
+@example({":", "::"}, 1)
 def test_short_names_tell_texts_apart(texts: set[str], parts: int) -> None:
     names = short_names(texts, parts)
     assert set(names) == texts

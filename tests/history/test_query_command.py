@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from history_data import numbered, readings, write
 
 from spark_offload.cli import edge_history
+from spark_offload.cli.spark import said
 from spark_offload.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def test_how_it_is_answered_is_explained(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        (SELECT, ["--format", "turtle"], "--format turtle is not for SELECT"),
+        (SELECT, ["--format", "turtle"], "turtle is no format for SELECT"),
         (CONSTRUCT, ["--format", "csv"], "what is: turtle, ntriples, parquet"),
         (SELECT, ["--format", "parquet"], "needs --out"),
     ],
@@ -101,6 +103,13 @@ def test_how_it_is_answered_is_explained(run: Run) -> None:
 def test_wrong_usage_is_told(run: Run, text: str, options: list[str], reason: str) -> None:
     result = run(text, *options)
     assert (result.exit_code, reason in result.stderr) == (2, True)
+
+
+def test_what_spark_cannot_do_is_told(run: Run) -> None:
+    asked = run('SELECT ?s { ?o sosa:madeBySensor ?s FILTER(REGEX(STR(?s), "[")) }')
+    assert asked.exception is not None
+    assert re.search("regexp|character class", said(asked.exception)), "which of the two depends on how Spark ran it"
+    assert said(ValueError("none of Spark's")) == ""
 
 
 @pytest.mark.parametrize(

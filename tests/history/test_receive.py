@@ -454,10 +454,13 @@ def test_where_it_does_not_listen(tmp_path: Path, options: list[str], code: int,
     assert "Traceback" not in ended.stderr
 
 
-def test_a_port_in_use_is_told(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_port_in_use_and_a_landing_zone_that_is_not_there_are_told(tmp_path: Path, receiver: Receiver) -> None:
     (tmp_path / "gateways.json").write_text('{"schema":1,"gateways":{}}')
     address = receiver.url.removeprefix("http://")
     command = [*COMMAND, "receive", "--landing=landing", "--tokens=gateways.json", f"--listen={address}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (ended.returncode, "make it, or mount it" in ended.stderr) == (1, True)
+    (tmp_path / "landing").mkdir()
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1
     assert f"{address} cannot be listened on" in ended.stderr

@@ -347,5 +347,10 @@ def test_forms_are_asked_for_by_their_methods(mixed: History) -> None:
 
 
 def test_a_table_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "today.txt").write_text("no table")
+    for place, reason in (("notes", "other files"), ("notes/today.txt", "is a file")):
+        with pytest.raises(TableRefused, match=reason):
+            History(spark, str(tmp_path / place)).sparql("SELECT * { ?s ?p ?o }")
     with pytest.raises(TableRefused, match="there is no table"):
         History(spark, str(tmp_path / "none")).ask("ASK { ?s ?p ?o }")

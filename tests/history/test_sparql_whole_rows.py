@@ -112,7 +112,7 @@ def test_quads_about_something_else_do_not_have_them_joined_with_each_other(aske
     explained(asked(note), "SELECT * { ?o ex:note ?note ; sosa:hasResult/qudt:numericValue ?v }")
 
 
-@pytest.mark.parametrize("name", ["optional", "two optionals", "an optional of what is farther"])
+@pytest.mark.parametrize("name", ["optional", "two optionals", "optional of what is farther"])
 def test_an_optional_of_a_row_is_no_join(asked: Asked, name: str) -> None:
     told = explained(asked(), QUERIES[name])
     assert "Join" not in told

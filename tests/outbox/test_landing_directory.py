@@ -39,6 +39,8 @@ def test_it_knows_what_has_a_manifest_and_only_that(landing, zone, segment):
     zone.rows_of(zone.manifests()[1]).with_suffix("").with_suffix(".json").unlink()
     for name in ("ack.json", "notes.json", "000000000031-000000000040.json.bak", ".000000000041-000000000050.json"):
         (zone.folder / name).write_text("{}")
+    (zone.folder / "000000099001-000000099050.json").mkdir()
+    (zone.folder / "000000088001-000000088050.json").write_text("no manifest, and no rows beside it")
     assert landing.look("attic", EPOCH) == Known(0, ((1, 9),))
     assert landing.look("attic", EPOCH[::-1]) == Known(0, ())
 

@@ -93,7 +93,7 @@ async def test_readings_over_mqtt_as_their_mapping_says(tmp_path):
         await asyncio.to_thread(publish, urlsplit(gateway.endpoints["mqtt"]).port)
         async with httpx.AsyncClient(base_url=gateway.endpoints["http"], trust_env=False) as http:
             query = f"ASK {{ <http://example.org/unstored-a> <{SOSA}hasResult>/<{QUDT}numericValue> 9 }}"
-            for _ in range(500):
+            for _ in range(2000):
                 if (await http.post("/query", data={"query": query})).json()["boolean"]:
                     break
                 await asyncio.sleep(0.02)
