@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, Manifest, SegmentDamaged, stem
+from edge.outbox.segment import EPOCH, GATEWAY, MANIFEST, ROWS, STEM, Manifest, SegmentDamaged, held, stem
 from spark_offload.errors import LandingRefused
 from spark_offload.landing import QUARANTINE, Landing, sync
 
@@ -136,7 +136,7 @@ class Uploads:
     def held(self, gateway: str) -> dict[str, list[tuple[int, int]]]:
         """The segments that wait in the landing zone: by epoch the first and last number of each."""
         return {
-            outbox.epoch: [(segment.first, segment.last) for segment in self._landing.segments(outbox)]
+            outbox.epoch: held(self._landing.folder / outbox.gateway / outbox.epoch)
             for outbox in self._landing.outboxes()
             if outbox.gateway == gateway
         }

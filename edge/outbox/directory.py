@@ -9,7 +9,7 @@ from typing import Final
 
 from edge.outbox.cut import Segment
 from edge.outbox.landing import Known, LandingFailed, acknowledged, parsed
-from edge.outbox.segment import MANIFEST, ROWS, STEM, Manifest, SegmentDamaged, SegmentNewer
+from edge.outbox.segment import MANIFEST, ROWS, held
 
 ACKNOWLEDGEMENTS: Final = "ack.json"
 
@@ -59,25 +59,10 @@ class DirectoryLanding:
             return 0
 
     def _held(self, gateway: str, epoch: str) -> tuple[tuple[int, int], ...]:
-        """What is no segment is none of ours: files of other names, manifests without rows that tell of no loss."""
         try:
-            with os.scandir(self._path / gateway / epoch) as entries:
-                files = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
+            return tuple(held(self._path / gateway / epoch))
         except FileNotFoundError:
             return ()
-        held = []
-        for name, path in files.items():
-            stem = STEM.fullmatch(name.removesuffix(MANIFEST)) if name.endswith(MANIFEST) else None
-            if stem and (f"{stem[0]}{ROWS}" in files or _is_tombstone(path)):
-                held.append((int(stem[1]), int(stem[2])))
-        return tuple(held)
-
-
-def _is_tombstone(path: Path) -> bool:
-    try:
-        return Manifest.from_json(path.read_bytes()).tombstone
-    except (FileNotFoundError, SegmentDamaged, SegmentNewer):
-        return False
 
 
 def _make(folder: Path, root: Path) -> None:

@@ -16,10 +16,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from edge.outbox.observation import EPOCH_LENGTH, Cells, Context
@@ -133,6 +135,21 @@ def stem(first: int, last: int) -> str:
     return f"{first:012d}-{last:012d}"
 
 
+def held(folder: Path) -> list[tuple[int, int]]:
+    """First and last number of each segment in a folder. Raises `FileNotFoundError`.
+
+    What is no segment is none: folders, files of other names, manifests that neither have rows nor tell of a loss.
+    """
+    with os.scandir(folder) as entries:
+        files = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
+    found = []
+    for name, path in files.items():
+        numbers = STEM.fullmatch(name.removesuffix(MANIFEST)) if name.endswith(MANIFEST) else None
+        if numbers and (f"{numbers[0]}{ROWS}" in files or _is_tombstone(path)):
+            found.append((int(numbers[1]), int(numbers[2])))
+    return sorted(found)
+
+
 def line(seq: int, context: int, cells: Cells) -> str:
     """A row, without its end."""
     return f"{seq}\t{context}\t{body(cells)}"
@@ -178,6 +195,13 @@ def told(context: Context) -> dict[str, str]:
         for name, value in context._asdict().items()
         if value is not None and value != Context._field_defaults[name]
     }
+
+
+def _is_tombstone(path: Path) -> bool:
+    try:
+        return Manifest.from_json(path.read_bytes()).tombstone
+    except (FileNotFoundError, SegmentDamaged, SegmentNewer):
+        return False
 
 
 def _fault(manifest: Manifest) -> str:

@@ -90,6 +90,9 @@ def test_a_segment_arrives_whole_and_is_told_as_held(receiver: Receiver, client:
         assert send(client, path(manifest, MANIFEST), manifest.to_json()).status_code == 201
         assert there(receiver, manifest).read_bytes() == rows
         assert Manifest.from_json(there(receiver, manifest, MANIFEST).read_bytes()) == manifest
+    foreign = receiver.landing / "g1" / epoch
+    (foreign / "000000099001-000000099050.json").write_text("no manifest, and no rows beside it")
+    (foreign / "000000088001-000000088050.json").mkdir()
     assert client.get("/v1/outboxes/g1").json()["held"][epoch] == [[1, 10], [11, 12]]
 
 

@@ -20,9 +20,8 @@ import pytest
 
 T = TypeVar("T")
 
-_PORTS: Iterator[int] = iter(
-    range(20_000 + 4_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 3), 32_000)
-)
+_FIRST = 20_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 3 * 4_000
+_PORTS: Iterator[int] = iter(range(_FIRST, _FIRST + 4_000))
 
 
 def free_port() -> int:
