@@ -89,16 +89,20 @@ class Mqtt:
         if not self._settings.mqtt.broker:
             await self._start_broker(stack)
         adapter = await self._start_adapter(stack)
-        if self.broker is None:
-            self.endpoints["mqtt"] = self._settings.mqtt.broker
-        else:
-            await _subscribed(adapter)
-            await self._open_broker(stack, self.broker, tls)
+        if self.broker is not None:
+            await _answered(lambda: adapter.subscribed)
+            stack.push_async_callback(self.broker.drain, self._settings.shutdown.timeout * 0.3)
         self._start_actuation(stack)
         if self._settings.serves_mqtt_clients:
             await self._start_gate(stack)
         elif self._settings.mqtt_gate.enabled != "never":
             await self._tell_that_there_is_no_gate()
+        if self.broker is None:
+            self.endpoints["mqtt"] = self._settings.mqtt.broker
+        else:
+            gate = self.gate
+            await _answered(lambda: gate is None or gate.connected)
+            await self._open_broker(self.broker, tls)
 
     # The embedded broker
 
@@ -114,9 +118,9 @@ class Mqtt:
             "mqtt_refused", "Messages and subscriptions of clients that may not have them.", lambda: broker.refused
         )
 
-    async def _open_broker(self, stack: AsyncExitStack, broker: EmbeddedBroker, tls: Tls | None) -> None:
+    async def _open_broker(self, broker: EmbeddedBroker, tls: Tls | None) -> None:
+        """To devices: what they publish at once, at QoS 0 as well, has somebody who takes it."""
         settings = self._settings
-        stack.push_async_callback(broker.drain, settings.shutdown.timeout * 0.3)
         await listening(broker.open, "mqtt.port", settings.mqtt.host, settings.mqtt.port)
         self.endpoints["mqtt"] = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
         if tls is not None:
@@ -300,11 +304,11 @@ class Mqtt:
         watch("mqtt_mapping_faults", "Mapping files and actuators that cannot be used.", lambda: len(faults()))
 
 
-async def _subscribed(adapter: MqttAdapter) -> None:
-    """Wait until the embedded broker has somebody to hand readings to. Raises `StartError`."""
+async def _answered(done: Callable[[], bool]) -> None:
+    """Wait until the embedded broker has served a connection of the gateway's own. Raises `StartError`."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            while not adapter.subscribed:  # noqa: ASYNC110 - the adapter works on threads of its own
+            while not done():  # noqa: ASYNC110 - the connections are served on threads of their own
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise StartError(f"mqtt: the embedded broker did not answer within {_PATIENCE:g} s; start again") from None
