@@ -15,8 +15,11 @@ from collections.abc import Callable
 from edge.config import Settings
 from edge.gateway import Gateway, StopError
 from edge.listener import use_all_descriptors
+from edge.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
+
+_ALL_MOVES = "Serves clients; all parts move"
 
 _SAME_SIGNAL = 1.0
 """Seconds within which another signal is no second thought: who signals a whole group of processes may hit twice."""
@@ -52,7 +55,11 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     possible, wanted = use_all_descriptors(), _connections(settings)
     if wanted > possible:
         _log.warning("process.few_descriptors", extra={"connections": wanted, "possible": possible})
-    asyncio.run(_run(settings, ready))
+    supervisor = Supervisor()
+    try:
+        asyncio.run(_run(settings, ready, supervisor))
+    finally:
+        supervisor.close()
 
 
 def _connections(settings: Settings) -> int:
@@ -62,8 +69,12 @@ def _connections(settings: Settings) -> int:
     return ports * (settings.http.max_connections + settings.ws.max_connections) + broker
 
 
-async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
-    gateway = Gateway(settings)
+async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor: Supervisor) -> None:
+    gateway = Gateway(
+        settings,
+        on_progress=lambda stands_still: supervisor.alive(stands_still or _ALL_MOVES),
+        longest_silence=supervisor.longest_silence,
+    )
     stopping = _signals()
     if settings.watchdog.end_after:
         end_if_stuck(asyncio.get_running_loop(), settings.watchdog.end_after)
@@ -78,6 +89,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
             raise
         collect_seldom()
         ready(gateway)
+        supervisor.ready(_ALL_MOVES)
         lost = asyncio.create_task(gateway.lost())
         await asyncio.wait([asked, lost], return_when=asyncio.FIRST_COMPLETED)
     else:
@@ -86,6 +98,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
         lost = None
     began = time.monotonic()
     _log.info("gateway.stopping")
+    supervisor.stopping("Stores what waits")
     ending = _end_after(settings.shutdown.timeout)
     await asyncio.wait([starting])
     await gateway.stop()

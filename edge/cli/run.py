@@ -15,7 +15,7 @@ import click
 
 from edge import __version__
 from edge.cli.config import config_option, data_dir_of_gateway, load_settings
-from edge.cli.failures import REFUSED, USAGE, Failure
+from edge.cli.failures import REFUSED, Failure
 
 if TYPE_CHECKING:
     from edge.gateway import Gateway
@@ -30,8 +30,8 @@ _EXAMPLE_QUERY: Final = (
 _CODES: Final = """\b
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C, everything is stored
-  1  failed while starting, running or stopping: standard error says why
-  2  wrong command line or settings, a port in use, a data directory that cannot be used
+  1  failed while starting, running or stopping: standard error says why; another try may help
+  2  wrong command line or settings: another try does not help
 """
 
 
@@ -54,9 +54,7 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     log.configure(settings.log.level, settings.log.format)
     try:
         process.run(settings, ready=functools.partial(_greet, file))
-    except StartError as error:
-        raise Failure(error.description, USAGE) from None
-    except StopError as error:
+    except (StartError, StopError) as error:
         raise Failure(error.description, REFUSED) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -56,8 +56,18 @@ class Gateway:
     Several can live in one process, each with its data directory and ports of its own (0).
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_progress: Callable[[str], None] = lambda _: None,
+        longest_silence: float = float("inf"),
+    ) -> None:
+        """`on_progress` is called again and again as long as all that only a new start would help moves, with the
+        parts that do not, at least every `longest_silence` seconds."""
         self.settings = settings
+        self._on_progress = on_progress
+        self._longest_silence = longest_silence
         self.endpoints: dict[str, str] = {}
         """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
         self.metrics = Metrics()
@@ -118,7 +128,8 @@ class Gateway:
     async def _start(self) -> None:
         settings = self.settings
         watched = settings.watchdog
-        watchdog = Watchdog(watched.interval, watched.stall_after, watched.end_after, self.metrics)
+        interval = min(watched.interval, self._longest_silence)
+        watchdog = Watchdog(interval, watched.stall_after, watched.end_after, self.metrics, self._on_progress)
         tls = await self._start_security()  # the engine asks it for the rights of updates that were given to run later
         engine = await self._start_engine()
         security = self._security

@@ -57,11 +57,20 @@ class Watchdog:
     seconds, makes the gateway `lost`: whoever runs it has to start it anew.
     """
 
-    def __init__(self, interval: float, stall_after: float, end_after: float, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        interval: float,
+        stall_after: float,
+        end_after: float,
+        metrics: Metrics,
+        on_progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_progress` is called after each round, as long as the gateway is not lost, with a line on how it is."""
         self._interval = interval
         self._stall_after = stall_after
         self._end_after = end_after
         self._restarts = metrics.part_restarts
+        self._on_progress = on_progress
         self._parts: list[Part] = []
         self._restarting: set[asyncio.Task[None]] = set()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -101,6 +110,8 @@ class Watchdog:
     async def look(self, now: float) -> None:
         """One round at `now`, in seconds of a clock that only goes on."""
         await asyncio.gather(*(self._look_at(part, now) for part in self._parts))
+        if not self.lost.done():
+            self._on_progress("; ".join(f"{part.name}: {part.reason}" for part in self._parts if part.reason))
 
     async def _look_at(self, part: Part, now: float) -> None:
         reason = await self._proof(part)

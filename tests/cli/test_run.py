@@ -224,12 +224,12 @@ def test_kill_9_leaves_what_was_acknowledged_and_the_next_start_takes_over(edge,
 
 
 @pytest.mark.parametrize("section", ["http", "ws", "mqtt"])
-def test_a_port_in_use_is_one_line_and_2(edge, tmp_path, section):
+def test_a_port_in_use_is_one_line_and_1(edge, tmp_path, section):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         variable = f"EDGE__{section.upper()}__PORT"
         done = edge("run", "--data-dir", tmp_path / "data", environ={**FREE_PORTS, variable: str(port)})
-    assert done.returncode == 2
+    assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("edge: ")]
     assert lines == [
         f"edge: {section}.port: 127.0.0.1:{port} is in use by another program; "
@@ -239,20 +239,20 @@ def test_a_port_in_use_is_one_line_and_2(edge, tmp_path, section):
     assert not (tmp_path / "data" / "endpoints.json").exists()
 
 
-def test_a_data_directory_in_use_is_one_line_and_2(edge, tmp_path):
+def test_a_data_directory_in_use_is_one_line_and_1(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr.startswith(f"edge: The data directory {running.data_dir} is in use by another gateway (process ")
     assert len(done.stderr.splitlines()) == 1
     assert (running.data_dir / "endpoints.json").exists()
     assert running.process.poll() is None
 
 
-def test_a_data_directory_that_is_a_file_is_one_line_and_2(edge, tmp_path):
+def test_a_data_directory_that_is_a_file_is_one_line_and_1(edge, tmp_path):
     (tmp_path / "data").write_text("")
     done = edge("run", environ={**FREE_PORTS, "EDGE__DATA_DIR": str(tmp_path / "data")})
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "cannot be used" in done.stderr
 
@@ -266,7 +266,7 @@ def test_damaged_data_is_refused_and_left_alone(edge, tmp_path):
     with pytest.raises(sqlite3.DatabaseError):
         sqlite3.connect(file).execute("SELECT * FROM sqlite_master")
     done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert file.read_bytes() == damaged
 

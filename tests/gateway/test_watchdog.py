@@ -134,6 +134,17 @@ async def test_what_cannot_be_restarted_alone_ends_the_gateway(end_after):
         assert made.lost.result() == "engine has not moved for 300 s: it was told to"
 
 
+async def test_progress_is_told_each_round_until_the_gateway_is_lost():
+    fake, told = Fake("engine", alone=False), []
+    made = Watchdog(10, 30, 50, Metrics(), told.append)
+    made.watch(fake.part)
+    await look(made, 0, fake)
+    fake.moves = False
+    for now in range(10, 100, 10):
+        await look(made, now, fake)
+    assert told == [""] + ["engine: it was told to"] * 5
+
+
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.booleans()), max_size=60))
 def test_nothing_is_restarted_that_moved_within_the_time(steps):
     asyncio.run(_look(steps))

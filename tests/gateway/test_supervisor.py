@@ -1,0 +1,77 @@
+"""What systemd hears of a gateway that it has started."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.supervisor import Supervisor
+from tests.support.processes import GatewayProcess
+
+QUIET = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}
+
+
+@pytest.fixture
+def heard(tmp_path: Path) -> Iterator[socket.socket]:
+    """systemd's ear, at `tmp_path/notify`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "notify"))
+        ear.settimeout(20)
+        yield ear
+
+
+def lines(heard: socket.socket) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in heard.recv(4096).decode().splitlines())
+
+
+def test_it_is_ready_when_it_serves_then_gives_signs_of_life_and_says_that_it_stops(heard, tmp_path):
+    asked = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000"}
+    gateway = GatewayProcess(tmp_path / "data", {**QUIET, **asked})
+    try:
+        http = gateway.start()["http"]
+        first = lines(heard)
+        assert (first["READY"], first["STATUS"]) == ("1", "Serves clients; all parts move")
+        assert urllib.request.urlopen(f"{http}/health", timeout=20).status == 200
+        # Though the gateway's own interval is 10 s: who asks for a sign every 0.6 s hears one.
+        assert [lines(heard)["WATCHDOG"] for _ in range(3)] == ["1"] * 3
+    finally:
+        gateway.stop()
+    while "STOPPING" not in (said := lines(heard)):
+        assert said["WATCHDOG"] == "1"
+
+
+def test_a_settings_file_that_is_wrong_ends_with_2_and_what_may_go_away_with_1(heard, tmp_path):
+    wrong = GatewayProcess(tmp_path / "data", {**QUIET, "EDGE__HTTP__PORTT": "1"})
+    with pytest.raises(pytest.fail.Exception, match="EDGE__HTTP__PORTT"):
+        wrong.start()
+    assert wrong.wait(10) == 2
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused = GatewayProcess(tmp_path / "data", {**QUIET, "EDGE__HTTP__PORT": str(taken.getsockname()[1])})
+        with pytest.raises(pytest.fail.Exception, match="in use"):
+            refused.start()
+        assert refused.wait(10) == 1
+
+
+def test_who_does_not_listen_any_more_disturbs_nobody(tmp_path):
+    supervisor = Supervisor({"NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "3000000"})
+    supervisor.ready("in vain")
+    assert supervisor.longest_silence == 1
+    supervisor.close()
+    supervisor.alive("after the end")
+
+
+def test_a_watchdog_that_another_process_is_to_feed_is_not_ours():
+    assert Supervisor({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}).longest_silence == float("inf")
+
+
+def test_a_status_is_one_line_and_an_abstract_socket_one_too():
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(b"\0sepa-edge-test-of-notifications")
+        supervisor = Supervisor({"NOTIFY_SOCKET": "@sepa-edge-test-of-notifications"})
+        supervisor.alive("two\nREADY=1")
+        assert lines(ear) == {"WATCHDOG": "1", "STATUS": "two READY=1"}
+        supervisor.close()
