@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "timers": ("edge.cli.timers", "List delayed updates, look at one, cancel one."),
     "explain": ("edge.cli.explain", "Say what a subscription to a SPARQL query costs, and why."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
+    "health": ("edge.cli.health", "Say whether the gateway does its work, as an exit code."),
     "engine": ("edge.cli.engine", "Show what updates cost, and how they are processed."),
     "outbox": ("edge.cli.outbox", "Look at what waits for the history, and ship it."),
     "new": ("edge.cli.new", "Write a program to begin with: producer, consumer, aggregator or negation."),
