@@ -67,7 +67,7 @@ class Journal:
         self._snapshot_retry_bytes = 0
         self._unflushed = False
         self.last_at = 0
-        """The time of the last update that was read again, microseconds since 1970; 0: of none since the snapshot."""
+        """The time of the last update, microseconds since 1970; 0: of none since the snapshot that was read."""
 
     @classmethod
     def open(
@@ -180,6 +180,7 @@ class Journal:
         self._sequence += len(entries)
         self._journal_bytes += len(body)
         for entry in entries:
+            self.last_at = entry.at or self.last_at
             if entry.receipt:
                 self._receipts.append(entry.receipt)
         self._unflushed = True

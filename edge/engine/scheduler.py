@@ -79,7 +79,7 @@ class Scheduler:
         if ledger is not None:
             engine.write_down(ledger)
         self._receipts = tuple(journal.receipts())
-        self._timers = Timers(TimerTable(journal), clock, settings, journal.last_at)
+        self._timers = Timers(TimerTable(journal), clock, settings, lambda: journal.last_at)
         self._workers = Workers(settings.spu_workers, settings.processing)
         engine.spus.pool = self._workers
         self._readers = Readers(engine.queries, settings, clock)

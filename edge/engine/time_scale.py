@@ -10,6 +10,7 @@ machine was off or as the delay is long, whichever is less.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
@@ -28,6 +29,8 @@ class Anchor:
     steady: int
     boot: str
     trusted: bool
+    shown: int = 0
+    """What the machine's clock showed at the last update before, which may have been before it was set or lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,19 @@ class Anchors:
 class TimeScale:
     """Tells engine time, what delays are owed, and what must be stored of it."""
 
-    def __init__(self, clock: Clock, stored: Anchors | None = None, known: int = 0, known_wall: int = 0) -> None:
-        """`known`: an engine time that has been; `known_wall`: a time that the machine's clock has shown since."""
+    def __init__(
+        self,
+        clock: Clock,
+        stored: Anchors | None = None,
+        known: int = 0,
+        last_update: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`known`: an engine time that has been. `last_update`: what the machine's clock showed at the last update."""
         self._clock = clock
+        self._last_update = last_update
         self._unsettled: Unsettled | None = None
         self._credits: tuple[Credit, ...] = () if stored is None else stored.credits
-        engine = clock.wall() if stored is None else self._resumed(stored, known, known_wall)
+        engine = clock.wall() if stored is None else self._resumed(stored, known)
         self._anchor = self._anchored(engine)
         self.changed = True
         """Whether `anchors` is not what was stored last. To be cleared when it is."""
@@ -121,12 +131,14 @@ class TimeScale:
             self._anchor = self._anchored(self.now())
             self.changed = True
 
-    def _resumed(self, stored: Anchors, known: int, known_wall: int) -> int:
+    def _resumed(self, stored: Anchors, known: int) -> int:
         last, clock = stored.last, self._clock
         self._unsettled = stored.unsettled
         if last.boot == clock.boot:
             return last.engine + max(0, clock.steady() - last.steady)
-        engine = max(known, last.engine + max(0, known_wall - last.wall)) + 1
+        shown = self._last_update()
+        ran = max(0, shown - last.wall) if shown != last.shown else 0
+        engine = max(known, last.engine + ran) + 1
         if self._unsettled is None and last.trusted:
             self._unsettled = Unsettled(last, engine)
         return engine
@@ -144,4 +156,4 @@ class TimeScale:
 
     def _anchored(self, engine: int) -> Anchor:
         clock = self._clock
-        return Anchor(engine, clock.wall(), clock.steady(), clock.boot, clock.trusted())
+        return Anchor(engine, clock.wall(), clock.steady(), clock.boot, clock.trusted(), self._last_update())

@@ -35,8 +35,14 @@ _FORGET_AT_ONCE: Final = 256
 class Timers:
     """All delayed updates."""
 
-    def __init__(self, table: TimerTable, clock: Clock, settings: EngineSettings, known_wall: int = 0) -> None:
-        """Reads the table. `known_wall`: when the last update before this start was. Raises `DataDirectoryRefused`."""
+    def __init__(
+        self,
+        table: TimerTable,
+        clock: Clock,
+        settings: EngineSettings,
+        last_update: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Reads the table. `last_update`: what the clock showed at the last update. Raises `DataDirectoryRefused`."""
         self._table = table
         self._clock = clock
         self._settings = settings
@@ -51,7 +57,7 @@ class Timers:
         self._fresh: dict[int, Given] = {}
         """What is not in the table yet."""
         self._undo: list[Callable[[], None]] = []
-        self._scale = TimeScale(clock, table.anchors(), table.latest(), known_wall)
+        self._scale = TimeScale(clock, table.anchors(), table.latest(), last_update)
         self._read()
 
     def __len__(self) -> int:

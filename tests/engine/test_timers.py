@@ -470,6 +470,22 @@ def test_the_clock_is_set_just_before_the_first_delay(box):
     assert box.values() == [1]
 
 
+def test_two_power_cuts_before_the_network_has_told_the_time(box):
+    """What the clock showed at the last update was before it was lost: of the time since it says nothing."""
+    box.schedule(1, after(1))
+    box.advance(1)
+    box.schedule(2, after(3600))
+    for _ in range(3):
+        box.stop()
+        box.clock.reboot(0, right=False)
+        box.start()
+        assert box.values() == [1]
+    box.advance(3599)
+    assert box.values() == [1]
+    box.advance(1)
+    assert box.values() == [1, 2]
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("advance"), st.integers(0, 3000)),
