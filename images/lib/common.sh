@@ -1,0 +1,32 @@
+# What the scripts here share. They are read by bash.
+
+# The time that everything in what is made carries: that of the last change to the sources (reproducible-builds.org).
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)}
+export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8 TZ=UTC
+umask 022
+PATH=$PATH:/usr/sbin:/sbin
+
+fail() {
+  echo "${0##*/}: $*" >&2
+  exit 2
+}
+
+# there PATH: absolute, as the caller meant it before the script went to the sources
+there() {
+  (cd "$started" && realpath --canonicalize-missing "$1")
+}
+
+# usage CODE: what the head of the script says
+usage() {
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit "$(($1 - 2))"
+}
+
+# need COMMAND...: says which Debian packages are missing
+need() {
+  local command missing=()
+  for command in "$@"; do
+    command -v "$command" >/dev/null || missing+=("$command")
+  done
+  [ ${#missing[@]} -eq 0 ] || fail "needs ${missing[*]}; docs/images.md says which Debian packages have them"
+}
