@@ -76,6 +76,19 @@ class Metrics:
             "edge_internal_errors", "Requests that failed through a fault of the gateway.", registry=self.registry
         )
 
+        self.last_restart = Gauge(
+            "edge_last_restart",
+            "Why the gateway was started last: 1 for that reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.starts = Counter("edge_starts", "Starts of a gateway on this data directory.", registry=self.registry)
+
+    def tell_restart(self, reason: str, starts: int) -> None:
+        """Say once why this run began, and which one on its data directory it is, counted from 1."""
+        self.last_restart.labels(reason).set(1)
+        self.starts.inc(starts)
+
     def answered(self, gate: str, primitive: str, status: int, seconds: float) -> None:
         """Count one answer. `status` has HTTP semantics, `seconds` is the time it took."""
         self.requests.labels(gate, primitive, str(status)).inc()
