@@ -90,7 +90,7 @@ def _notes(found: dict[str, list[float]]) -> list[str]:
     worst = max(max(values) for values in found.values()) / _UNIT
     return [
         f"The dearest observation writes {worst / 1e3:.1f} KB: with one a second {worst * _YEAR / 1e9:,.0f} GB a year.",
-        'With "interval" those count that come within engine.flush_interval: one a second costs what it does with "commit".',
+        'With "interval" one that comes alone within engine.flush_interval costs what it does with "commit".',
         "docs/operations.md says how many years of a card that is.",
     ]
 
@@ -104,6 +104,8 @@ def _written(directory: Path, side: _Side, readings: int) -> float:
         written = asyncio.run(_measure(gateway, side, readings))
         if side.stored:
             _check(gateway, readings + _SENSORS)
+    if not written:
+        raise ExperimentError(f"{directory} is not on a disk: set TMPDIR to a directory on the one to be measured")
     return written
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
@@ -82,6 +83,7 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.watch("written_bytes", "Bytes that the process has had written to disks since its start.", written_bytes)
         self.starts = Counter("edge_starts", "Starts of a gateway on this data directory.", registry=self.registry)
 
     def tell_restart(self, reason: str, starts: int) -> None:
@@ -121,6 +123,15 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def written_bytes(file: Path = Path("/proc/self/io")) -> float:
+    """Bytes that this process has had the kernel write to disks; NaN where it does not tell."""
+    try:
+        found = dict(line.split(": ") for line in file.read_text(encoding="ascii").splitlines())
+        return float(found["write_bytes"])
+    except (OSError, ValueError, KeyError):
+        return float("nan")
 
 
 class _PerformanceModel(Collector):
