@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from edge import last_run
+from edge.engine import EngineSettings, open_engine
+from edge.engine.requests import QueryRequest
 from edge.outbox.segment import MANIFEST, Manifest
 from tests.support.processes import GatewayProcess, wait_for
 
@@ -141,6 +144,27 @@ def test_a_backup_through_a_pipe_and_back(gateway, tmp_path):
     assert b"is as it was at" in done.stdout
     assert (gateway.data_dir / "queries" / "value.rq").read_text() == VALUE
     assert value(gateway.start()["http"]) == 7
+
+
+def test_a_restore_that_is_killed_leaves_the_one_or_the_other(gateway, tmp_path):
+    ask(gateway.start()["http"], "/update", update=READING.format(1))
+    assert edge(gateway, "backup", tmp_path / "backup.tar.gz").returncode == 0
+    gateway.stop()
+    ask(gateway.start()["http"], "/update", update=READING.format(2))
+    gateway.stop()
+    command = [sys.executable, "-m", "edge", "restore", tmp_path / "backup.tar.gz", "--replace"]
+    for step in range(10):
+        process = subprocess.Popen(
+            [*command, "--data-dir", gateway.data_dir], env=gateway.environment, stdout=subprocess.DEVNULL
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.4 + 0.05 * step)  # whatever it is doing then
+        process.kill()
+        process.wait(10)
+        engine = open_engine(gateway.data_dir, EngineSettings())
+        found = engine.query(QueryRequest(VALUE)).result(20)
+        assert [row[0].value for row in found.rows] in (["1"], ["2"])
+        engine.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

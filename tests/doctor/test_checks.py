@@ -173,13 +173,19 @@ def test_what_is_left_over_is_removed_and_nothing_else(machine):
         (machine.data / name).touch()
     for name in ("a.part", "b.new", "kept"):
         os.utime(machine.data / name, (0, 0))
-    (machine.data.parent / "data.before-restore").mkdir()
+    for name in ("data.before-restore", ".data.restore-x", ".data.restore-y"):
+        (machine.data.parent / name).mkdir()
+    (machine.data.parent / ".data.restore-y" / "lock").touch()
+    for name in (".data.restore-x", ".data.restore-y"):
+        os.utime(machine.data.parent / name, (0, 0))
     found = list(files.check(machine.around()))
-    assert states(found) == ["warning", "warning", "warning"]
+    assert states(found) == ["warning"] * 5
     assert [finding.fix() for finding in found if finding.fix] == [
         "removed a.part, b.new",
         "removed endpoints.json",
+        "removed .data.restore-x",
     ]
+    assert (machine.data.parent / ".data.restore-y").exists()
     assert sorted(path.name for path in machine.data.iterdir()) == ["fresh.part", "kept"]
     assert (machine.data.parent / "data.before-restore").exists()
     machine.runs()

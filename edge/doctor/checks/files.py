@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from edge import endpoints
 from edge.doctor.finding import Finding, ok
 from edge.doctor.surroundings import Surroundings
 from edge.engine import journal_file
-from edge.engine.datadir import DirectoryLock
+from edge.engine.datadir import LOCK_NAME, DirectoryLock
 
 _OTHERS: Final = 0o077
 _SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client-id")
@@ -106,10 +107,22 @@ def _left(around: Surroundings) -> Iterator[Finding]:
             f"rm {stale}; the next start makes it anew",
             partial(_remove, [stale]),
         )
-    for kept in sorted(directory.parent.glob(f"{directory.name}.before-restore*")):
+    kept = sorted(directory.parent.glob(f"{directory.name}.before-restore*"))
+    for draft in sorted(directory.parent.glob(f".{directory.name}.restore-*")):
+        if (draft / LOCK_NAME).exists():  # it was exchanged, and who did that was killed before it had its name
+            kept.append(draft)
+        elif around.now() - draft.stat().st_mtime > _OLD:
+            yield Finding(
+                "warning",
+                f"left over: {draft}",
+                "it is what a restore had unpacked that was killed, and takes room",
+                f"rm -r {draft}",
+                partial(_remove_draft, draft),
+            )
+    for before in kept:
         yield Finding(
             "warning",
-            f"{kept} is what was there before a restore",
+            f"{before} is what was there before a restore",
             "it takes room, and has the secrets of then",
             "remove it when nobody needs it any more",
         )
@@ -119,6 +132,11 @@ def _remove(paths: list[Path]) -> str:
     for path in paths:
         path.unlink(missing_ok=True)
     return f"removed {', '.join(path.name for path in paths)}"
+
+
+def _remove_draft(draft: Path) -> str:
+    shutil.rmtree(draft)
+    return f"removed {draft.name}"
 
 
 def _log(around: Surroundings) -> Iterator[Finding]:
