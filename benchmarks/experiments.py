@@ -24,6 +24,7 @@ EXPERIMENTS: Final = {
     "timers": "a gateway process with 100,000 delayed updates: how it starts, how late it runs them",
     "footprint": "a gateway process at rest: memory, processor, time to start; with the city in it",
     "outbox": "a gateway process with readings: what storing and shipping them adds",
+    "wear": "a gateway process with readings: bytes written for 1,000 of them, by durability, commits and history",
     "soak": "a gateway process under a mixed load for --minutes, once: whether anything grows",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
@@ -76,6 +77,20 @@ class Metrics:
             "edge_internal_errors", "Requests that failed through a fault of the gateway.", registry=self.registry
         )
 
+        self.last_restart = Gauge(
+            "edge_last_restart",
+            "Why the gateway was started last: 1 for that reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.watch("written_bytes", "Bytes that the process has had written to disks since its start.", written_bytes)
+        self.starts = Counter("edge_starts", "Starts of a gateway on this data directory.", registry=self.registry)
+
+    def tell_restart(self, reason: str, starts: int) -> None:
+        """Say once why this run began, and which one on its data directory it is, counted from 1."""
+        self.last_restart.labels(reason).set(1)
+        self.starts.inc(starts)
+
     def answered(self, gate: str, primitive: str, status: int, seconds: float) -> None:
         """Count one answer. `status` has HTTP semantics, `seconds` is the time it took."""
         self.requests.labels(gate, primitive, str(status)).inc()
@@ -108,6 +123,15 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def written_bytes(file: Path = Path("/proc/self/io")) -> float:
+    """Bytes that this process has had the kernel write to disks; NaN where it does not tell."""
+    try:
+        found = dict(line.split(": ") for line in file.read_text(encoding="ascii").splitlines())
+        return float(found["write_bytes"])
+    except (OSError, ValueError, KeyError):
+        return float("nan")
 
 
 class _PerformanceModel(Collector):

@@ -21,6 +21,9 @@ _log = logging.getLogger(__name__)
 
 _ALL_MOVES = "Serves clients; all parts move"
 
+LastWords = Callable[[str, str], None]
+"""Is told a reason of `edge.last_run` and a detail, before the process is ended."""
+
 _SAME_SIGNAL = 1.0
 """Seconds within which another signal is no second thought: who signals a whole group of processes may hit twice."""
 
@@ -75,9 +78,9 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
         on_progress=lambda stands_still: supervisor.alive(stands_still or _ALL_MOVES),
         longest_silence=supervisor.longest_silence,
     )
-    stopping = _signals()
+    stopping = _signals(gateway.last_words)
     if settings.watchdog.end_after:
-        end_if_stuck(asyncio.get_running_loop(), settings.watchdog.end_after)
+        end_if_stuck(asyncio.get_running_loop(), settings.watchdog.end_after, gateway.last_words)
     starting = asyncio.create_task(gateway.start())
     asked = asyncio.create_task(stopping.wait())
     await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +102,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
     began = time.monotonic()
     _log.info("gateway.stopping")
     supervisor.stopping("Stores what waits")
-    ending = _end_after(settings.shutdown.timeout)
+    ending = _end_after(settings.shutdown.timeout, gateway.last_words)
     await asyncio.wait([starting])
     await gateway.stop()
     ending.cancel()
@@ -108,12 +111,13 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
         raise StopError(f"The gateway could not mend itself: {lost.result()}")
 
 
-def _end_after(seconds: float) -> threading.Timer:
+def _end_after(seconds: float, last_words: LastWords) -> threading.Timer:
     """End the process then, whatever it is doing: threads that do not end would keep it for ever, and so would a stop
     that waits for one. What was acknowledged is in the journal."""
 
     def end() -> None:
         _log.error("gateway.stop_timeout", extra={"seconds": seconds})
+        last_words("stop_timeout", f"after {seconds:g} s")
         os._exit(1)
 
     timer = threading.Timer(seconds, end)
@@ -122,7 +126,7 @@ def _end_after(seconds: float) -> threading.Timer:
     return timer
 
 
-def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float, last_words: LastWords) -> None:
     """End the process with exit code 1 when the event loop has not moved for that long; where it hangs is logged."""
 
     def watch() -> None:
@@ -138,12 +142,13 @@ def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
             time.sleep(seconds / _SLICES)
         _log.critical("gateway.stuck", extra={"seconds": seconds})
         faulthandler.dump_traceback(all_threads=True)
+        last_words("stuck", f"for {seconds:g} s")
         os._exit(1)
 
     threading.Thread(target=watch, name="edge-watch", daemon=True).start()
 
 
-def _signals() -> asyncio.Event:
+def _signals(last_words: LastWords) -> asyncio.Event:
     """An event that the first SIGTERM or SIGINT sets."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -155,6 +160,7 @@ def _signals() -> asyncio.Event:
             asked = loop.time()
         elif loop.time() - asked > _SAME_SIGNAL:
             _log.warning("gateway.killed", extra={"signal": signal.Signals(number).name})
+            last_words("stopped", "at once, by a second signal")
             os._exit(128 + number)
         stopping.set()
 

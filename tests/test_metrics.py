@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from pathlib import Path
 
-from edge.metrics import Costs, Metrics
+from edge.metrics import Costs, Metrics, written_bytes
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "metrics.md"
 EDGE = Path(__file__).parent.parent / "edge"
@@ -59,3 +61,22 @@ def test_two_gateways_do_not_share_metrics():
     one.answered("http", "query", 200, 0.1)
     assert b'status="200"' in one.text()
     assert b'status="200"' not in other.text()
+
+
+def test_bytes_that_are_written_to_disk_are_told(tmp_path: Path):
+    before = written_bytes()
+    with (tmp_path / "file").open("wb") as file:
+        file.write(bytes(1_000_000))
+        file.flush()
+        os.fsync(file.fileno())
+    assert written_bytes() >= before
+    assert math.isnan(written_bytes(tmp_path / "missing"))
+    assert b"edge_written_bytes" in complete().text()
+
+
+def test_why_the_gateway_was_started_is_told():
+    metrics = Metrics()
+    metrics.tell_restart("power", 7)
+    lines = metrics.text().decode().splitlines()
+    assert 'edge_last_restart{reason="power"} 1.0' in lines
+    assert "edge_starts_total 7.0" in lines

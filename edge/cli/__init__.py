@@ -29,6 +29,10 @@ _COMMANDS: Final = {
     "cert": ("edge.cli.cert", "Make the gateway's certificate."),
     "config": ("edge.cli.config", "Check, show and describe the settings."),
     "mapping": ("edge.cli.mapping", "Check, try and describe mapping files."),
+    "doctor": ("edge.cli.doctor", "Look whether all is well with the gateway and its machine."),
+    "diag": ("edge.cli.diag", "Collect what helps to find a fault, without secrets."),
+    "backup": ("edge.cli.backup", "Write all that must survive into one file, while the gateway runs."),
+    "restore": ("edge.cli.backup", "Put a backup in the place of the data directory."),
     "bench": ("edge.cli.bench", "Measure the engine on this machine."),
     "completion": ("edge.cli.completion", "Print the completion script of a shell."),
 }

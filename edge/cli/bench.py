@@ -51,7 +51,7 @@ _EPILOG: Final = "\n".join(
     default="memory",
     show_default=True,
     help="Whether each update is on disk before anybody is told. If not, the journal is in memory; that of a gateway "
-    "process (latency) is flushed once a second. `readings` and `soak` always commit.",
+    "process (latency) is flushed once a second. `readings` and `soak` always commit; `wear` measures both.",
 )
 @click.option("--small", is_flag=True, help="A small city and short runs: to see that it works, not for figures.")
 @click.option(

@@ -68,7 +68,7 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
         headers = {**headers, "Authorization": f"Bearer {token}"}
     request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the scheme is checked above
     # A gateway is near, proxies are not.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Nowhere)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Nowhere)
     try:
         with opener.open(request, timeout=timeout) as response:
             return Answer(response.read(), response.headers.get_content_type())
@@ -83,7 +83,7 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
         raise _no_answer(url, error, timeout) from None
 
 
-class _Nowhere(urllib.request.HTTPRedirectHandler):
+class Nowhere(urllib.request.HTTPRedirectHandler):
     """Follows nobody who sends it elsewhere: what it carries is for the gateway alone."""
 
     def redirect_request(

@@ -34,6 +34,7 @@ from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
 from edge.gateway.outbox import Shipping
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
+from edge.last_run import LastRun
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
 from edge.outbox.choosing import Chooser
@@ -71,6 +72,8 @@ class Gateway:
         self.endpoints: dict[str, str] = {}
         """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
         self.metrics = Metrics()
+        self.last_run: LastRun | None = None
+        """How the run before this one ended; this one's end is told to it. None: the data directory is not ours."""
         self._engine: Scheduler | None = None
         self._outbox: Outbox | None = None
         self._shipping: Shipping | None = None
@@ -106,14 +109,16 @@ class Gateway:
         try:
             await self._start()
             await asyncio.to_thread(self._write_endpoints)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                await self._end_run("start_failed", str(error))
             await self.stop()
             raise
         self._ready = True
-        _log.info(
-            "gateway.ready",
-            extra={**self.endpoints, "version": __version__, "seconds": round(time.monotonic() - self._began, 2)},
-        )
+        assert self.last_run is not None, "begun with the engine"  # noqa: S101
+        restart, seconds = self.last_run.restart, round(time.monotonic() - self._began, 2)
+        told = {"version": __version__, "seconds": seconds, "last_restart": restart.text, "starts": restart.starts}
+        _log.info("gateway.ready", extra={**self.endpoints, **told})
 
     async def stop(self) -> None:
         """Take in nothing new, finish what waits, tell the clients, store everything. Nothing if it does not run."""
@@ -123,7 +128,17 @@ class Gateway:
     async def lost(self) -> str:
         """Wait until the gateway cannot mend itself and has to be started anew. Returns the reason."""
         assert self._watchdog is not None, "a gateway that has started"  # noqa: S101
-        return await asyncio.shield(self._watchdog.lost)
+        reason = await asyncio.shield(self._watchdog.lost)
+        await self._end_run("lost", reason)
+        return reason
+
+    def last_words(self, reason: str, detail: str = "") -> None:
+        """Write down why the process is about to be ended, one of `edge.last_run.REASONS`. From any thread."""
+        if self.last_run is not None:
+            self.last_run.last_words(reason, detail)
+
+    async def _end_run(self, reason: str, detail: str = "") -> None:
+        await asyncio.to_thread(self.last_words, reason, detail)
 
     async def _start(self) -> None:
         settings = self.settings
@@ -230,6 +245,9 @@ class Gateway:
         except UpdateFailed as error:
             raise StartError(f"outbox.graph: {error.description}, with another outbox.graph meanwhile") from error
         self._stack.push_async_callback(self._close_engine, engine)
+        self.last_run = await asyncio.to_thread(LastRun.begin, settings.data_dir, __version__)
+        self.metrics.tell_restart(self.last_run.restart.reason, self.last_run.restart.starts)
+        self._stack.push_async_callback(self._end_run, "stopped")
         self._engine = engine
         self._outbox = Outbox(storing[0], settings.data_dir / FILE_NAME, engine.on_writer)
         self._stack.callback(self._outbox.close)
@@ -245,6 +263,7 @@ class Gateway:
 
     async def _close_engine(self, engine: Scheduler) -> None:
         if not await asyncio.to_thread(engine.close, self.settings.shutdown.timeout):
+            await self._end_run("stop_timeout", "the engine did not finish what waited")
             raise StopError("The engine did not finish what waited; what was acknowledged is stored")
 
     async def _start_security(self) -> Tls | None:
@@ -333,6 +352,8 @@ class Gateway:
             "pending_updates": engine.pending_updates if engine is not None else 0,
             "pending_timers": engine.pending_timers if engine is not None else 0,
         }
+        if self.last_run is not None:
+            health["last_restart"] = self.last_run.restart.to_message()
         if self._watchdog is not None:
             health["parts"] = self._watchdog.states()
         if engine is not None and engine.storage_failing:

@@ -19,6 +19,8 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             told[name] = {part: state if state == MOVES else "stands still" for part, state in value.items()}
         elif name == "outbox" and isinstance(value, Mapping):
             told[name] = value["state"]
+        elif name == "last_restart" and isinstance(value, Mapping):
+            told[name] = value["reason"]
         elif name == "storage":
             told[name] = "failing"
         elif isinstance(value, list | dict):

@@ -6,8 +6,12 @@ clients, which its owner alone may read.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import sqlite3
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from edge.protocol.access import Access
@@ -29,6 +33,12 @@ _SALT: Final = 8
 """Bytes."""
 GATEWAY_ID: Final = b"\0"
 """The gateway's Sender ID, in all contexts. Those of clients begin with 1."""
+
+
+_RATE: Final = 256
+"""Sequence numbers a second that no device needs on average: 2^40 of them last for 136 years."""
+_SINCE: Final = 1_735_689_600
+"""2025-01-01, in seconds since 1970."""
 
 
 class NoSuchContext(EdgeError):
@@ -122,6 +132,23 @@ class Contexts:
         self._by_kid = {context.kid: context for context in found}
         self._kids = {context.client_id: context.kid for context in found}
         self._version = version
+
+
+def leap(file: Path, now: float | None = None) -> None:
+    """Have the gateway use none of its sequence numbers again in a file of clients that is an older copy.
+
+    A number that comes twice under one key gives both messages away (RFC 8613, section 7.2). They go on from one that
+    follows from the time, `now` in seconds since 1970. Where the clock is wrong beyond doubt the contexts end.
+    Raises `sqlite3.Error`.
+    """
+    least = int(((time.time() if now is None else now) - _SINCE) * _RATE)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'oscore'").fetchone():
+            return
+        if least < 0:
+            connection.execute("DELETE FROM oscore")
+        else:
+            connection.execute("UPDATE oscore SET next = max(next, ?)", [least])
 
 
 def _context(row: tuple[Any, ...]) -> SharedContext:

@@ -9,6 +9,7 @@ const ALIAS = "live-page";
 const observations = new Observations();
 const shown = new Map();  // observation IRI -> its element and what it says
 const places = document.getElementById("places");
+const restart = document.getElementById("restart");
 let wait = FIRST_WAIT;
 let drawing = false;
 let current;  // the connection that counts
@@ -62,6 +63,7 @@ function locked(error) {
   draw();
   document.getElementById("empty").hidden = true;
   document.getElementById("view").hidden = true;
+  restart.hidden = true;
   say("locked", "Token needed");
   askForToken(error);
 }
@@ -90,6 +92,7 @@ function receive(message) {
     wait = FIRST_WAIT;
     say("live", "Live");
     tokenCounts();
+    tellRestart();
   }
   observations.apply(notification.removedResults.results.bindings, notification.addedResults.results.bindings);
   if (!drawing) {
@@ -232,6 +235,16 @@ function write(element, text) {
 
 function compare(one, other) {
   return one.localeCompare(other, undefined, { numeric: true });
+}
+
+// Whoever may administer is told why the gateway was started.
+async function tellRestart() {
+  const attempt = current;
+  const answer = await fetchAs("/health").catch(() => undefined);
+  const last = answer?.ok && (await answer.json()).last_restart;
+  if (current !== attempt) return;
+  restart.hidden = !last;
+  if (last) write(restart, `Start ${last.starts}: ${last.text}.`);
 }
 
 // A link carries no token, so what needs one is fetched and shown below.

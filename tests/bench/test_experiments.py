@@ -167,6 +167,18 @@ def test_readings():
     assert found("readings")["figures"]["readings_per_s"] > 0
 
 
+def test_wear():
+    done = bench(
+        "wear", "--small", "--runs", "1", "--json"
+    )  # fails unless each reading is told, and stored as it should
+    if "is not on a disk" in done.stderr:
+        pytest.skip("temporary files are not on a disk here; set TMPDIR")
+    figures = json.loads(done.stdout)["figures"]
+    assert len(figures) == 8
+    for durability in ("commit", "interval"):
+        assert figures[f"{durability}_burst_plain"] < figures[f"{durability}_single_plain"]
+
+
 def test_outbox():
     needs_mosquitto()
     figures = found("outbox")["figures"]  # it fails unless every reading is shipped, once

@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
 
+from edge import last_run
+
 OBSERVATIONS = (
     "SELECT ?observation ?value WHERE { ?observation <http://www.w3.org/ns/sosa/hasResult> ?result . "
     "?result <http://qudt.org/1.1/schema/qudt#numericValue> ?value }"
@@ -186,6 +188,7 @@ def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
         assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
     assert code == 1
     assert running.log()[-1]["event"] == "gateway.stop_timeout"
+    assert last_run.read(running.data_dir).run.reason == "stop_timeout"
     assert faults(running) == []
 
 
@@ -197,6 +200,7 @@ def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
         document.close()
         assert running.process.wait(DEADLINE) == 0
     assert running.log()[-1]["event"] == "gateway.stopped"
+    assert last_run.read(running.data_dir).run.reason == "stopped"
     assert faults(running) == []
 
 

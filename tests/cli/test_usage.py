@@ -30,6 +30,11 @@ COMMANDS = [
     ["mapping", "check"],
     ["mapping", "test"],
     ["mapping", "schema"],
+    ["doctor"],
+    ["diag"],
+    ["diag", "collect"],
+    ["backup"],
+    ["restore"],
     ["completion"],
 ]
 

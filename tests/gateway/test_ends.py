@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlencode
 
+from edge import last_run
 from tests.support.processes import GatewayProcess
 
 STUCK = """
@@ -18,7 +19,7 @@ import asyncio, time
 from edge.process import end_if_stuck
 
 async def main():
-    end_if_stuck(asyncio.get_running_loop(), 0.5)
+    end_if_stuck(asyncio.get_running_loop(), 0.5, lambda *why: print(*why, flush=True))
     await asyncio.sleep(1.5)
     print("it moves", flush=True)
     time.sleep(60)
@@ -33,7 +34,7 @@ WHERE { ?a <urn:p> ?x . ?b <urn:p> ?y . ?c <urn:p> ?z . ?d <urn:p> ?w FILTER(?x 
 
 def test_an_event_loop_that_stands_still_ends_the_process_and_says_where():
     ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=50, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "it moves\n")
+    assert (ended.returncode, ended.stdout) == (1, "it moves\nstuck for 0.5 s\n")
     assert "in main" in ended.stderr
 
 
@@ -67,6 +68,9 @@ def test_an_engine_that_does_not_move_ends_the_process_and_nothing_is_lost(tmp_p
         assert gateway.wait(50) == 1
         asking.join(10)
         assert "gateway.stopping" in gateway.log()
+        run = last_run.read(gateway.data_dir).run
+        assert run.reason == "lost"
+        assert "engine has not moved" in run.detail
         http = gateway.start()["http"]
         assert '"100"' in ask(f"{http}/query", query="SELECT (COUNT(*) AS ?n) { ?s <urn:p> ?o }")
     finally:

@@ -132,3 +132,17 @@ async def test_over_tls_it_subscribes_over_tls(gateway, page):
     await page.wait_for(LOCKED)
     await enter(page, member(gateway, "visitor", "subscribe"))
     await page.wait_for(f"{LIVE} && {SHOWN} && location.protocol === 'https:'")
+
+
+async def test_who_may_administer_sees_why_the_gateway_was_started(gateway, page):
+    await page.wait_for(LOCKED)
+    hidden = "document.getElementById('restart').hidden"
+    await enter(page, member(gateway, "operator", "subscribe", "administer"))
+    await page.wait_for(f"{text_of('#restart')} === 'Start 1: nothing ran before on this data directory.'")
+    assert not await page.evaluate(hidden)
+    await page.evaluate("document.getElementById('leave').click()")
+    await page.wait_for(f"{LOCKED} && {hidden}")
+    await enter(page, member(gateway, "visitor", "subscribe"))
+    await page.wait_for(f"{LIVE} && {SHOWN}")
+    assert await page.evaluate(hidden)
+    assert page.problems() == []

@@ -1,0 +1,148 @@
+"""Making a backup while the gateway runs: SQLite files as of one moment each, verified, and all others as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import os
+import sqlite3
+import stat
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Final
+
+from edge import __version__
+from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, BackupRefused, Entry, Manifest, belongs
+from edge.engine import journal_file
+from edge.engine.datadir import DataDirectoryRefused
+
+_BUSY: Final = 30.0
+"""Seconds to wait where a file is locked, as it is for a moment while the log is moved into it."""
+_LEVEL: Final = 6
+"""Of compression, 1 to 9."""
+
+
+def make(data_dir: Path, target: Path | IO[bytes]) -> Manifest:
+    """Write a backup of a data directory into a file, for its owner alone, or into a stream.
+
+    The file is there as a whole and on the disk, or it is as it was before. Nothing that is stored is changed.
+    Raises `BackupRefused`.
+    """
+    if not (data_dir / JOURNAL).is_file():
+        raise BackupRefused(f"{data_dir} is no data directory of a gateway: there is no {JOURNAL}")
+    try:
+        if isinstance(target, Path):
+            return _into_file(data_dir, target)
+        with tempfile.TemporaryDirectory(prefix="edge-backup-") as draft:
+            return _write(data_dir, target, Path(draft))
+    except DataDirectoryRefused as error:
+        raise BackupRefused(error.description) from error
+    except (OSError, sqlite3.Error, tarfile.TarError) as error:
+        where = getattr(error, "filename", None) or (target if isinstance(target, Path) else data_dir)
+        reason = getattr(error, "strerror", None) or error
+        raise BackupRefused(f"The backup could not be made: {where}: {reason}") from error
+
+
+def _into_file(data_dir: Path, target: Path) -> Manifest:
+    with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=f".{target.name}.") as directory:
+        draft = Path(directory)
+        archive = draft / "archive"
+        with os.fdopen(os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            manifest = _write(data_dir, file, draft)
+            file.flush()
+            os.fsync(file.fileno())
+        archive.replace(target)
+    sync(target.absolute().parent)
+    return manifest
+
+
+def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
+    entries: list[Entry] = []
+    # Streamed (`|`), so that it may go through a pipe.
+    with (
+        gzip.GzipFile("", "wb", _LEVEL, file) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in _files(data_dir):
+            name = path.relative_to(data_dir).as_posix()
+            if path.name.endswith(SQLITE):
+                copy = draft / "copy"
+                _copy(path, copy)
+                entries.append(_add(archive, name, copy, stat.S_IMODE(path.stat().st_mode)))
+                copy.unlink()
+            else:
+                with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                    entries.append(_add(archive, name, path))
+        manifest = Manifest(__version__, datetime.now(UTC).isoformat(timespec="seconds"), tuple(entries))
+        text = manifest.to_json()
+        archive.addfile(_member(MANIFEST, len(text), 0o600), io.BytesIO(text))
+    return manifest
+
+
+def _files(data_dir: Path) -> Iterator[Path]:
+    """Regular files in the order of their names; no links, which lead elsewhere."""
+    for directory, names, files in os.walk(data_dir):
+        names.sort()
+        for name in sorted(files):
+            path = Path(directory, name)
+            if belongs(path) and stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def _copy(path: Path, copy: Path) -> None:
+    """An SQLite file as it is between two commits, while others write to it."""
+    source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY)
+    with contextlib.closing(source), contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as target:
+        target.execute("PRAGMA journal_mode = OFF").fetchall()
+        target.execute("PRAGMA synchronous = OFF")
+        source.backup(target)
+        if path.name != JOURNAL and (fault := target.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise BackupRefused(f"{path} is damaged: {fault}")
+    if path.name == JOURNAL:
+        journal_file.verify(copy)
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path, mode: int | None = None) -> Entry:
+    with path.open("rb") as file:
+        told = os.fstat(file.fileno())
+        hashed = _Hashed(file, told.st_size)
+        permissions = stat.S_IMODE(told.st_mode) if mode is None else mode
+        archive.addfile(_member(DATA + name, told.st_size, permissions), hashed)
+    return Entry(name, told.st_size, hashed.sum.hexdigest(), permissions)
+
+
+def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = size, mode, int(time.time())
+    return member
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is summed while it is read, up to the size that it had when that began."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self._rest = size
+        self.sum = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """As of any file."""
+        found = self._file.read(self._rest if size < 0 else min(size, self._rest))
+        self._rest -= len(found)
+        self.sum.update(found)
+        return found
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a directory, on the disk. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,67 @@
+"""`edge diag collect`: what helps to find a fault, in one archive without secrets."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from edge.cli.asking import asked
+from edge.cli.config import config_option, data_dir_of_gateway, load_settings
+from edge.cli.failures import refused
+from edge.cli.table import printable
+
+_CODES = """\b
+Exit codes:
+  0  the archive is written; what could not be had is told in it
+  1  it cannot be written: standard error says why
+  2  wrong command line or settings
+"""
+
+
+@click.group()
+def diag() -> None:
+    """Collect what helps to find a fault."""
+
+
+@diag.command(epilog=_CODES)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The archive to write, a .tar.gz."
+)
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A file with the gateway's log lines, where it is not the journal of systemd; may repeat.",
+)
+@config_option
+@data_dir_of_gateway
+def collect(out: Path | None, logs: tuple[Path, ...], file: Path | None, data_dir: Path | None) -> None:
+    """Write an archive with what the doctor says, settings, health, metrics, the last log lines, and the machine.
+
+    Passwords, tokens and keys are taken out, names of files and topics are not: look into it before you give it away.
+    Nothing of the graph is in it. It works whether the gateway runs or not, and takes a minute at the most. EDGE_TOKEN
+    as for `edge doctor`.
+
+    \b
+    edge diag collect --out fault.tar.gz
+    """
+    loaded = load_settings(file, data_dir)
+
+    from edge.doctor import Surroundings
+    from edge.doctor.collecting import collect as write
+    from edge.doctor.redaction import Redactor, secrets_of
+
+    settings = loaded.settings
+    target = out if out is not None else Path(f"edge-diag-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")
+    around = Surroundings(settings, asked(settings.data_dir))
+    redactor = Redactor(secrets_of(settings, os.environ))
+    try:
+        names = write(around, redactor, target, sources=dict(loaded.sources), logs=logs)
+    except OSError as error:
+        raise refused(f"{target} cannot be written: {error.strerror or error}") from None
+    click.echo(f"{printable(str(target))} holds {', '.join(names)}")

@@ -1,0 +1,63 @@
+"""Is the clock right, and does somebody keep it?"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from edge import last_run
+from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.surroundings import Surroundings
+
+_EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
+"""It is later than this."""
+_SLACK: Final = 60.0
+"""Seconds by which a clock may have been set back without being wrong."""
+_UNSYNCHRONISED: Final = 0x40
+"""STA_UNSYNC, adjtimex(2)."""
+_STATUS: Final = 40
+"""Where `status` stands in `struct timex` on 64-bit machines, in bytes."""
+_TIMEX: Final = 256
+"""More bytes than that has."""
+
+_WHY: Final = "readings get wrong times, tokens and certificates count too long or not, updates `at` a time run wrongly"
+_DO: Final = "see that the machine reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the clock, by what was written down earlier, and by the kernel."""
+    now = datetime.fromtimestamp(around.now(), UTC)
+    if now < _EARLIEST:
+        yield Finding("problem", f"the clock shows {now.date()}", _WHY, _DO)
+        return
+    try:
+        began = datetime.fromisoformat(last_run.read(around.data_dir).run.started)
+    except (OSError, ValueError):
+        began = None
+    if began is not None and (began - now).total_seconds() > _SLACK:
+        yield Finding("problem", f"the clock shows {now:%F %R}, and the gateway was started {began:%F %R}", _WHY, _DO)
+        return
+    kept = is_kept()
+    if kept is None:
+        yield unknown("the kernel does not say whether somebody keeps the clock")
+    elif kept:
+        yield ok("it is kept by a time server")
+    else:
+        battery = (
+            "" if any((around.root / "sys/class/rtc").glob("rtc*")) else "; there is no clock with a battery, either"
+        )
+        yield Finding("warning", f"nobody keeps it{battery}", f"it drifts some seconds a day: {_WHY}", _DO)
+
+
+def is_kept() -> bool | None:
+    """Whether the kernel takes the clock for synchronised; None: it does not say."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "adjtimex", None)
+    if call is None or ctypes.sizeof(ctypes.c_long) != 8:
+        return None
+    answer = ctypes.create_string_buffer(_TIMEX)
+    if call(answer) < 0:
+        return None
+    status = int.from_bytes(answer.raw[_STATUS : _STATUS + 4], "little")
+    return not status & _UNSYNCHRONISED

@@ -1,0 +1,86 @@
+"""Is there room on the disk of the data directory, and is it a disk?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from edge.doctor.finding import Finding, ok
+from edge.doctor.surroundings import Surroundings
+from edge.engine.journal_file import FILE_NAME
+
+_LEAST: Final = 32 * 1024 * 1024
+"""Bytes below which updates may be refused any moment."""
+_RESERVE: Final = 64 * 1024 * 1024
+_LEAST_INODES: Final = 1_000
+_PASSING: Final = ("tmpfs", "ramfs", "overlay")
+"""File systems whose content is gone when the machine, or the container, is."""
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the file system."""
+    place = existing(around.data_dir)
+    told = os.statvfs(place)
+    if told.f_flag & os.ST_RDONLY:
+        yield Finding(
+            "problem",
+            f"{place} can only be read",
+            "nothing can be stored, so updates are refused",
+            "the kernel does that to a file system with errors: look at `dmesg`, make a backup, replace the card",
+        )
+    kind = kind_of(around, place)
+    if kind in _PASSING:
+        yield Finding(
+            "warning",
+            f"the data directory is on {kind}",
+            "what is stored there may be gone after a restart",
+            "set data_dir to a directory on a disk",
+        )
+    journal = around.data_dir / FILE_NAME
+    needed = around.settings.outbox.max_bytes + _RESERVE + 2 * (journal.stat().st_size if journal.exists() else 0)
+    yield judge(told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize, needed)
+    if told.f_files and told.f_favail < _LEAST_INODES:
+        yield Finding(
+            "warning",
+            f"only {told.f_favail} more files fit on {place}",
+            "without inodes no file can be made",
+            "find the directory with very many small files, and empty it",
+        )
+
+
+def judge(free: int, total: int, needed: int) -> Finding:
+    """`needed`: bytes that the gateway may want to write until it uses its room again."""
+    what = f"{free / 1e6:,.0f} MB are free of {total / 1e9:,.1f} GB"
+    do = "make room: old logs (`journalctl --vacuum-size=50M`), packages (`apt clean`), DATA_DIR.before-restore"
+    if free < _LEAST:
+        return Finding(
+            "problem",
+            what,
+            "updates are refused when the disk is full; queries go on, and readings wait at the broker",
+            do,
+        )
+    if free < needed:
+        return Finding(
+            "warning", f"{what}; the gateway may come to need {needed / 1e6:,.0f} MB", "a full disk refuses updates", do
+        )
+    return ok(what)
+
+
+def existing(path: Path) -> Path:
+    """The directory, or the nearest one above it that is there."""
+    return next(place for place in (path, *path.absolute().parents) if place.exists())
+
+
+def kind_of(around: Surroundings, place: Path) -> str:
+    """The file system's kind; empty: not known."""
+    found, longest = "", -1
+    target = place.resolve()
+    for line in (around.text("proc", "self", "mounts") or "").splitlines():
+        fields = line.split()
+        if len(fields) > 2:
+            mount = Path(fields[1].replace("\\040", " "))
+            if target.is_relative_to(mount) and len(mount.parts) >= longest:
+                found, longest = fields[2], len(mount.parts)
+    return found

@@ -1,0 +1,177 @@
+"""Are the files of the data directory the gateway's alone, and is nothing left over there?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from edge import endpoints
+from edge.doctor.finding import Finding, ok
+from edge.doctor.surroundings import Surroundings
+from edge.engine import journal_file
+from edge.engine.datadir import LOCK_NAME, DirectoryLock
+
+_OTHERS: Final = 0o077
+_SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client-id")
+_DRAFTS: Final = ("*.part", "*.new")
+_OLD: Final = 3_600.0
+"""Seconds after which a draft is nobody's any more."""
+_LARGE: Final = 10 * journal_file.WAL_PAGES * journal_file.PAGE_SIZE
+"""Bytes of the write-ahead log; it is emptied long before."""
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the files themselves."""
+    directory = around.data_dir
+    if not directory.exists():
+        yield ok(f"{directory} is not there yet; the gateway makes it")
+        return
+    found = [*_readable(directory), *_foreign(directory), *_left(around), *_log(around)]
+    yield from found
+    if not found:
+        yield ok(f"{directory} is in order")
+
+
+def _readable(directory: Path) -> Iterator[Finding]:
+    paths = [directory, *(path for pattern in _SECRET for path in sorted(directory.glob(pattern)))]
+    wide = [path for path in paths if stat.S_IMODE(path.stat().st_mode) & _OTHERS]
+    if wide:
+        names = ", ".join(path.name for path in wide)
+        yield Finding(
+            "warning",
+            f"other users of this machine may get at {names}",
+            "they read there what others need a token for",
+            f"chmod go= {' '.join(map(str, wide))}",
+            partial(_close, wide),
+        )
+
+
+def _close(paths: list[Path]) -> str:
+    for path in paths:
+        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS)
+    return f"{', '.join(path.name for path in paths)}: for the owner alone"
+
+
+def _foreign(directory: Path) -> Iterator[Finding]:
+    """Files of root, for example, of a command that was once run by root."""
+    owner = directory.stat()
+    foreign = [path for path in sorted(directory.rglob("*")) if path.lstat().st_uid != owner.st_uid]
+    if foreign:
+        names = ", ".join(path.relative_to(directory).as_posix() for path in foreign[:5])
+        yield Finding(
+            "problem",
+            f"{names} do not belong to the owner of {directory}",
+            "the gateway may be unable to write them",
+            f"chown --recursive --reference={directory} {directory}",
+            partial(_give, directory, foreign) if os.geteuid() == 0 else None,
+        )
+
+
+def _give(directory: Path, paths: list[Path]) -> str:
+    owner = directory.stat()
+    for path in paths:
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    return f"{len(paths)} of them belong to the owner of the directory now"
+
+
+def _left(around: Surroundings) -> Iterator[Finding]:
+    directory = around.data_dir
+    drafts = [
+        path
+        for pattern in _DRAFTS
+        for path in sorted(directory.glob(pattern))
+        if path.is_file() and around.now() - path.stat().st_mtime > _OLD
+    ]
+    if drafts:
+        names = ", ".join(path.name for path in drafts)
+        yield Finding(
+            "warning",
+            f"left over: {names}",
+            "they are parts of files that were never made, and take room",
+            f"rm {' '.join(map(str, drafts))}",
+            partial(_remove, drafts),
+        )
+    stale = directory / endpoints.NAME
+    if around.process is None and stale.exists():
+        yield Finding(
+            "warning",
+            f"{endpoints.NAME} names addresses, and no gateway runs",
+            "commands look for the gateway there",
+            f"rm {stale}; the next start makes it anew",
+            partial(_remove, [stale]),
+        )
+    kept = sorted(directory.parent.glob(f"{directory.name}.before-restore*"))
+    for draft in sorted(directory.parent.glob(f".{directory.name}.restore-*")):
+        if (draft / LOCK_NAME).exists():  # it was exchanged, and who did that was killed before it had its name
+            kept.append(draft)
+        elif around.now() - draft.stat().st_mtime > _OLD:
+            yield Finding(
+                "warning",
+                f"left over: {draft}",
+                "it is what a restore had unpacked that was killed, and takes room",
+                f"rm -r {draft}",
+                partial(_remove_draft, draft),
+            )
+    for before in kept:
+        yield Finding(
+            "warning",
+            f"{before} is what was there before a restore",
+            "it takes room, and has the secrets of then",
+            "remove it when nobody needs it any more",
+        )
+
+
+def _remove(paths: list[Path]) -> str:
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return f"removed {', '.join(path.name for path in paths)}"
+
+
+def _remove_draft(draft: Path) -> str:
+    shutil.rmtree(draft)
+    return f"removed {draft.name}"
+
+
+def _log(around: Surroundings) -> Iterator[Finding]:
+    wal = around.data_dir / f"{journal_file.FILE_NAME}-wal"
+    size = wal.stat().st_size if wal.exists() else 0
+    if size <= _LARGE:
+        return
+    if around.process is None:
+        yield Finding(
+            "warning",
+            f"{wal.name} takes {size / 1e6:,.0f} MB",
+            "it takes room until the gateway is started",
+            "start the gateway, or let --fix move it into the file",
+            partial(_move, around.data_dir),
+        )
+    else:
+        yield Finding(
+            "warning",
+            f"{wal.name} takes {size / 1e6:,.0f} MB",
+            "somebody who reads the file keeps it from being emptied",
+            "end other programs that have it open (`fuser -v`)",
+        )
+
+
+def _move(directory: Path) -> str:
+    """What the gateway would do at its start. Raises `DataDirectoryRefused`: it runs, or the file is damaged."""
+    lock = DirectoryLock(directory)
+    try:
+        path = directory / journal_file.FILE_NAME
+        journal_file.verify(path)
+        try:
+            with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            raise OSError(str(error)) from error
+    finally:
+        lock.release()
+    return "the write-ahead log is in the file now"

@@ -1,0 +1,50 @@
+"""Is there memory?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.surroundings import Surroundings
+
+_LITTLE: Final = 0.10
+_LEAST: Final = 0.05
+_SWAPPED: Final = 100 * 1024
+"""KiB in the swap space that are worth a word."""
+
+_WHY: Final = "when there is none the kernel ends a process, and the gateway may be the largest"
+_DO: Final = "see who takes it (`ps aux --sort=-rss | head`); end that, or take a machine with more"
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the kernel."""
+    found = {
+        name: int(value)
+        for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", around.text("proc", "meminfo") or "", re.MULTILINE)
+    }
+    total, free = found.get("MemTotal", 0), found.get("MemAvailable")
+    if not total or free is None:
+        yield unknown("the kernel does not say")
+        return
+    own = re.search(r"^VmRSS:\s+(\d+) kB$", around.text("proc", str(around.process), "status") or "", re.MULTILINE)
+    takes = f"; the gateway takes {int(own[1]) / 1000:,.0f} MB" if own else ""
+    what = f"{free / 1000:,.0f} MB are free of {total / 1000:,.0f} MB{takes}"
+    if free < _LITTLE * total:
+        yield Finding("problem" if free < _LEAST * total else "warning", what, _WHY, _DO)
+    else:
+        yield ok(what)
+    swapped = found.get("SwapTotal", 0) - found.get("SwapFree", 0)
+    if swapped > _SWAPPED and "mmcblk" in (around.text("proc", "swaps") or ""):
+        yield Finding(
+            "warning", f"{swapped / 1000:,.0f} MB are in swap space on the card", "that wears it out, and is slow", _DO
+        )
+    killed = re.search(r"^oom_kill (\d+)$", around.text("proc", "vmstat") or "", re.MULTILINE)
+    if killed and int(killed[1]):
+        yield Finding(
+            "warning",
+            f"the kernel has ended {killed[1]} processes since its start, since there was no memory",
+            _WHY,
+            f"`journalctl -k | grep -i oom` says which; {_DO}",
+        )

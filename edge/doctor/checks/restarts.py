@@ -1,0 +1,61 @@
+"""How did the runs of the gateway end?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from edge import last_run
+from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.surroundings import Surroundings
+
+_ODD: Final = ("crashed", "power", "lost", "stuck", "stop_timeout", "start_failed", "unknown")
+_RECENT: Final = timedelta(days=1)
+_MANY: Final = 3
+
+_DO: Final = {
+    "crashed": "see what the kernel says (`journalctl -k | grep -i -e oom -e segfault`), and the log before the start",
+    "power": "see to the power supply, and whether a hardware watchdog has reset the machine",
+    "lost": "the reason says which part stood still; `edge engine` tells what updates cost",
+    "stuck": "the log has where it stood (`journalctl -u edge`); please report it",
+    "stop_timeout": "a disk or a client was slow; shutdown.timeout may be longer",
+    "start_failed": "the log says why; `edge config check` looks at the settings",
+    "unknown": "the file last-run.json was damaged, maybe by the card",
+}
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the record in the data directory."""
+    try:
+        record = last_run.read(around.data_dir)
+    except FileNotFoundError:
+        yield unknown("nothing has run here yet")
+        return
+    except (OSError, ValueError) as error:
+        yield unknown(f"{last_run.NAME} cannot be read: {error}")
+        return
+    boot = last_run.boot_id(around.root / "proc/sys/kernel/random/boot_id")
+    current = () if around.process is not None else (last_run.concluded(record.run, boot),)
+    over = (*current, *record.before)
+    since = datetime.fromtimestamp(around.now(), UTC) - _RECENT
+    recent = [run for run in over if run.reason in _ODD and _time(run.ended or run.started) > since]
+    if not recent:
+        yield ok(f"{record.starts} start{'' if record.starts == 1 else 's'} so far, none of the last day after a fault")
+        return
+    last = recent[0]
+    detail = f" ({last.detail})" if last.detail else ""
+    yield Finding(
+        "problem" if len(recent) >= _MANY else "warning",
+        f"{len(recent)} run{'' if len(recent) == 1 else 's'} of the last day did not end in order; the last one: "
+        f"{last_run.REASONS[last.reason]}{detail}",
+        "while it is down readings are lost, or wait at the broker",
+        _DO[last.reason],
+    )
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,68 @@
+"""Is the machine too hot, and does it get the power that it needs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from edge.doctor.finding import Finding, ok, unknown
+from edge.doctor.surroundings import Surroundings
+
+_HOT: Final = 80.0
+"""°C at which a Raspberry Pi begins to run slower."""
+_WARM: Final = 70.0
+_THROTTLED: Final = "sys/devices/platform/soc/soc:firmware/get_throttled"
+_LOW: Final = 0x1
+_SLOW: Final = 0x2 | 0x4 | 0x8
+_EVER: Final = 16
+"""Bits that a flag stands higher where it was so at any time since the start."""
+
+_HEAT: Final = "it runs slower, and a card that is hot for years is worn earlier"
+_AIR: Final = "give it air, a heat sink or a fan; out of the sun"
+_POWER: Final = "machines with too little power crash, and damage what is on their card"
+_SUPPLY: Final = "use the supply that the machine's maker sells, a short cable, and a powered hub for what hangs on USB"
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
+    known = False
+    zones = sorted((around.root / "sys/class/thermal").glob("thermal_zone*"))
+    told = [around.text("sys/class/thermal", zone.name, "temp") or "" for zone in zones]
+    degrees = [int(text) / 1000 for text in told if text.lstrip("-").isdigit()]
+    if degrees:
+        known = True
+        what = f"{max(degrees):.0f} °C"
+        if max(degrees) >= _WARM:
+            yield Finding("problem" if max(degrees) >= _HOT else "warning", what, _HEAT, _AIR)
+        else:
+            yield ok(what)
+    flags = around.text(_THROTTLED)
+    if flags is not None:
+        known = True
+        yield from _firmware(int(flags, 16))
+    for chip in sorted((around.root / "sys/class/hwmon").glob("hwmon*")):
+        alarm = around.text("sys/class/hwmon", chip.name, "in0_lcrit_alarm")
+        if flags is None and alarm is not None and around.text("sys/class/hwmon", chip.name, "name") == "rpi_volt":
+            known = True
+            yield (
+                Finding("problem", "the voltage is too low", _POWER, _SUPPLY)
+                if alarm == "1"
+                else ok("the voltage is right")
+            )
+    if not known:
+        yield unknown("the machine has no sensor that the kernel tells of")
+
+
+def _firmware(flags: int) -> Iterator[Finding]:
+    if flags & _LOW:
+        yield Finding("problem", "the voltage is too low", _POWER, _SUPPLY)
+    elif flags & _LOW << _EVER:
+        yield Finding("warning", "the voltage was too low since the start of the machine", _POWER, _SUPPLY)
+    if flags & _SLOW:
+        yield Finding("warning", "the processor is slowed down by its firmware", _HEAT, f"{_AIR}; {_SUPPLY}")
+    elif flags & _SLOW << _EVER:
+        yield Finding(
+            "warning", "the processor was slowed down since the start of the machine", _HEAT, f"{_AIR}; {_SUPPLY}"
+        )
+    if not flags & (_LOW | _SLOW | (_LOW | _SLOW) << _EVER):
+        yield ok("the firmware sees enough power, and slows nothing down")

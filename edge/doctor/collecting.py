@@ -1,0 +1,194 @@
+"""What helps to find a fault, in one archive: bounded in size and time, without secrets, and nothing of the graph."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import sqlite3
+import stat
+import sys
+import tarfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+
+from edge import __version__, last_run
+from edge.config.reference import to_toml
+from edge.doctor.checks.units import UNIT
+from edge.doctor.examination import examine
+from edge.doctor.redaction import Redactor
+from edge.doctor.surroundings import Surroundings, Unasked
+
+_LARGEST: Final = 2 * 1024 * 1024
+"""Characters of a file in the archive."""
+_LINES: Final = 5_000
+"""Of a log, at the most."""
+_FILES: Final = 2_000
+"""Listed of the data directory."""
+
+_ANSWERS: Final = {
+    "health.json": "health",
+    "metrics.txt": "metrics",
+    "engine.json": "api/engine",
+    "outbox.json": "api/outbox",
+    "endpoints.json": "api/endpoints",
+}
+"""What the gateway is asked for."""
+_OF_THE_MACHINE: Final = (
+    "etc/os-release",
+    "proc/version",
+    "proc/uptime",
+    "proc/loadavg",
+    "proc/meminfo",
+    "proc/pressure/cpu",
+    "proc/pressure/io",
+    "proc/pressure/memory",
+    "proc/self/mounts",
+    "proc/diskstats",
+    "proc/device-tree/model",
+)
+"""None of them names the machine, its networks or its user."""
+
+Part = tuple[str, Callable[[], str]]
+
+
+def collect(
+    around: Surroundings, redactor: Redactor, target: Path, *, sources: dict[str, str], logs: Iterable[Path] = ()
+) -> list[str]:
+    """Write the archive, for its owner alone; returns the names in it.
+
+    `sources`: where settings come from. `logs`: files with log lines, beside the journal of systemd. What cannot be had
+    is told in its place. Raises `OSError`; FileExistsError where there is something by that name.
+    """
+    names = []
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, part in _parts(around, sources, logs):
+                content = _bounded(redactor.clean(_text(part))).encode("utf-8", "replace")
+                member = tarfile.TarInfo(f"edge-diag/{name}")
+                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+                archive.addfile(member, io.BytesIO(content))
+                names.append(name)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    return names
+
+
+def _parts(around: Surroundings, sources: dict[str, str], logs: Iterable[Path]) -> Iterator[Part]:
+    yield "version.txt", _versions
+    yield "doctor.json", lambda: _doctor(around)
+    yield "settings.toml", lambda: to_toml(around.settings, sources)
+    answers = _Answers(around)
+    for name, path in _ANSWERS.items():
+        yield name, lambda path=path: answers.to(path)  # type: ignore[misc]  # mypy does not see the default
+    yield (
+        "last-run.json",
+        lambda: (around.data_dir / last_run.NAME).read_text(encoding="utf-8", errors="replace").strip(),
+    )
+    yield "files.txt", lambda: _files(around.data_dir)
+    yield "machine.txt", lambda: _machine(around)
+    yield "units.txt", lambda: _commands(around, ("status", UNIT), ("list-units", "--state=failed"))
+    yield "log.txt", lambda: _journal(around)
+    for number, log in enumerate(logs, 1):
+        yield f"log-{number}.txt", lambda log=log: _tail(log)  # type: ignore[misc]
+
+
+def _text(part: Callable[[], str]) -> str:
+    try:
+        return part() + "\n"
+    except Exception as error:  # noqa: BLE001  what is broken is what one wants to know, and the rest, too
+        return f"not to be had: {type(error).__name__}: {error}\n"
+
+
+def _bounded(text: str) -> str:
+    """Of a long text the end: there the latest is."""
+    return text if len(text) <= _LARGEST else f"(the beginning is cut off)\n{text[-_LARGEST:]}"
+
+
+def _versions() -> str:
+    found = {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sepa-edge": __version__,
+        "python": sys.version,
+        "sqlite": sqlite3.sqlite_version,
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }
+    packages = sorted(f"{one.name} {one.version}" for one in distributions())
+    return "\n".join([*(f"{name}: {value}" for name, value in found.items()), "", *packages])
+
+
+def _doctor(around: Surroundings) -> str:
+    rows = [
+        {"check": name, "state": found.state, "what": found.what, "why": found.why, "do": found.do}
+        for name, found in examine(around)
+    ]
+    return json.dumps(rows, indent=1, ensure_ascii=False)
+
+
+class _Answers:
+    """The gateway is not asked again when it has once not answered: one that hangs would do so each time."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._fault = ""
+
+    def to(self, path: str) -> str:
+        """What it answers, with the status where that is not 200."""
+        if self._fault:
+            return f"not asked: {self._fault}"
+        try:
+            status, body = self._around.ask(path)
+        except Unasked as error:
+            self._fault = str(error)
+            return f"no answer: {self._fault}"
+        text = body.decode("utf-8", "replace")
+        return text if status == 200 else f"{status}\n{text}"
+
+
+def _files(data_dir: Path) -> str:
+    """Names, sizes, modes and times; nothing of their content."""
+    lines = []
+    for path in sorted(data_dir.rglob("*"))[:_FILES]:
+        told = path.lstat()
+        when = datetime.fromtimestamp(told.st_mtime, UTC).isoformat(timespec="seconds")
+        name = path.relative_to(data_dir).as_posix()
+        lines.append(f"{stat.filemode(told.st_mode)} {told.st_uid:>6} {told.st_size:>12} {when} {name!r}")
+    return "\n".join(lines)
+
+
+def _machine(around: Surroundings) -> str:
+    place = os.statvfs(around.data_dir)
+    room = f"{place.f_bavail * place.f_frsize} bytes free of {place.f_blocks * place.f_frsize}, {place.f_favail} inodes"
+    texts = [f"## data directory\n{room}", f"## processors\n{os.cpu_count()}"]
+    texts += [f"## /{name}\n{around.text(name) or 'not there'}" for name in _OF_THE_MACHINE]
+    if around.process is not None:
+        own = [f"proc/{around.process}/{name}" for name in ("status", "io", "limits")]
+        texts += [f"## /{name}\n{around.text(name) or 'not for this user'}" for name in own]
+    return "\n\n".join(texts)
+
+
+def _commands(around: Surroundings, *commands: tuple[str, ...]) -> str:
+    told = []
+    for command in commands:
+        said = around.run("systemctl", *command, "--no-pager", "--full", "--lines=0")
+        told.append(f"## systemctl {' '.join(command)}\n{said if said is not None else 'not there'}")
+    return "\n".join(told)
+
+
+def _journal(around: Surroundings) -> str:
+    said = around.run("journalctl", f"--unit={UNIT}", f"--lines={_LINES}", "--no-pager", "--output=short-iso")
+    return "there is no journal of systemd" if said is None else said
+
+
+def _tail(log: Path) -> str:
+    with log.open(encoding="utf-8", errors="replace") as file:
+        return "".join(deque(file, maxlen=_LINES))

@@ -1,0 +1,51 @@
+"""All checks, in the order in which they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from edge.doctor.checks import (
+    backlog,
+    broker,
+    card,
+    certificates,
+    clock,
+    disk,
+    files,
+    gateway,
+    memory,
+    restarts,
+    temperature,
+    units,
+)
+from edge.doctor.finding import Finding, unknown
+from edge.doctor.surroundings import Surroundings
+
+Check = Callable[[Surroundings], Iterable[Finding]]
+
+CHECKS: Final[dict[str, Check]] = {
+    "gateway": gateway.check,
+    "restarts": restarts.check,
+    "disk": disk.check,
+    "card": card.check,
+    "files": files.check,
+    "clock": clock.check,
+    "broker": broker.check,
+    "certificates": certificates.check,
+    "backlog": backlog.check,
+    "memory": memory.check,
+    "temperature": temperature.check,
+    "units": units.check,
+}
+"""By their names."""
+
+
+def examine(around: Surroundings) -> Iterator[tuple[str, Finding]]:
+    """What each check finds, with its name. One that fails itself is no reason not to look at the rest."""
+    for name, check in CHECKS.items():
+        try:
+            for finding in check(around):
+                yield name, finding
+        except Exception as error:  # noqa: BLE001  whatever it is, the doctor goes on
+            yield name, unknown(f"this check failed itself: {type(error).__name__}: {error}")

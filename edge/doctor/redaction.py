@@ -1,0 +1,90 @@
+"""Taking secrets out of texts: those that the settings know, wherever they stand, and whatever looks like one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from edge.config import Settings
+from edge.config.explain import about, fields
+
+REDACTED: Final = "***"
+_SHORTEST: Final = 4
+"""Characters of a secret that is looked for everywhere: a shorter one is in every text."""
+_LARGEST: Final = 64 * 1024
+"""Bytes of a file with a secret that are read."""
+_NAME: Final = (
+    r"[\w.-]*(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key)[\w.-]*(?<!_file)(?<!_lifetime)"
+)
+_LOOKS: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\beyJ[\w-]{5,}\.[\w-]+\.?[\w-]*"
+    r"|(?P<bearer>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}"
+    r"|(?P<user>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+(?=@)"
+    rf"|(?P<pair>[\"']?\b{_NAME}[\"']?\s*[=:]\s*)(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"',;&}}\]]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Private keys, tokens (JWT), authorisations, passwords in addresses, and values under a name that tells."""
+_SECRET_NAME: Final = re.compile(_NAME, re.IGNORECASE)
+
+
+class Redactor:
+    """Knows secrets, and takes them out of texts."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def clean(self, text: str) -> str:
+        """The text with `***` in place of secrets."""
+        if self._known is not None:
+            text = self._known.sub(REDACTED, text)
+        return _LOOKS.sub(_instead, text)
+
+
+def secrets_of(settings: Settings, environment: Mapping[str, str]) -> set[str]:
+    """All secrets that settings, the files that they name, the data directory and the environment hold as text."""
+    found: set[str] = set()
+    files = sorted((settings.data_dir / "tls").glob("*.key"))
+    for key, field in fields().items():
+        section, _, name = key.rpartition(".")
+        value = getattr(getattr(settings, section) if section else settings, name)
+        if about(field, "secret") and value:
+            found.add(str(value))
+        elif isinstance(value, Path) and name in ("password_file", "token_file", "key_file"):
+            files.append(value)
+    for file in files:
+        found.update(_lines(file))
+    found.update(value for name, value in environment.items() if _SECRET_NAME.fullmatch(name))
+    return {secret for secret in found if secret}
+
+
+def _lines(file: Path) -> set[str]:
+    """Each line: of a key any of them gives a part of it away."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST).decode("utf-8", "replace")
+    except OSError:
+        return set()
+    return {line.strip() for line in text.splitlines() if not line.startswith("-----")}
+
+
+def _forms(secret: str) -> set[str]:
+    """As it may stand in a text: plain, in JSON, in an address."""
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+    }
+
+
+def _instead(match: re.Match[str]) -> str:
+    return next((kept for kept in match.groupdict().values() if kept), "") + REDACTED

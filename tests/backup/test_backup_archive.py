@@ -1,0 +1,309 @@
+"""What is in a backup, and what is refused when it is put back. No gateway runs."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import stat
+import tarfile
+
+import pytest
+
+from edge import last_run
+from edge.backup import BackupRefused, make, restore
+from edge.backup.exchange import exchange
+from edge.engine import EngineSettings, open_engine
+from edge.engine.datadir import DirectoryLock
+from edge.engine.requests import UpdateRequest
+from edge.security.clients import Rights
+from edge.security.security import Security, SecuritySettings
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data directory as gateways leave it, with a bit of everything."""
+    directory = tmp_path / "data"
+    engine = open_engine(directory, EngineSettings())
+    engine.update([UpdateRequest("INSERT DATA { <urn:a> <urn:b> 1 }")]).result(20)
+    engine.close()
+    security = Security(directory, SecuritySettings())
+    security.clients.allow("kitchen", Rights(frozenset({"query"})))
+    security.close()
+    for name, text in (("mappings/own.toml", "# own"), ("tls/ca.key", "key"), ("mqtt-client-id", "sepa-edge-1\n")):
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(text)
+    (directory / "tls" / "ca.key").chmod(0o600)
+    (directory / "endpoints.json").write_text("{}")
+    return directory
+
+
+def backed_up(data):
+    file = io.BytesIO()
+    make(data, file)
+    file.seek(0)
+    return file
+
+
+def contents(directory):
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name not in ("lock", last_run.NAME) and not path.name.endswith(("-shm", "-wal"))
+    }
+
+
+def value_in(directory):
+    engine = open_engine(directory, EngineSettings())
+    try:
+        return engine.quads
+    finally:
+        engine.close()
+
+
+def test_all_comes_back_but_what_speaks_of_a_run(data, tmp_path):
+    archive = tmp_path / "backup.tar.gz"
+    manifest = make(data, archive)
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    assert [entry.path for entry in manifest.files] == [
+        "clients.sqlite3",
+        "edge.sqlite3",
+        "mqtt-client-id",
+        "mappings/own.toml",
+        "tls/ca.key",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar.gz", "data"]
+    other = tmp_path / "other"
+    with archive.open("rb") as file:
+        assert restore(file, other).before is None
+    kept = contents(data)
+    del kept["endpoints.json"]
+    assert {name: text for name, text in contents(other).items() if not name.endswith("sqlite3")} == {
+        name: text for name, text in kept.items() if not name.endswith("sqlite3")
+    }
+    assert stat.S_IMODE((other / "tls" / "ca.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
+    assert value_in(other) == 1
+    assert last_run.read(other).run.reason == "restored"
+    security = Security(other, SecuritySettings())
+    assert "kitchen" in {client.identity for client in security.clients.all()}
+    security.close()
+
+
+def test_what_is_there_is_replaced_only_when_asked_and_kept(data, tmp_path):
+    archive = backed_up(data)
+    (data / "mappings" / "own.toml").write_text("# changed")
+    with pytest.raises(BackupRefused, match="not empty; --replace"):
+        restore(archive, data)
+    assert (data / "mappings" / "own.toml").read_text() == "# changed"
+    for number in range(2):
+        archive.seek(0)
+        restored = restore(archive, data, replace=True)
+        assert restored.before == tmp_path / f"data.before-restore{'-2' if number else ''}"
+    assert (tmp_path / "data.before-restore" / "mappings" / "own.toml").read_text() == "# changed"
+    assert (data / "mappings" / "own.toml").read_text() == "# own"
+    archive.seek(0)
+    assert restore(archive, data, replace=True, remove=True).before is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "data.before-restore", "data.before-restore-2"]
+
+
+def test_a_link_in_place_of_the_directory_stays_one(data, tmp_path):
+    (tmp_path / "link").symlink_to(data)
+    restored = restore(backed_up(data), tmp_path / "link", replace=True)
+    assert restored.before == tmp_path / "data.before-restore"
+    assert (tmp_path / "link").is_symlink()
+    assert value_in(tmp_path / "link") == 1
+
+
+def test_nothing_is_put_back_under_a_gateway_that_runs(data, tmp_path):
+    archive = backed_up(data)
+    lock = DirectoryLock(data)
+    try:
+        with pytest.raises(BackupRefused, match="in use by another gateway"):
+            restore(archive, data, replace=True)
+    finally:
+        lock.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def rewritten(archive, change):
+    """The archive with its members (name to content) changed, and a manifest that fits them."""
+    with tarfile.open(fileobj=archive) as found:
+        members = {member.name: found.extractfile(member).read() for member in found}
+    manifest = json.loads(members.pop("manifest.json"))
+    change(members, manifest)
+    return packed([*members.items(), ("manifest.json", json.dumps(manifest).encode())])
+
+
+def packed(members):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    file.seek(0)
+    return file
+
+
+def entry(name, content):
+    return {"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "mode": 0o600}
+
+
+HOSTILE = ("../evil", "/etc/evil", "a/../../evil", "a//b", "./a", "lock", "")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_leads_out_of_the_directory(data, tmp_path, name):
+    def smuggle(members, manifest):
+        members[f"data/{name}"] = b"evil"
+        manifest["files"].append(entry(name, b"evil"))
+
+    with pytest.raises(BackupRefused, match="no name of a file"):
+        restore(rewritten(backed_up(data), smuggle), tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
+def test_only_files_are_taken(tmp_path, kind):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        member = tarfile.TarInfo("data/mappings")
+        member.type, member.linkname = kind, "/etc"
+        archive.addfile(member)
+    file.seek(0)
+    with pytest.raises(BackupRefused, match="does not belong"):
+        restore(file, tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
+
+
+def tampered(members, manifest):
+    members["data/mqtt-client-id"] = b"sepa-edge-2\n"
+
+
+def shortened(members, manifest):
+    del members["data/tls/ca.key"]
+
+
+def enlarged(members, manifest):
+    members["data/more"] = b"more"
+
+
+def newer(members, manifest):
+    manifest["format"], manifest["version"] = 2, "9.0.0"
+
+
+def without_journal(members, manifest):
+    del members["data/edge.sqlite3"]
+    manifest["files"] = [one for one in manifest["files"] if one["path"] != "edge.sqlite3"]
+
+
+def damaged_journal(members, manifest):
+    content = bytearray(members["data/edge.sqlite3"])
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    members["data/edge.sqlite3"] = bytes(content)
+    manifest["files"] = [
+        entry("edge.sqlite3", content) if one["path"] == "edge.sqlite3" else one for one in manifest["files"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (tampered, "mqtt-client-id is not what its manifest says"),
+        (shortened, "tls/ca.key is not"),
+        (enlarged, "more is not"),
+        (newer, r"newer version of sepa-edge \(9.0.0\)"),
+        (without_journal, "no edge.sqlite3"),
+        (damaged_journal, "cannot be used: .*damaged"),
+    ],
+)
+def test_what_is_not_in_order_is_refused_before_anything_is_touched(data, tmp_path, change, fault):
+    archive = rewritten(backed_up(data), change)
+    before = contents(data)
+    with pytest.raises(BackupRefused, match=fault):
+        restore(archive, data, replace=True)
+    assert contents(data) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_backup_that_was_cut_off_is_none(data, tmp_path):
+    whole = backed_up(data).getvalue()
+    for length in (0, 1, 100, len(whole) // 2, len(whole) - 2000):
+        with pytest.raises(BackupRefused):
+            restore(io.BytesIO(whole[:length]), tmp_path / "other")
+    with pytest.raises(BackupRefused):
+        restore(io.BytesIO(gzip.compress(b"no archive")), tmp_path / "other")
+    with pytest.raises(BackupRefused, match="not whole"):
+        restore(packed([]), tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_what_is_no_data_directory_or_damaged_is_not_backed_up(data, tmp_path):
+    with pytest.raises(BackupRefused, match="no data directory"):
+        make(tmp_path, tmp_path / "backup.tar.gz")
+    with (data / "edge.sqlite3").open("r+b") as file:
+        file.seek(3000)
+        file.write(os.urandom(2000))
+    (tmp_path / "backup.tar.gz").write_text("the last one")
+    with pytest.raises(BackupRefused, match="damaged"):
+        make(data, tmp_path / "backup.tar.gz")
+    assert (tmp_path / "backup.tar.gz").read_text() == "the last one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar.gz", "data"]
+
+
+def test_sequence_numbers_of_oscore_are_never_used_again(data, tmp_path):
+    security = Security(data, SecuritySettings())
+    rights = Rights(frozenset({"query"}))
+    code = security.clients.invite("lamp", rights, 600)
+    client_id, _ = security.clients.register(code)
+    kid = security.contexts.make(client_id).kid
+    archive = backed_up(data)
+    used = security.contexts.reserve(kid, 1000)
+    security.close()
+    last = 0
+    for name in ("one", "two"):
+        archive.seek(0)
+        restore(archive, tmp_path / name)
+        again = Security(tmp_path / name, SecuritySettings())
+        first = again.contexts.reserve(kid, 1)
+        again.close()
+        assert first > used + 1000
+        assert first >= last
+        last = first
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_directories_change_places_also_where_the_kernel_cannot_do_it_in_one_step(tmp_path, monkeypatch, known):
+    if not known:
+        monkeypatch.setattr("edge.backup.exchange._renameat2", lambda *_: errno.EINVAL)
+    one, other = tmp_path / "one", tmp_path / "other"
+    for directory in (one, other):
+        directory.mkdir()
+        (directory / directory.name).touch()
+    exchange(one, other)
+    assert (other / "one").exists()
+    assert (one / "other").exists()
+    with pytest.raises(OSError, match="No such file"):
+        exchange(tmp_path / "missing", other)
+    assert (other / "one").exists()
+
+
+def test_a_copy_of_a_file_that_is_written_to_is_as_of_one_moment(tmp_path):
+    data = tmp_path / "data"
+    engine = open_engine(data, EngineSettings())
+    try:
+        for number in range(50):
+            engine.update([UpdateRequest(f"INSERT DATA {{ <urn:a> <urn:b> {number} }}")]).result(20)
+        archive = backed_up(data)
+    finally:
+        engine.close()
+    restore(archive, tmp_path / "other")
+    assert value_in(tmp_path / "other") == 50
+    with sqlite3.connect(tmp_path / "other" / "edge.sqlite3") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()

@@ -1,0 +1,318 @@
+"""Each check, on a machine of files: what is well, what is not, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from edge import last_run
+from edge.doctor import examine
+from edge.doctor.checks import (
+    backlog,
+    broker,
+    card,
+    certificates,
+    clock,
+    disk,
+    files,
+    gateway,
+    memory,
+    restarts,
+    temperature,
+    units,
+)
+from edge.last_run import Record, Run
+from edge.security.certificates import make
+from tests.support.processes import free_port
+
+HEALTHY = {"version": "1", "uptime_seconds": 5, "pending_updates": 3, "parts": {"engine": "moves"}}
+OUTBOX = {"state": "ships", "reason": "", "observations": 10, "bytes": 1000, "oldest": None, "dropped": 0}
+
+
+def states(found):
+    return [finding.state for finding in found]
+
+
+def only(found):
+    (finding,) = found
+    return finding
+
+
+def test_no_check_fails_on_an_empty_machine_and_each_problem_says_what_to_do(machine):
+    found = list(examine(machine.around()))
+    assert {name for name, _ in found} == {
+        "gateway", "restarts", "disk", "card", "files", "clock", "broker", "certificates", "backlog", "memory",
+        "temperature", "units",
+    }  # fmt: skip
+    for name, finding in found:
+        assert "failed itself" not in finding.what, name
+        if finding.state in ("warning", "problem"):
+            assert finding.why, name
+            assert finding.do, name
+
+
+def test_a_check_that_fails_itself_keeps_no_other_from_its_work(machine):
+    machine.put("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 50 kB\n")
+    machine.put("proc/uptime", "nonsense")
+    machine.disk("mmcblk0", stat="0 0 0 0 0 0 5")
+    found = dict(examine(machine.around()))
+    assert "failed itself: ValueError" in found["card"].what
+    assert found["memory"].state == "ok"
+
+
+def test_gateway(machine):
+    assert "no gateway runs" in only(gateway.check(machine.around())).what
+    machine.runs()
+    assert "does not answer: no answer within 5 s" in only(gateway.check(machine.around())).what
+    machine.health = (200, HEALTHY)
+    assert only(gateway.check(machine.around())).state == "ok"
+    machine.health = (503, {"error_description": "Updates are refused: the disk is full"})
+    assert only(gateway.check(machine.around())).what == "Updates are refused: the disk is full"
+    machine.health = (401, {})
+    assert only(gateway.check(machine.around())).state == "unknown"
+    machine.health = (200, {"version": "1", "parts": {"engine": "moves"}})
+    assert states(gateway.check(machine.around())) == ["ok", "unknown"]
+    faults = {"mapping_faults": [{"file": "a.toml", "reason": "no"}], "query_faults": {"b.rq": "no"}}
+    machine.health = (200, HEALTHY | faults | {"parts": {"ws": "no answer"}})
+    assert states(gateway.check(machine.around())) == ["warning", "warning", "warning"]
+
+
+def test_a_lock_that_nobody_holds_is_no_gateway(machine):
+    (machine.data / "lock").write_text("4711\n")
+    machine.put("proc/locks", "1: FLOCK  ADVISORY  WRITE 4711 08:02:1 0 EOF\n")
+    assert machine.around().process is None
+    machine.runs()
+    assert machine.around().process == 4711
+
+
+def test_restarts(machine):
+    assert only(restarts.check(machine.around())).state == "unknown"
+    (machine.data / last_run.NAME).write_text("{")
+    assert only(restarts.check(machine.around())).state == "unknown"
+    recent = datetime.fromtimestamp(machine.now - 60, UTC).isoformat()
+    old = datetime.fromtimestamp(machine.now - 3 * 86_400, UTC).isoformat()
+    machine.put("proc/sys/kernel/random/boot_id", "here\n")
+    fine, cut = Run("1", "here", recent, recent, "stopped"), Run("1", "x", recent, "", "power")
+    machine.runs()
+    last_run.write(machine.data, Record(9, replace(fine, reason="", ended=""), (fine, replace(cut, started=old))))
+    assert only(restarts.check(machine.around())).state == "ok"
+    last_run.write(machine.data, Record(9, replace(fine, reason="", ended=""), (cut, fine)))
+    found = only(restarts.check(machine.around()))
+    assert found.state == "warning"
+    assert "power cut" in found.what
+    last_run.write(machine.data, Record(9, fine, (cut, cut, cut)))
+    assert only(restarts.check(machine.around())).state == "problem"
+    # Where none runs, the run that wrote no end is over.
+    (machine.root / "proc/locks").unlink()
+    last_run.write(machine.data, Record(9, Run("1", "here", recent), ()))
+    assert "killed, or crashed" in only(restarts.check(machine.around())).what
+
+
+def test_disk(machine):
+    assert disk.judge(10_000_000, 30_000_000_000, 100_000_000).state == "problem"
+    assert disk.judge(90_000_000, 30_000_000_000, 100_000_000).state == "warning"
+    assert disk.judge(110_000_000, 30_000_000_000, 100_000_000).state == "ok"
+    machine.put("proc/self/mounts", f"/dev/root / ext4 rw 0 0\ntmpfs {machine.data.parent} tmpfs rw 0 0\n")
+    assert disk.kind_of(machine.around(), machine.data) == "tmpfs"
+    assert "tmpfs" in next(iter(disk.check(machine.around()))).what
+    machine.put("proc/self/mounts", "/dev/root / ext4 rw 0 0\n")
+    assert "warning" not in [finding.state for finding in disk.check(machine.around()) if "tmpfs" in finding.what]
+
+
+@pytest.mark.parametrize(
+    ("life", "reserve", "expected"),
+    [
+        ("0x01 0x01", "0x01", ["ok", "ok"]),
+        ("0x09 0x02", "0x01", ["warning", "ok"]),
+        ("0x0b 0x02", "0x03", ["problem", "problem", "ok"]),
+        ("0x01 0x02", "0x02", ["ok", "warning", "ok"]),
+    ],
+)
+def test_card_that_says_how_worn_it_is(machine, life, reserve, expected):
+    machine.put("proc/uptime", "86400.00 1.00\n")
+    sectors = "1 2 3 4 5 6 2000 8"
+    machine.disk("mmcblk0", stat=sectors, device__life_time=life, device__pre_eol_info=reserve)
+    assert states(card.check(machine.around())) == expected
+
+
+def test_card_that_does_not_say(machine):
+    assert only(card.check(machine.around())).state == "unknown"
+    gigabytes = 15
+    machine.disk("mmcblk0", stat=f"1 2 3 4 5 6 {gigabytes * 10**9 // 512} 8")
+    machine.put("proc/uptime", "100.00 1.00\n")
+    assert "not run for long enough" in only(card.check(machine.around())).what
+    machine.put("proc/uptime", "86400.00 1.00\n")
+    machine.put("proc/4711/io", "rchar: 5\nwrite_bytes: 5000000\n")
+    machine.runs()
+    found = only(card.check(machine.around()))
+    assert found.state == "warning"
+    assert found.what.startswith("mmcblk0: 15.00 GB a day are written; the gateway itself has written 5 MB")
+
+
+def test_files_that_others_may_read_are_closed(machine):
+    secret = machine.data / "edge.sqlite3"
+    secret.touch()
+    secret.chmod(0o644)
+    machine.data.chmod(0o755)
+    finding = only(files.check(machine.around()))
+    assert finding.state == "warning"
+    assert finding.fix() == "data, edge.sqlite3: for the owner alone"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE(machine.data.stat().st_mode) == 0o700
+    assert only(files.check(machine.around())).state == "ok"
+
+
+def test_what_is_left_over_is_removed_and_nothing_else(machine):
+    machine.now = datetime.now(UTC).timestamp()
+    for name in ("a.part", "b.new", "fresh.part", "endpoints.json", "kept"):
+        (machine.data / name).touch()
+    for name in ("a.part", "b.new", "kept"):
+        os.utime(machine.data / name, (0, 0))
+    for name in ("data.before-restore", ".data.restore-x", ".data.restore-y"):
+        (machine.data.parent / name).mkdir()
+    (machine.data.parent / ".data.restore-y" / "lock").touch()
+    for name in (".data.restore-x", ".data.restore-y"):
+        os.utime(machine.data.parent / name, (0, 0))
+    found = list(files.check(machine.around()))
+    assert states(found) == ["warning"] * 5
+    assert [finding.fix() for finding in found if finding.fix] == [
+        "removed a.part, b.new",
+        "removed endpoints.json",
+        "removed .data.restore-x",
+    ]
+    assert (machine.data.parent / ".data.restore-y").exists()
+    assert sorted(path.name for path in machine.data.iterdir()) == ["fresh.part", "kept"]
+    assert (machine.data.parent / "data.before-restore").exists()
+    machine.runs()
+    (machine.data / "endpoints.json").touch()
+    assert [finding for finding in files.check(machine.around()) if finding.fix] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_files_of_others_are_given_to_the_owner(machine):
+    os.chown(machine.data, 4711, 4712)
+    (machine.data / "file").touch()
+    finding = only(files.check(machine.around()))
+    assert finding.state == "problem"
+    finding.fix()
+    assert ((machine.data / "file").stat().st_uid, (machine.data / "file").stat().st_gid) == (4711, 4712)
+
+
+def test_clock(machine):
+    machine.now = 86_400.0
+    assert only(clock.check(machine.around())).what == "the clock shows 1970-01-02"
+    machine.now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    last_run.write(machine.data, Record(1, Run("1", "", "2026-01-02T00:00:00+00:00")))
+    assert "the gateway was started 2026-01-02 00:00" in only(clock.check(machine.around())).what
+    machine.now += 10 * 86_400
+    assert only(clock.check(machine.around())).state in ("ok", "warning", "unknown")
+
+
+def test_broker(machine):
+    assert only(broker.check(machine.around())).state == "ok"
+    assert only(broker.check(machine.around(mqtt={"enabled": False}))).state == "ok"
+    port = free_port()
+    theirs = {"mqtt": {"broker": f"mqtt://127.0.0.1:{port}"}}
+    assert "Connection refused" in only(broker.check(machine.around(**theirs))).what
+    machine.health = (200, HEALTHY | {"mqtt": "connected"})
+    assert only(broker.check(machine.around(**theirs))).state == "ok"
+    with socket.create_server(("127.0.0.1", port)):
+        machine.health = (200, HEALTHY | {"mqtt": "disconnected"})
+        assert "is not connected" in only(broker.check(machine.around(**theirs))).what
+        machine.health = None
+        assert only(broker.check(machine.around(**theirs))).state == "unknown"
+
+
+def test_certificates(machine):
+    assert only(certificates.check(machine.around())).state == "ok"
+    security = {"security": {"enabled": True}}
+    make(machine.data / "tls", ["gateway.example.org"])
+    machine.now = datetime.now(UTC).timestamp()
+    assert states(certificates.check(machine.around(**security))) == ["ok", "ok"]
+    machine.now += 390 * 86_400
+    assert states(certificates.check(machine.around(**security))) == ["warning", "ok"]
+    machine.now += 10 * 86_400
+    assert states(certificates.check(machine.around(**security))) == ["problem", "ok"]
+    machine.now += 4_000 * 86_400
+    assert states(certificates.check(machine.around(**security))) == ["problem", "problem"]
+    (machine.data / "tls" / "server.pem").write_text("nothing")
+    assert states(certificates.check(machine.around(**security)))[0] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("outbox", "state"),
+    [
+        ({}, ["ok", "ok"]),
+        ({"state": "fails", "reason": "away"}, ["ok", "warning"]),
+        ({"bytes": 60 * 1024 * 1024}, ["ok", "problem"]),
+        ({"oldest": 1}, ["ok", "warning"]),
+        ({"dropped": 5}, ["ok", "problem", "ok"]),
+    ],
+)
+def test_backlog(machine, outbox, state):
+    assert only(backlog.check(machine.around())).state == "unknown"
+    machine.health = (200, HEALTHY | {"outbox": OUTBOX | outbox})
+    assert states(backlog.check(machine.around())) == state
+
+
+def test_backlog_of_updates(machine):
+    machine.health = (200, HEALTHY | {"pending_updates": 999_999})
+    assert only(backlog.check(machine.around())).state == "problem"
+
+
+def test_memory(machine):
+    assert only(memory.check(machine.around())).state == "unknown"
+    machine.runs()
+    machine.put("proc/4711/status", "VmRSS:\t   90000 kB\n")
+    for free, state in ((500_000, "ok"), (80_000, "warning"), (40_000, "problem")):
+        machine.put("proc/meminfo", f"MemTotal:  1000000 kB\nMemAvailable:  {free} kB\n")
+        assert only(memory.check(machine.around())).state == state
+    assert only(memory.check(machine.around())).what.endswith("the gateway takes 90 MB")
+    machine.put("proc/vmstat", "pgfault 5\noom_kill 2\n")
+    machine.put("proc/swaps", "Filename Type Size Used Priority\n/dev/mmcblk0p3 partition 500000 200000 -2\n")
+    machine.put("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 900 kB\nSwapTotal: 500000 kB\nSwapFree: 300000 kB\n")
+    assert states(memory.check(machine.around())) == ["ok", "warning", "warning"]
+
+
+def test_temperature_and_power(machine):
+    assert only(temperature.check(machine.around())).state == "unknown"
+    for degrees, state in ((45_000, "ok"), (72_000, "warning"), (85_000, "problem")):
+        machine.put("sys/class/thermal/thermal_zone0/temp", f"{degrees}\n")
+        assert only(temperature.check(machine.around())).state == state
+    machine.put("sys/class/thermal/thermal_zone0/temp", "45000\n")
+    throttled = "sys/devices/platform/soc/soc:firmware/get_throttled"
+    for flags, expected in (("0", ["ok"]), ("50005", ["problem", "warning"]), ("50000", ["warning", "warning"])):
+        machine.put(throttled, f"{flags}\n")
+        assert states(temperature.check(machine.around())) == ["ok", *expected]
+    (machine.root / throttled).unlink()
+    machine.put("sys/class/hwmon/hwmon1/name", "rpi_volt\n")
+    machine.put("sys/class/hwmon/hwmon1/in0_lcrit_alarm", "1\n")
+    assert states(temperature.check(machine.around())) == ["ok", "problem"]
+
+
+def test_units(machine, tmp_path, monkeypatch):
+    assert only(units.check(machine.around())).state == "unknown"
+    (machine.root / "run/systemd/system").mkdir(parents=True)
+    told = tmp_path / "told"
+    command = tmp_path / "bin" / "systemctl"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\ncase "$1" in show) cat {told} ;; *) echo "smb.service loaded failed failed" ;; esac\n'
+    )
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
+    cases = {
+        "LoadState=not-found": ["warning", "unknown"],
+        "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\nNRestarts=0": ["warning", "ok"],
+        "LoadState=loaded\nActiveState=active\nUnitFileState=disabled\nNRestarts=4": ["warning", "warning", "problem"],
+        "LoadState=loaded\nActiveState=failed\nResult=exit-code\nNRestarts=0": ["warning", "problem"],
+        "LoadState=loaded\nActiveState=inactive\nUnitFileState=enabled": ["warning", "warning"],
+    }
+    for text, expected in cases.items():
+        told.write_text(text + "\n")
+        assert states(units.check(machine.around())) == expected

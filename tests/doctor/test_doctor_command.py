@@ -1,0 +1,94 @@
+"""`edge doctor` with real gateways."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.processes import GatewayProcess
+
+ALONE = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false", "EDGE__SECURITY__HTTPS_PORT": "0",
+         "EDGE__SECURITY__WSS_PORT": "0"}  # fmt: skip
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    process = GatewayProcess(tmp_path / "data", ALONE)
+    yield process
+    process.stop()
+
+
+def doctor(gateway, *arguments, **environ):
+    command = [sys.executable, "-m", "edge", "doctor", "--data-dir", str(gateway.data_dir), *arguments]
+    environment = {**gateway.environment, **environ}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def found(gateway, *arguments, **environ):
+    """Check to its rows."""
+    rows: dict[str, list] = {}
+    for row in json.loads(doctor(gateway, "--json", *arguments, **environ).stdout):
+        rows.setdefault(row["check"], []).append(row)
+    return rows
+
+
+def test_a_gateway_that_runs_is_well_and_one_that_was_killed_is_not(gateway):
+    gateway.start()
+    gateway.data_dir.chmod(0o700)
+    rows = found(gateway)
+    assert [row["state"] for row in rows["gateway"]] == ["ok"]
+    assert f"process {gateway.pid}" in rows["gateway"][0]["what"]
+    assert rows["restarts"][0]["state"] == rows["files"][0]["state"] == rows["backlog"][0]["state"] == "ok"
+    gateway.kill()
+    done = doctor(gateway)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert "no gateway runs" in done.stdout
+    assert "it was killed, or crashed" in done.stdout
+    assert "endpoints.json" in done.stdout
+    assert "--fix does that" in done.stdout
+    fixed = doctor(gateway, "--fix")
+    assert "fixed: removed endpoints.json" in fixed.stdout
+    assert not (gateway.data_dir / "endpoints.json").exists()
+    gateway.start()
+
+
+def test_one_that_stands_still_is_told_in_seconds(gateway):
+    gateway.start()
+    os.kill(gateway.pid, signal.SIGSTOP)
+    try:
+        rows = found(gateway)
+    finally:
+        os.kill(gateway.pid, signal.SIGCONT)
+    assert rows["gateway"][0]["state"] == "problem"
+    assert "no answer within 5 s" in rows["gateway"][0]["what"]
+
+
+def test_where_it_wants_to_know_who_asks_the_token_makes_the_difference(gateway):
+    gateway.environment |= {"EDGE__SECURITY__ENABLED": "true"}
+    gateway.start()
+    rows = found(gateway)
+    assert [row["state"] for row in rows["gateway"]] == ["ok", "unknown"]
+    assert "EDGE_TOKEN" in rows["gateway"][1]["do"]
+    assert [row["state"] for row in rows["certificates"]] == ["ok", "ok"]
+    edge = [sys.executable, "-m", "edge", "clients"]
+    data = ["--data-dir", str(gateway.data_dir)]
+    for arguments in (["allow", "me", "--action", "administer"], ["token", "me"]):
+        done = subprocess.run(
+            [*edge, *arguments, *data], env=gateway.environment, capture_output=True, text=True, timeout=60, check=True
+        )
+    rows = found(gateway, EDGE_TOKEN=done.stdout.strip())
+    assert [row["state"] for row in rows["gateway"]] == ["ok"]
+    assert rows["backlog"][0]["state"] == "ok"
+    assert found(gateway, EDGE_TOKEN="nonsense")["gateway"][0]["state"] == "unknown"
+
+
+def test_wrong_settings_are_2(gateway):
+    done = doctor(gateway, EDGE__HTTP__PORT="x")
+    assert done.returncode == 2
+    assert "EDGE__HTTP__PORT" in done.stderr

@@ -1,0 +1,19 @@
+"""How the last run ended is told where the disk has no room, too."""
+
+from __future__ import annotations
+
+from edge import last_run
+from tests.faults.test_disk_full import disk  # noqa: F401 - a fixture
+from tests.faults.watched import Watched
+
+
+def test_runs_are_told_apart_on_a_full_disk(gateway, disk):  # noqa: F811
+    process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
+    Watched(process)
+    disk.fill()
+    process.kill()
+    Watched(process)
+    record = last_run.read(disk.data)
+    assert (record.before[0].reason, record.starts) == ("crashed", 2)
+    process.stop()
+    assert last_run.read(disk.data).run.reason == "stopped"
