@@ -5,7 +5,16 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
 
 
 def _no_boolean(value: object) -> object:
@@ -120,6 +129,37 @@ class ReadingSpec(ReadingKeys):
     )
 
 
+class FieldSpec(_Table):
+    """One field of a binary payload. Fields follow each other."""
+
+    name: str | None = Field(default=None, description="Name of the member that holds the value.")
+    type: str | None = Field(
+        default=None,
+        description="u8 to u64, i8 to i64, f32, f64 (big-endian; u16le and so on are little-endian), hex, text, skip.",
+    )
+    at: StrictInt | None = Field(
+        default=None, description="Where it begins, if not after the field before; negative: from the end."
+    )
+    size: StrictInt | str | None = Field(
+        default=None,
+        description="Bytes of hex, text and skip: a number, or the name of an earlier field. Default: all that is left.",
+    )
+    bits: dict[str, StrictInt | tuple[StrictInt, StrictInt]] | None = Field(
+        default=None, description="Parts of an integer: bit (0 is the lowest), or [lowest bit, number of bits]."
+    )
+    fields: list[FieldSpec] | None = Field(default=None, description="Fields that repeat together.")
+    repeat: StrictInt | str | None = Field(
+        default=None, description="How often: a number, or the name of an earlier field. Default: to the end."
+    )
+    by: str | None = Field(
+        default=None, description="Name of the repeated field whose value names each of the groups. Default: a list."
+    )
+    on: str | None = Field(default=None, description="Name of the earlier integer field that the cases depend on.")
+    cases: dict[str, list[FieldSpec]] | None = Field(
+        default=None, description='Fields by the value of `on`: "32", "0x20", or "*" for all others.'
+    )
+
+
 class MappingSpec(ReadingSpec):
     """One mapping: the topics it is for, and the readings it yields."""
 
@@ -128,8 +168,12 @@ class MappingSpec(ReadingSpec):
         default=None, description="Topic pattern: +, #, {capture}, {capture:glob*}, {capture...}."
     )
     topic_regex: str | None = Field(default=None, description="Regular expression the whole topic must match as well.")
-    payload: Literal["text", "json", "senml"] | None = Field(
-        default=None, description="How the payload is read. Default: json where a path is given, else text."
+    payload: Literal["text", "json", "senml", "binary"] | None = Field(
+        default=None,
+        description="How the payload is read. Default: binary where fields are given, json where a path is, else text.",
+    )
+    fields: list[FieldSpec] | None = Field(
+        default=None, description="What the bytes of a binary payload are; paths lead into these."
     )
     captures: dict[str, str] | None = Field(
         default=None, description="Captures from the payload: JSON path or SenML record name."
@@ -161,6 +205,9 @@ class CommandSpec(_Table):
     payload: Any = Field(
         default=None, description='A text with {variables}, or a table, which is sent as JSON: { state = "{state}" }.'
     )
+    encoding: Literal["text", "hex"] | None = Field(
+        default=None, description="hex: the payload is written in hexadecimal and sent as bytes. Default: text."
+    )
     qos: Annotated[int, Field(ge=0, le=2, strict=True)] | None = Field(
         default=None, description="Quality of service, 0, 1 or 2. Default: 1."
     )
@@ -183,6 +230,80 @@ class ActuatorSpec(CommandSpec):
     )
 
 
+class FramingSpec(_Table):
+    """How frames are told apart in what a serial port sends."""
+
+    kind: Literal["lines", "slip", "hdlc", "cobs", "delimited", "length"] = Field(
+        default="lines",
+        description="lines of text, SLIP (RFC 1055), HDLC-like byte stuffing (RFC 1662), COBS, frames between given "
+        "bytes, or frames that tell their length.",
+    )
+    start: str | None = Field(default=None, description="delimited: the bytes a frame begins with, in hexadecimal.")
+    end: str | None = Field(
+        default=None, description="delimited, lines: the bytes a frame ends with, in hexadecimal. Lines: 0A."
+    )
+    escape: str | None = Field(
+        default=None, description="delimited: the byte that says that the next one is changed, in hexadecimal."
+    )
+    flip: Annotated[int, Field(strict=True, ge=1, le=255)] | None = Field(
+        default=None, description="delimited: the bits that are changed in an escaped byte. Default: 0x20."
+    )
+    sync: str | None = Field(default=None, description="length: the bytes every frame begins with, in hexadecimal.")
+    at: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(
+        default=None, description="length: where in the frame its length stands. Default: after sync."
+    )
+    size: Literal[1, 2, 4] | None = Field(default=None, description="length: bytes of the length. Default: 1.")
+    endian: Literal["big", "little"] | None = Field(
+        default=None, description="length: the order of these bytes. Default: big."
+    )
+    plus: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = Field(
+        default=None,
+        description="length: how many bytes more than its length a frame has, from sync to checksum. Default: those "
+        "up to the end of the length, and those of a checksum at the end.",
+    )
+
+
+class ChecksumSpec(_Table):
+    """The checksum of frames."""
+
+    name: str = Field(description="crc-16/modbus, crc-32, xor8 and so on.")
+    endian: Literal["big", "little"] | None = Field(
+        default=None, description="The order of its bytes. Default: little for reflected CRCs, else big."
+    )
+    at: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(
+        default=None, description="Where in the frame it stands. Default: at the end."
+    )
+    start: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(
+        default=None, description="The first byte that it is of. Default: the first, or the one after it."
+    )
+
+
+class SerialSpec(_Table):
+    """One serial port."""
+
+    name: str = Field(description="Its frames are messages of the topic serial/NAME.")
+    device: str = Field(description="Path such as /dev/serial/by-id/..., or usb:VENDOR:PRODUCT[:SERIAL].")
+    baud: Annotated[int, Field(strict=True, ge=50, le=12_000_000)] = Field(
+        default=115_200, description="Bits a second."
+    )
+    data_bits: Literal[5, 6, 7, 8] = Field(default=8, description="Bits of a character.")
+    parity: Literal["none", "even", "odd", "mark", "space"] = Field(default="none", description="Parity bit.")
+    stop_bits: Literal[1, 2] = Field(default=1, description="Stop bits.")
+    flow: Literal["none", "rtscts", "xonxoff"] = Field(default="none", description="Flow control.")
+    dtr: StrictBool | None = Field(default=None, description="State of the line DTR. Default: left alone.")
+    rts: StrictBool | None = Field(default=None, description="State of the line RTS. Default: left alone.")
+    framing: Literal["lines", "slip", "hdlc", "cobs"] | FramingSpec = Field(
+        default="lines", description="How frames are told apart."
+    )
+    crc: str | ChecksumSpec | None = Field(default=None, description="Checksum of the frames. Default: none.")
+    skip: Annotated[int, Field(strict=True, ge=0, le=255)] = Field(
+        default=0, description="Bytes at the beginning of a frame that are not part of the payload."
+    )
+    max_frame: Annotated[int, Field(strict=True, ge=1, le=65_536)] | None = Field(
+        default=None, description="Longest frame in bytes. Default: serial.max_frame."
+    )
+
+
 class FileSpec(_Table):
     """A mapping file."""
 
@@ -196,6 +317,7 @@ class FileSpec(_Table):
     )
     mapping: list[MappingSpec] = Field(default_factory=list, description="The mappings.")
     actuator: list[ActuatorSpec] = Field(default_factory=list, description="The actuators: from the graph to messages.")
+    serial: list[SerialSpec] = Field(default_factory=list, description="The serial ports that messages come in by.")
 
 
 class Listing17Entry(_Table):

@@ -20,18 +20,23 @@ from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, MappingError, nearest
 from edge.mapping.model import (
     ActuatorSpec,
+    ChecksumSpec,
     CommandSpec,
     ConditionSpec,
     ConvertSpec,
+    FieldSpec,
     FileSpec,
+    FramingSpec,
     Listing17Entry,
     MappingSpec,
     ReadingKeys,
     ReadingSpec,
+    SerialSpec,
     StoreSpec,
     TimeSpec,
 )
 from edge.mapping.rules import CompiledMapping
+from edge.mapping.serial_ports import SerialPort, serial_port
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import namespace_table
 
@@ -48,8 +53,12 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "actuator": ActuatorSpec,
     "removed": CommandSpec,
     "convert": ConvertSpec,
+    "serial": SerialSpec,
+    "framing": FramingSpec,
+    "crc": ChecksumSpec,
+    "fields": FieldSpec,
 }
-_LISTS: Final = ("mapping", "actuator")
+_LISTS: Final = ("mapping", "actuator", "serial")
 """The tables of a file of which there are many."""
 
 
@@ -64,6 +73,7 @@ class MappingPack:
     description: str | None = None
     file: str | None = None
     actuators: tuple[Actuator, ...] = ()
+    ports: tuple[SerialPort, ...] = ()
 
 
 def load_pack(
@@ -117,10 +127,13 @@ class _Loader:
     def load(self) -> MappingPack:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
         mappings, actuators = self._compile(spec) if spec is not None else ([], [])
+        ports = self._ports(spec.serial) if spec is not None else []
         if self.faults:
             raise MappingError(self.faults)
         description = spec.description if spec is not None else None
-        return MappingPack(self.name, tuple(mappings), self.own, description, self.file, tuple(actuators))
+        return MappingPack(
+            self.name, tuple(mappings), self.own, description, self.file, tuple(actuators), tuple(ports)
+        )
 
     def _toml(self) -> FileSpec | None:
         try:
@@ -145,7 +158,7 @@ class _Loader:
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
         # The names of union branches are no keys of the file.
         place = [
-            part for part in detail["loc"] if isinstance(part, int) or not re.search(r"[\[\]]|^(str|bool)$|Spec$", part)
+            part for part in detail["loc"] if isinstance(part, int) or not re.search(r"[\[\]]|^(str|int|bool)$|^tuple|literal|Spec$", part)
         ]
         place = [part for part in place if part not in ("decimal", "constrained-str", "function-after")]
         listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
@@ -239,6 +252,17 @@ class _Loader:
             except BadKeyError as error:
                 self._refuse(error, "actuator", index, name)
         return mappings, actuators
+
+    def _ports(self, specs: list[SerialSpec]) -> list[SerialPort]:
+        ports: list[SerialPort] = []
+        for index, spec in enumerate(specs):
+            try:
+                if spec.name in [port.name for port in ports]:
+                    raise BadKeyError("Another port of this file has that name.", key="name")
+                ports.append(serial_port(spec, self._place("serial", spec.name, self._line(["name"], "serial", index))))
+            except BadKeyError as error:
+                self._refuse(error, "serial", index, spec.name)
+        return ports
 
     def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
         keys = re.findall(r"[^.\[\]]+", error.fault.key or "")
