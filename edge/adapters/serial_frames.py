@@ -52,11 +52,12 @@ class Frames(Protocol):
         """Whether `silence` would make a difference."""
 
 
-def frames(port: SerialPort, longest: int) -> Frames:
-    """The frames of a port, of `longest` bytes at the most."""
+def frames(port: SerialPort, longest: int, tally: Tally | None = None) -> Frames:
+    """The frames of a port, of `longest` bytes at the most, counted in `tally`."""
+    tally = Tally() if tally is None else tally
     if isinstance(port.framing, LengthPrefixed):
-        return _LengthPrefixedFrames(port, port.framing, longest)
-    return _DelimitedFrames(port, port.framing, longest)
+        return _LengthPrefixedFrames(port, port.framing, longest, tally)
+    return _DelimitedFrames(port, port.framing, longest, tally)
 
 
 def encoded(port: SerialPort, payload: bytes) -> bytes:
@@ -103,8 +104,8 @@ def _wrapped(frame: bytes, framing: Delimited) -> bytes:
 class _DelimitedFrames:
     """Splits at the end of frames; what is between two ends and is no frame is dropped."""
 
-    def __init__(self, port: SerialPort, framing: Delimited, longest: int) -> None:
-        self.tally = Tally()
+    def __init__(self, port: SerialPort, framing: Delimited, longest: int, tally: Tally) -> None:
+        self.tally = tally
         self._framing = framing
         self._checksum = port.checksum
         self._skip = port.spec.skip
@@ -193,8 +194,8 @@ class _DelimitedFrames:
 class _LengthPrefixedFrames:
     """Looks for the bytes that frames begin with; where what follows is no frame, from the byte after these."""
 
-    def __init__(self, port: SerialPort, framing: LengthPrefixed, longest: int) -> None:
-        self.tally = Tally()
+    def __init__(self, port: SerialPort, framing: LengthPrefixed, longest: int, tally: Tally) -> None:
+        self.tally = tally
         self._framing = framing
         self._checksum = port.checksum
         self._skip = port.spec.skip
@@ -229,7 +230,7 @@ class _LengthPrefixedFrames:
                 break
             size = self._size(buffer, begin)
             if not self._least <= size <= self._longest:
-                tally.refuse(buffer[begin : begin + 64], f"its length cannot be {size}")
+                tally.refuse(buffer[begin : begin + 64], "it tells a length that no frame has")
             elif len(buffer) < begin + size:
                 break
             else:

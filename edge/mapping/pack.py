@@ -131,9 +131,7 @@ class _Loader:
         if self.faults:
             raise MappingError(self.faults)
         description = spec.description if spec is not None else None
-        return MappingPack(
-            self.name, tuple(mappings), self.own, description, self.file, tuple(actuators), tuple(ports)
-        )
+        return MappingPack(self.name, tuple(mappings), self.own, description, self.file, tuple(actuators), tuple(ports))
 
     def _toml(self) -> FileSpec | None:
         try:
@@ -158,7 +156,9 @@ class _Loader:
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
         # The names of union branches are no keys of the file.
         place = [
-            part for part in detail["loc"] if isinstance(part, int) or not re.search(r"[\[\]]|^(str|int|bool)$|^tuple|literal|Spec$", part)
+            part
+            for part in detail["loc"]
+            if isinstance(part, int) or not re.search(r"[\[\]]|^(str|int|bool)$|^tuple|literal|Spec$", part)
         ]
         place = [part for part in place if part not in ("decimal", "constrained-str", "function-after")]
         listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None

@@ -130,7 +130,9 @@ def _framing(spec: FramingSpec, checksum: Checksum | None) -> Delimited | Length
     for key in spec.model_fields_set - {"kind"}:
         if key not in _KEYS[spec.kind] and getattr(spec, key) is not None:
             allowed = ", ".join(_KEYS[spec.kind]) or "none"
-            raise BadKeyError(f'Framing of the kind "{spec.kind}" has no such key.', key=f"framing.{key}", allowed=allowed)
+            raise BadKeyError(
+                f'Framing of the kind "{spec.kind}" has no such key.', key=f"framing.{key}", allowed=allowed
+            )
     if spec.kind == "length":
         return _length(spec, checksum)
     if spec.kind == "slip":
@@ -165,7 +167,9 @@ def _delimited(spec: FramingSpec) -> Delimited:
 def _length(spec: FramingSpec, checksum: Checksum | None) -> LengthPrefixed:
     sync = _bytes(spec.sync, "sync")
     if not sync:
-        raise BadKeyError("Frames that tell their length begin with certain bytes.", key="framing.sync", allowed='"C000"')
+        raise BadKeyError(
+            "Frames that tell their length begin with certain bytes.", key="framing.sync", allowed='"C000"'
+        )
     at, size = len(sync) if spec.at is None else spec.at, spec.size or 1
     if at < len(sync):
         raise BadKeyError("The length stands behind sync.", key="framing.at")

@@ -1,0 +1,302 @@
+"""One serial port: a thread that reads its frames and writes its commands, for as long as the device is there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import termios
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from serial import Serial
+
+from edge.adapters.actuation_outbox import Outbox
+from edge.adapters.serial_device import Away, open_device, overruns
+from edge.adapters.serial_frames import Frames, Tally, encoded, frames
+from edge.adapters.settings import SerialSettings
+from edge.mapping.actuators import Command
+from edge.mapping.serial_ports import SerialPort
+
+_log = logging.getLogger(__name__)
+
+_CHUNK: Final = 65_536
+_TICK: Final = 0.01
+"""Seconds for which bytes are gathered where they come all the time: a turn for each would cost more than they do."""
+_FULL: Final = 4096
+"""What Linux keeps of a line (N_TTY_BUF_SIZE): with so much there is no time to gather more."""
+_SHARE: Final = 3
+"""So many times as long as bytes took it is not read on: no stream of bytes takes more than a quarter of a core."""
+_ROOM: Final = 0.05
+"""Seconds between two looks for room in a full queue."""
+_REPORT: Final = 1.0
+"""Seconds between two entries of bad frames in the list of bad values."""
+
+
+class Port:
+    """A port of the mapping files. A device that is away is looked for again, for ever.
+
+    What it is told to send waits, the newest of each topic, and goes in order and at its pace.
+    """
+
+    def __init__(
+        self,
+        port: SerialPort,
+        settings: SerialSettings,
+        *,
+        take: Callable[[SerialPort, list[bytes]], list[bytes]],
+        refuse: Callable[[str, str, str, bytes, int], None],
+        up: Callable[[SerialPort], None],
+    ) -> None:
+        """`take` is given payloads and returns those that there is no room for, to be offered again.
+
+        `refuse` is told of what is bad: topic, source, reason, excerpt, and how many times. `up`: the device is there.
+        """
+        self.port = port
+        self._settings = settings
+        self._take = take
+        self._refuse = refuse
+        self._up = up
+        self._lock = threading.Lock()
+        self._outbox = Outbox(settings.rate, settings.max_commands)
+        self._stopping = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closed = False
+        self._device: Serial | None = None
+        self._waiting: list[bytes] = []
+        self._sending: Command | None = None
+        self._unsent = b""
+        self._told = 0
+        self._told_at = 0.0
+        self._down_since: float | None = None
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._run, name=f"edge-serial-{port.name}", daemon=True)
+        self.tally = Tally()
+        self.reason = "not tried yet"
+        """Why the device is away; empty: it is not."""
+        self.sent = 0
+        """Commands that were written."""
+        self.failed = 0
+        """Commands of which no frame could be made, or that ended the connection again and again."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread works."""
+        return self._thread.is_alive()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the device is there."""
+        return self._device is not None
+
+    @property
+    def queued(self) -> int:
+        """Commands that wait."""
+        with self._lock:
+            return len(self._outbox)
+
+    @property
+    def conflated(self) -> int:
+        """Commands that a newer one for their topic replaced before their turn."""
+        return self._outbox.conflated
+
+    @property
+    def overruns(self) -> int:
+        """Characters that were lost before they could be read, as far as the driver of the device counts them."""
+        device = self._device
+        with suppress(Exception):  # it has just gone
+            return self._dropped + (overruns(device.fileno()) if device is not None else 0)
+        return self._dropped
+
+    def start(self) -> None:
+        """Look for the device, and serve it. Returns at once."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Close the port."""
+        self._stopping.set()
+        self._wake_up()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        with self._lock:
+            if not self._closed and not self._thread.is_alive():
+                self._closed = True
+                os.close(self._wake)
+
+    def put(self, command: Command, interval: float) -> bool:
+        """Have a command written; its topic then rests for `interval` seconds. False: too many wait."""
+        with self._lock:
+            taken = self._outbox.put(command, interval)
+        self._wake_up()
+        return taken
+
+    def withdraw(self, actuator: str) -> None:
+        """An actuator is no more: what it would have sent is not sent."""
+        with self._lock:
+            self._outbox.withdraw(actuator)
+
+    def _wake_up(self) -> None:
+        with self._lock:
+            if not self._closed:
+                os.eventfd_write(self._wake, 1)
+
+    # Everything below runs on the port's thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                device = open_device(self.port)
+            except Away as error:
+                self._note_down(str(error))
+            except Exception as error:  # noqa: BLE001  whatever a driver does, this thread goes on
+                self._note_down(str(error) or type(error).__name__)
+            else:
+                self._note_down(self._served(device))
+            self._stopping.wait(self._settings.reconnect)
+
+    def _served(self, device: Serial) -> str:
+        """Serve a device until it goes; returns the reason."""
+        self._note_up(str(device.port))
+        self._device = device
+        try:
+            self._serve(device.fileno(), frames(self.port, self._longest, self.tally))
+        except Exception as error:  # noqa: BLE001  as above
+            return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        finally:
+            self._close(device)
+        return ""
+
+    def _close(self, device: Serial) -> None:
+        with suppress(Exception):
+            self._dropped += overruns(device.fileno())
+        self._device = None
+        with suppress(OSError, termios.error):
+            # Linux waits for what the device does not take, up to 30 s (closing_wait of setserial).
+            termios.tcflush(device.fileno(), termios.TCOFLUSH)
+        with suppress(Exception):
+            device.close()
+        self._sending, self._unsent = None, b""
+        with self._lock:
+            given_up = self._outbox.lost()
+        for command in given_up:
+            self._fail(command, "the device went whenever this was sent")
+
+    @property
+    def _longest(self) -> int:
+        return self.port.spec.max_frame or self._settings.max_frame
+
+    def _serve(self, descriptor: int, found: Frames) -> None:
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        gather_from = 0.0
+        quiet_since = time.monotonic()
+        while not self._stopping.is_set():
+            if self._waiting:
+                self._waiting = self._take(self.port, self._waiting)
+            self._next_command()
+            wanted = (0 if self._waiting else select.POLLIN) | (select.POLLOUT if self._unsent else 0)
+            poll.register(descriptor, wanted)
+            events = dict(poll.poll(self._pause(found, quiet_since)))
+            if self._wake in events:
+                os.eventfd_read(self._wake)
+            ready = events.get(descriptor, 0)
+            if ready & select.POLLOUT:
+                self._send(descriptor)
+            if ready & select.POLLIN:
+                if time.monotonic() < gather_from + _TICK:
+                    time.sleep(_TICK)
+                full = self._read(descriptor, found)
+                quiet_since = time.monotonic()
+                gather_from = 0.0 if full else quiet_since
+            elif ready & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
+                raise OSError("the device is gone")
+            elif found.waits and time.monotonic() >= quiet_since + self._settings.silence:
+                self._hand_over(found.silence())
+            self._report()
+
+    def _pause(self, found: Frames, quiet_since: float) -> float | None:
+        """Milliseconds for which there is nothing to do unless something happens."""
+        ends = []
+        if self._waiting:
+            ends.append(_ROOM)
+        elif found.waits:
+            ends.append(max(0.0, quiet_since + self._settings.silence - time.monotonic()))
+        if self.tally.bad != self._told:
+            ends.append(_REPORT)
+        if not self._unsent:
+            with self._lock:
+                wait = self._outbox.wait(time.monotonic())
+            if wait is not None:
+                ends.append(wait)
+        return 1000 * min(ends) + 1 if ends else None
+
+    def _read(self, descriptor: int, found: Frames) -> bool:
+        """Read what there is. Whether there was as much as the kernel keeps."""
+        data = os.read(descriptor, _CHUNK)
+        if not data:
+            raise OSError("the device is gone")
+        before = time.thread_time()
+        self._hand_over(found.feed(data))
+        rest = _SHARE * (time.thread_time() - before)
+        if rest > _TICK:
+            self._stopping.wait(rest)
+        return len(data) >= _FULL
+
+    def _hand_over(self, payloads: list[bytes]) -> None:
+        if payloads:
+            self._waiting = self._take(self.port, self._waiting + payloads)
+
+    def _next_command(self) -> None:
+        """Begin to write the next command whose turn it is."""
+        while not self._unsent:
+            with self._lock:
+                command = self._outbox.due(time.monotonic())
+            if command is None:
+                return
+            try:
+                self._unsent = encoded(self.port, command.payload)
+            except ValueError as error:
+                self._done(command)
+                self._fail(command, f"no frame can be made of it: {error}")
+            else:
+                self._sending = command
+
+    def _send(self, descriptor: int) -> None:
+        with suppress(BlockingIOError):
+            self._unsent = self._unsent[os.write(descriptor, self._unsent) :]
+        if not self._unsent and self._sending is not None:
+            self.sent += 1
+            self._done(self._sending)
+            self._sending = None
+
+    def _done(self, command: Command) -> None:
+        with self._lock:
+            self._outbox.done(command.topic)
+
+    def _fail(self, command: Command, reason: str) -> None:
+        self.failed += 1
+        self._refuse(command.topic, command.actuator, reason, command.payload, 1)
+
+    def _report(self) -> None:
+        """List what was no frame, once a second at the most: noise must not drive everything else out of the list."""
+        bad, now = self.tally.bad, time.monotonic()
+        if bad != self._told and now - self._told_at >= _REPORT:
+            self._refuse(self.port.topic, "serial", self.tally.reason, self.tally.excerpt, bad - self._told)
+            self._told, self._told_at = bad, now
+
+    def _note_up(self, path: str) -> None:
+        down = 0.0 if self._down_since is None else time.monotonic() - self._down_since
+        self._down_since = None
+        self.reason = ""
+        told = {"port": self.port.name, "device": path, "down_seconds": round(down, 1)}
+        _log.info("serial.up", extra=told)
+        self._up(self.port)
+
+    def _note_down(self, reason: str) -> None:
+        self.reason = reason
+        if self._down_since is None and not self._stopping.is_set():
+            self._down_since = time.monotonic()
+            _log.warning("serial.down", extra={"port": self.port.name, "reason": reason})
