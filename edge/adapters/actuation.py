@@ -212,9 +212,7 @@ class Actuation:
 
     def _port_up(self, topic: str) -> None:
         for actuator, commands in self._rules.states():
-            self._put(
-                actuator, (each for each in commands if each.topic == topic or each.topic.startswith(f"{topic}/"))
-            )
+            self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
 
     def _down(self) -> None:
         self._sending = None

@@ -32,7 +32,7 @@ def unescaped(chunk: bytes, changed: Changed, escape: bytes) -> bytes | None:
 
 def cobs_encoded(frame: bytes) -> bytes:
     """Without zeros, by Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999)."""
-    found = []
+    found: list[bytes] = []
     for block in frame.split(b"\0"):
         while len(block) >= 254:
             found += (b"\xff", block[:254])

@@ -21,11 +21,16 @@ class WriterSettings(Protocol):
     """What a writer needs of an adapter's settings. Durations are in seconds."""
 
     @property
-    def max_batch(self) -> int: ...
+    def max_batch(self) -> int:
+        """Messages that go to the engine together at most."""
+
     @property
-    def retry_min(self) -> float: ...
+    def retry_min(self) -> float:
+        """First wait while the engine cannot take an update."""
+
     @property
-    def retry_max(self) -> float: ...
+    def retry_max(self) -> float:
+        """Longest such wait."""
 
 
 class Writer:

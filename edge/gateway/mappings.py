@@ -62,7 +62,7 @@ class Mappings:
     def start_actuation(
         self, stack: AsyncExitStack, connection: adapters.MqttSettings | None, metrics: Metrics, timeout: float
     ) -> Part:
-        """Send commands, to the broker of the `connection` if there is one; `stack` ends it, within `timeout` seconds."""
+        """Send commands, also to the broker of the `connection`; `stack` ends it, within `timeout` seconds."""
         actuation, watch = self.actuation, metrics.watch
         watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
         watch("actuation_sent", "Messages of actuators that the broker took.", lambda: actuation.sent)

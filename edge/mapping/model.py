@@ -5,16 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+
+from edge.mapping.serial_model import SerialSpec
+from edge.mapping.table import Table
 
 
 def _no_boolean(value: object) -> object:
@@ -33,11 +27,7 @@ Number = Annotated[Decimal, BeforeValidator(_no_boolean), AfterValidator(_bounde
 Scalar = StrictBool | Annotated[Decimal, Field(allow_inf_nan=False, strict=False)] | StrictStr
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TimeSpec(_Table):
+class TimeSpec(Table):
     """Where and how a message tells its time."""
 
     path: str = Field(description="JSON path, or for text payloads the name of the pattern's group.")
@@ -45,7 +35,7 @@ class TimeSpec(_Table):
     zone: str | None = Field(default=None, description="Zone of times that name none: UTC, +01:00, Europe/Rome.")
 
 
-class StoreSpec(_Table):
+class StoreSpec(Table):
     """Which readings are stored for the history."""
 
     change: StrictBool | None = Field(
@@ -60,7 +50,7 @@ class StoreSpec(_Table):
     )
 
 
-class ConditionSpec(_Table):
+class ConditionSpec(Table):
     """What must hold of a payload for the mapping to apply."""
 
     path: str | None = Field(
@@ -72,7 +62,7 @@ class ConditionSpec(_Table):
     matches: str | None = Field(default=None, description="A regular expression must be found in the value.")
 
 
-class ReadingKeys(_Table):
+class ReadingKeys(Table):
     """The keys of a reading; in a mapping or in [defaults] they are the defaults of its readings."""
 
     observation: str | None = Field(default=None, description="IRI of the observation: CURIE or IRI, with {captures}.")
@@ -129,7 +119,7 @@ class ReadingSpec(ReadingKeys):
     )
 
 
-class FieldSpec(_Table):
+class FieldSpec(Table):
     """One field of a binary payload. Fields follow each other."""
 
     name: str | None = Field(default=None, description="Name of the member that holds the value.")
@@ -142,7 +132,7 @@ class FieldSpec(_Table):
     )
     size: StrictInt | str | None = Field(
         default=None,
-        description="Bytes of hex, text and skip: a number, or the name of an earlier field. Default: all that is left.",
+        description="Bytes of hex, text and skip: a number, or the name of an earlier field. Default: the rest.",
     )
     bits: dict[str, StrictInt | tuple[StrictInt, StrictInt]] | None = Field(
         default=None, description="Parts of an integer: bit (0 is the lowest), or [lowest bit, number of bits]."
@@ -182,7 +172,7 @@ class MappingSpec(ReadingSpec):
     readings: list[ReadingSpec] | None = Field(default=None, description="Several readings of one payload.")
 
 
-class ConvertSpec(_Table):
+class ConvertSpec(Table):
     """How the values of one variable are put into an actuator's messages."""
 
     values: dict[str, Scalar] | None = Field(
@@ -196,7 +186,7 @@ class ConvertSpec(_Table):
     max: Number | None = Field(default=None, description="A larger value (after scaling) is a problem, and no message.")
 
 
-class CommandSpec(_Table):
+class CommandSpec(Table):
     """A message that an actuator sends."""
 
     topic: str | None = Field(
@@ -230,81 +220,7 @@ class ActuatorSpec(CommandSpec):
     )
 
 
-class FramingSpec(_Table):
-    """How frames are told apart in what a serial port sends."""
-
-    kind: Literal["lines", "slip", "hdlc", "cobs", "delimited", "length"] = Field(
-        default="lines",
-        description="lines of text, SLIP (RFC 1055), HDLC-like byte stuffing (RFC 1662), COBS, frames between given "
-        "bytes, or frames that tell their length.",
-    )
-    start: str | None = Field(default=None, description="delimited: the bytes a frame begins with, in hexadecimal.")
-    end: str | None = Field(
-        default=None, description="delimited, lines: the bytes a frame ends with, in hexadecimal. Lines: 0A."
-    )
-    escape: str | None = Field(
-        default=None, description="delimited: the byte that says that the next one is changed, in hexadecimal."
-    )
-    flip: Annotated[int, Field(strict=True, ge=1, le=255)] | None = Field(
-        default=None, description="delimited: the bits that are changed in an escaped byte. Default: 0x20."
-    )
-    sync: str | None = Field(default=None, description="length: the bytes every frame begins with, in hexadecimal.")
-    at: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(
-        default=None, description="length: where in the frame its length stands. Default: after sync."
-    )
-    size: Literal[1, 2, 4] | None = Field(default=None, description="length: bytes of the length. Default: 1.")
-    endian: Literal["big", "little"] | None = Field(
-        default=None, description="length: the order of these bytes. Default: big."
-    )
-    plus: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = Field(
-        default=None,
-        description="length: how many bytes more than its length a frame has, from sync to checksum. Default: those "
-        "up to the end of the length, and those of a checksum at the end.",
-    )
-
-
-class ChecksumSpec(_Table):
-    """The checksum of frames."""
-
-    name: str = Field(description="crc-16/modbus, crc-32, xor8 and so on.")
-    endian: Literal["big", "little"] | None = Field(
-        default=None, description="The order of its bytes. Default: little for reflected CRCs, else big."
-    )
-    at: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(
-        default=None, description="Where in the frame it stands. Default: at the end."
-    )
-    start: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(
-        default=None, description="The first byte that it is of. Default: the first, or the one after it."
-    )
-
-
-class SerialSpec(_Table):
-    """One serial port."""
-
-    name: str = Field(description="Its frames are messages of the topic serial/NAME.")
-    device: str = Field(description="Path such as /dev/serial/by-id/..., or usb:VENDOR:PRODUCT[:SERIAL].")
-    baud: Annotated[int, Field(strict=True, ge=50, le=12_000_000)] = Field(
-        default=115_200, description="Bits a second."
-    )
-    data_bits: Literal[5, 6, 7, 8] = Field(default=8, description="Bits of a character.")
-    parity: Literal["none", "even", "odd", "mark", "space"] = Field(default="none", description="Parity bit.")
-    stop_bits: Literal[1, 2] = Field(default=1, description="Stop bits.")
-    flow: Literal["none", "rtscts", "xonxoff"] = Field(default="none", description="Flow control.")
-    dtr: StrictBool | None = Field(default=None, description="State of the line DTR. Default: left alone.")
-    rts: StrictBool | None = Field(default=None, description="State of the line RTS. Default: left alone.")
-    framing: Literal["lines", "slip", "hdlc", "cobs"] | FramingSpec = Field(
-        default="lines", description="How frames are told apart."
-    )
-    crc: str | ChecksumSpec | None = Field(default=None, description="Checksum of the frames. Default: none.")
-    skip: Annotated[int, Field(strict=True, ge=0, le=255)] = Field(
-        default=0, description="Bytes at the beginning of a frame that are not part of the payload."
-    )
-    max_frame: Annotated[int, Field(strict=True, ge=1, le=65_536)] | None = Field(
-        default=None, description="Longest frame in bytes. Default: serial.max_frame."
-    )
-
-
-class FileSpec(_Table):
+class FileSpec(Table):
     """A mapping file."""
 
     description: str | None = Field(default=None, description="What the file is for.")
@@ -320,7 +236,7 @@ class FileSpec(_Table):
     serial: list[SerialSpec] = Field(default_factory=list, description="The serial ports that messages come in by.")
 
 
-class Listing17Entry(_Table):
+class Listing17Entry(Table):
     """An entry of `semantic-mappings`, as in the paper's Listing 17."""
 
     observation: str

@@ -20,22 +20,20 @@ from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, MappingError, nearest
 from edge.mapping.model import (
     ActuatorSpec,
-    ChecksumSpec,
     CommandSpec,
     ConditionSpec,
     ConvertSpec,
     FieldSpec,
     FileSpec,
-    FramingSpec,
     Listing17Entry,
     MappingSpec,
     ReadingKeys,
     ReadingSpec,
-    SerialSpec,
     StoreSpec,
     TimeSpec,
 )
 from edge.mapping.rules import CompiledMapping
+from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
 from edge.mapping.serial_ports import SerialPort, serial_port
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import namespace_table
@@ -58,6 +56,8 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "crc": ChecksumSpec,
     "fields": FieldSpec,
 }
+_BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool)$|^tuple|literal|Spec$")
+"""Names of union branches, which are no keys of the file."""
 _LISTS: Final = ("mapping", "actuator", "serial")
 """The tables of a file of which there are many."""
 
@@ -154,12 +154,7 @@ class _Loader:
             return None
 
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
-        # The names of union branches are no keys of the file.
-        place = [
-            part
-            for part in detail["loc"]
-            if isinstance(part, int) or not re.search(r"[\[\]]|^(str|int|bool)$|^tuple|literal|Spec$", part)
-        ]
+        place = [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
         place = [part for part in place if part not in ("decimal", "constrained-str", "function-after")]
         listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)

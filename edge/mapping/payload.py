@@ -20,7 +20,8 @@ class PayloadError(ValueError):
 class Reads(Protocol):
     """What makes a document of bytes: the layout of binary payloads. Raises `PayloadError`."""
 
-    def read(self, payload: bytes) -> object: ...
+    def read(self, payload: bytes) -> object:
+        """The document."""
 
 
 class Message:
@@ -60,7 +61,7 @@ class Message:
 
     @property
     def document(self) -> object:
-        """The payload as a document: numbers are `JsonNumber`, the last of equal names counts. Raises `PayloadError`."""
+        """The payload as a document; numbers are `JsonNumber`. Raises `PayloadError`."""
         if self._document is _UNREAD:
             if self._error is None:
                 self._parse()

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from edge.mapping.checksums import ALGORITHMS, ALIASES, Checksum
 from edge.mapping.errors import BadKeyError, Fault, nearest
-from edge.mapping.model import ChecksumSpec, FramingSpec, SerialSpec
+from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
 
 TOPIC: Final = "serial/"
 """What topics of frames begin with; the name of the port follows."""
