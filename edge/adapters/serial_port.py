@@ -90,7 +90,7 @@ class Port:
     @property
     def connected(self) -> bool:
         """Whether the device is there."""
-        return self._device is not None
+        return not self.reason
 
     @property
     def queued(self) -> int:
@@ -296,7 +296,7 @@ class Port:
         self._up(self.port)
 
     def _note_down(self, reason: str) -> None:
-        self.reason = reason
+        self.reason = reason or "the port is closed"
         if self._down_since is None and not self._stopping.is_set():
             self._down_since = time.monotonic()
             _log.warning("serial.down", extra={"port": self.port.name, "reason": reason})

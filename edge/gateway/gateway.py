@@ -156,7 +156,7 @@ class Gateway:
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
             if settings.serial.enabled:
                 self._serial = Serial(settings, engine, self._mappings, self.metrics)
-                await asyncio.to_thread(self._serial.start, self._stack)
+                await self._serial.start(self._stack)
                 watchdog.watch(self._serial.part)
             self._mappings.start(self._stack)
             watchdog.watch(Part("mappings", self._mappings.prove, ends=True))

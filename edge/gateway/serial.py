@@ -45,10 +45,10 @@ class Serial:
         """What there is for the watchdog to look after."""
         self._watch(metrics)
 
-    def start(self, stack: AsyncExitStack) -> None:
+    async def start(self, stack: AsyncExitStack) -> None:
         """Follow the mapping files; `stack` ends it."""
-        self._mappings.serve(self)
         stack.push_async_callback(asyncio.to_thread, self._end)
+        await asyncio.to_thread(self._mappings.serve, self)
 
     def follow(self, ports: Iterable[SerialPort]) -> None:
         """These are the ports from now on. Of two with one name, in two files, the first counts."""

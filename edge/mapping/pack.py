@@ -56,7 +56,7 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "crc": ChecksumSpec,
     "fields": FieldSpec,
 }
-_BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool)$|^tuple|literal|Spec$")
+_BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool|decimal|constrained-str|function-after)$|^tuple|literal|Spec$")
 """Names of union branches, which are no keys of the file."""
 _LISTS: Final = ("mapping", "actuator", "serial")
 """The tables of a file of which there are many."""
@@ -155,7 +155,6 @@ class _Loader:
 
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
         place = [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
-        place = [part for part in place if part not in ("decimal", "constrained-str", "function-after")]
         listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)
         steps = place[2:] if listed is not None and len(place) > 2 else place
