@@ -25,6 +25,7 @@ EXPERIMENTS: Final = {
     "footprint": "a gateway process at rest: memory, processor, time to start; with the city in it",
     "outbox": "a gateway process with readings: what storing and shipping them adds",
     "soak": "a gateway process under a mixed load for --minutes, once: whether anything grows",
+    "serial": "a gateway process that reads 100 KB of line noise a second, and one good frame among it",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
 }
 """What each measures."""
