@@ -92,7 +92,7 @@ class SerialAdapter:
     def withdraw(self, actuator: str) -> None:
         """An actuator is no more: what it would have sent is not sent."""
         for port in self.ports:
-            port.withdraw(actuator)
+            port.commands.withdraw(actuator)
 
     def _port(self, port: SerialPort) -> Port:
         return Port(port, self._settings, take=self._take, refuse=self._refuse, up=self._up)

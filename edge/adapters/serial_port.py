@@ -14,9 +14,9 @@ from typing import Final
 
 from serial import Serial
 
-from edge.adapters.actuation_outbox import Outbox
-from edge.adapters.serial_device import Away, open_device, overruns
-from edge.adapters.serial_frames import Frames, Tally, encoded, frames
+from edge.adapters.serial_commands import Commands
+from edge.adapters.serial_device import open_device, overruns
+from edge.adapters.serial_frames import Frames, Tally, frames
 from edge.adapters.settings import SerialSettings
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort
@@ -61,14 +61,11 @@ class Port:
         self._refuse = refuse
         self._up = up
         self._lock = threading.Lock()
-        self._outbox = Outbox(settings.rate, settings.max_commands)
         self._stopping = threading.Event()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closed = False
         self._device: Serial | None = None
         self._waiting: list[bytes] = []
-        self._sending: Command | None = None
-        self._unsent = b""
         self._told = 0
         self._told_at = 0.0
         self._down_since: float | None = None
@@ -77,10 +74,8 @@ class Port:
         self.tally = Tally()
         self.reason = "not tried yet"
         """Why the device is away; empty: it is not."""
-        self.sent = 0
-        """Commands that were written."""
-        self.failed = 0
-        """Commands of which no frame could be made, or that ended the connection again and again."""
+        self.commands = Commands(port, settings.rate, settings.max_commands, self._refused)
+        """What it is to write."""
 
     @property
     def alive(self) -> bool:
@@ -91,17 +86,6 @@ class Port:
     def connected(self) -> bool:
         """Whether the device is there."""
         return not self.reason
-
-    @property
-    def queued(self) -> int:
-        """Commands that wait."""
-        with self._lock:
-            return len(self._outbox)
-
-    @property
-    def conflated(self) -> int:
-        """Commands that a newer one for their topic replaced before their turn."""
-        return self._outbox.conflated
 
     @property
     def overruns(self) -> int:
@@ -128,15 +112,9 @@ class Port:
 
     def put(self, command: Command, interval: float) -> bool:
         """Have a command written; its topic then rests for `interval` seconds. False: too many wait."""
-        with self._lock:
-            taken = self._outbox.put(command, interval)
+        taken = self.commands.put(command, interval)
         self._wake_up()
         return taken
-
-    def withdraw(self, actuator: str) -> None:
-        """An actuator is no more: what it would have sent is not sent."""
-        with self._lock:
-            self._outbox.withdraw(actuator)
 
     def _wake_up(self) -> None:
         with self._lock:
@@ -149,10 +127,8 @@ class Port:
         while not self._stopping.is_set():
             try:
                 device = open_device(self.port)
-            except Away as error:
-                self._note_down(str(error))
             except Exception as error:  # noqa: BLE001  whatever a driver does, this thread goes on
-                self._note_down(str(error) or type(error).__name__)
+                self._note_down(_said(error))
             else:
                 self._note_down(self._served(device))
             self._stopping.wait(self._settings.reconnect)
@@ -164,7 +140,7 @@ class Port:
         try:
             self._serve(device.fileno(), frames(self.port, self._longest, self.tally))
         except Exception as error:  # noqa: BLE001  as above
-            return getattr(error, "strerror", None) or str(error) or type(error).__name__
+            return _said(error)
         finally:
             self._close(device)
         return ""
@@ -178,11 +154,7 @@ class Port:
             termios.tcflush(device.fileno(), termios.TCOFLUSH)
         with suppress(Exception):
             device.close()
-        self._sending, self._unsent = None, b""
-        with self._lock:
-            given_up = self._outbox.lost()
-        for command in given_up:
-            self._fail(command, "the device went whenever this was sent")
+        self.commands.lost()
 
     @property
     def _longest(self) -> int:
@@ -196,8 +168,7 @@ class Port:
         while not self._stopping.is_set():
             if self._waiting:
                 self._waiting = self._take(self.port, self._waiting)
-            self._next_command()
-            wanted = (0 if self._waiting else select.POLLIN) | (select.POLLOUT if self._unsent else 0)
+            wanted = (0 if self._waiting else select.POLLIN) | (select.POLLOUT if self.commands.unsent() else 0)
             poll.register(descriptor, wanted)
             events = dict(poll.poll(self._pause(found, quiet_since)))
             if self._wake in events:
@@ -226,11 +197,8 @@ class Port:
             ends.append(max(0.0, quiet_since + self._settings.silence - time.monotonic()))
         if self.tally.bad != self._told:
             ends.append(_REPORT)
-        if not self._unsent:
-            with self._lock:
-                wait = self._outbox.wait(time.monotonic())
-            if wait is not None:
-                ends.append(wait)
+        if (wait := self.commands.wait()) is not None:
+            ends.append(wait)
         return 1000 * min(ends) + 1 if ends else None
 
     def _read(self, descriptor: int, found: Frames) -> bool:
@@ -249,35 +217,11 @@ class Port:
         if payloads:
             self._waiting = self._take(self.port, self._waiting + payloads)
 
-    def _next_command(self) -> None:
-        """Begin to write the next command whose turn it is."""
-        while not self._unsent:
-            with self._lock:
-                command = self._outbox.due(time.monotonic())
-            if command is None:
-                return
-            try:
-                self._unsent = encoded(self.port, command.payload)
-            except ValueError as error:
-                self._done(command)
-                self._fail(command, f"no frame can be made of it: {error}")
-            else:
-                self._sending = command
-
     def _send(self, descriptor: int) -> None:
         with suppress(BlockingIOError):
-            self._unsent = self._unsent[os.write(descriptor, self._unsent) :]
-        if not self._unsent and self._sending is not None:
-            self.sent += 1
-            self._done(self._sending)
-            self._sending = None
+            self.commands.written(os.write(descriptor, self.commands.unsent()))
 
-    def _done(self, command: Command) -> None:
-        with self._lock:
-            self._outbox.done(command.topic)
-
-    def _fail(self, command: Command, reason: str) -> None:
-        self.failed += 1
+    def _refused(self, command: Command, reason: str) -> None:
         self._refuse(command.topic, command.actuator, reason, command.payload, 1)
 
     def _report(self) -> None:
@@ -300,3 +244,7 @@ class Port:
         if self._down_since is None and not self._stopping.is_set():
             self._down_since = time.monotonic()
             _log.warning("serial.down", extra={"port": self.port.name, "reason": reason})
+
+
+def _said(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

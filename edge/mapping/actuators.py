@@ -138,7 +138,8 @@ class ActuatorCompiler:
             raise BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set")
         if spec.payload is None:
             raise BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table")
-        if "hex" in (spec.encoding, base.encoding) and not isinstance(spec.payload, str):
+        as_hex = (spec.encoding if spec.encoding is not None else base.encoding) == "hex"
+        if as_hex and not isinstance(spec.payload, str):
             raise BadKeyError("What is written in hexadecimal is a text.", key="payload", allowed='"A0 {level|u8}"')
         qos = spec.qos if spec.qos is not None else base.qos
         retain = spec.retain if spec.retain is not None else base.retain
@@ -149,7 +150,7 @@ class ActuatorCompiler:
             qos=1 if qos is None else qos,
             retain=bool(retain),
             limit=self.limits.payload,
-            hex=(spec.encoding if spec.encoding is not None else base.encoding) == "hex",
+            hex=as_hex,
         )
 
 

@@ -159,14 +159,14 @@ def test_commands_are_framed_and_conflated_while_the_device_is_away(engine, obse
         assert serial.adapter.put(command(b"LED 0"), 0.01) == ""
         assert serial.adapter.put(command(b"LED 1"), 0.01) == ""
         assert serial.adapter.put(command(b"FAN 3", "serial/a/fan"), 0.01) == ""
-        assert serial.port.conflated == 1
+        assert serial.port.commands.conflated == 1
         with wire:
             wire.expect(b"LED 1\nFAN 3\n")
-            wait_for(lambda: serial.port.sent == 2, what="both are sent")
+            wait_for(lambda: serial.port.commands.sent == 2, what="both are sent")
             serial.adapter.put(command(b"LED\n2"), 0.01)
             serial.adapter.put(command(b"LED 3", "serial/a/led"), 0.01)
             wire.expect(b"LED 3\n")
-            assert serial.port.failed == 1
+            assert serial.port.commands.failed == 1
             assert "no frame can be made of it" in str(serial.bad()[0]["reason"])
     assert serial.adapter.put(command(b"LED 4"), 0.01) == "there is no such port any more"
 
@@ -178,8 +178,8 @@ def test_a_device_that_does_not_read_holds_up_neither_readings_nor_others(engine
             assert serial.adapter.put(command(b"x" * 4000, f"serial/a/{number}"), 0.001) == ""
         wire.send(b'\n{"t": 9}\n')
         reads(engine, "9")
-        assert serial.port.sent < count, "Linux keeps some of it"
-        wait_for(lambda: (wire.received(), serial.port.sent == count)[1], what="all are sent once it reads")
+        assert serial.port.commands.sent < count, "Linux keeps some of it"
+        wait_for(lambda: (wire.received(), serial.port.commands.sent == count)[1], what="all are sent once it reads")
 
 
 def test_a_full_queue_stops_reading_and_loses_nothing_that_linux_keeps(engine, observations, wire):
