@@ -26,7 +26,7 @@ _NOISE: Final = 100_000
 """Bytes a second."""
 _PIECES: Final = 200
 """Writes a second."""
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 5.0
 """Seconds for what is on the way when the noise ends."""
 _FRAMINGS: Final = {
     "lines": "",

@@ -24,8 +24,10 @@ from edge.mapping.serial_ports import SerialPort
 _log = logging.getLogger(__name__)
 
 _CHUNK: Final = 65_536
-_TICK: Final = 0.01
+_TICK: Final = 0.02
 """Seconds for which bytes are gathered where they come all the time: a turn for each would cost more than they do."""
+_AT_ONCE: Final = 8
+"""So often bytes are read as soon as they come; a frame that comes in a few pieces need not wait."""
 _FULL: Final = 4096
 """What Linux keeps of a line (N_TTY_BUF_SIZE): with so much there is no time to gather more."""
 _SHARE: Final = 3
@@ -163,8 +165,8 @@ class Port:
     def _serve(self, descriptor: int, found: Frames) -> None:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
-        gather_from = 0.0
         quiet_since = time.monotonic()
+        in_a_row = 0
         while not self._stopping.is_set():
             if self._waiting:
                 self._waiting = self._take(self.port, self._waiting)
@@ -177,11 +179,12 @@ class Port:
             if ready & select.POLLOUT:
                 self._send(descriptor)
             if ready & select.POLLIN:
-                if time.monotonic() < gather_from + _TICK:
+                in_a_row = in_a_row + 1 if time.monotonic() < quiet_since + _TICK else 0
+                if self._read(descriptor, found):
+                    in_a_row = 0
+                if in_a_row > _AT_ONCE:
                     time.sleep(_TICK)
-                full = self._read(descriptor, found)
                 quiet_since = time.monotonic()
-                gather_from = 0.0 if full else quiet_since
             elif ready & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
                 raise OSError("the device is gone")
             elif found.waits and time.monotonic() >= quiet_since + self._settings.silence:
