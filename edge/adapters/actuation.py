@@ -122,9 +122,9 @@ class Actuation:
         """Commands to topics that these ports are for go by them, and not to the broker. Before `start`."""
         self._ports = ports
 
-    def port_up(self, topic: str) -> None:
-        """The device of the port of `topic` is there (again): it is told its state as a whole."""
-        self._events.put(partial(self._port_up, topic))
+    def port_up(self, topic: str, told: Callable[[], None]) -> None:
+        """The device of the port of `topic` is there (again): its state is put as a whole, then `told` is called."""
+        self._events.put(partial(self._port_up, topic, told))
 
     def follow(self, actuators: Iterable[Actuator]) -> None:
         """These are the actuators from now on. One that is changed begins anew, one that is not goes on."""
@@ -210,9 +210,12 @@ class Actuation:
             broker = (each for each in commands if self._ports is None or not self._ports.takes(each.topic))
             self._put(actuator, (each for each in broker if self._refused.get(each.topic) != each))
 
-    def _port_up(self, topic: str) -> None:
-        for actuator, commands in self._rules.states():
-            self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
+    def _port_up(self, topic: str, told: Callable[[], None]) -> None:
+        try:
+            for actuator, commands in self._rules.states():
+                self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
+        finally:
+            told()
 
     def _down(self) -> None:
         self._sending = None

@@ -23,8 +23,13 @@ class SerialAdapter:
     cannot keep is lost, since a serial line knows no acknowledgement. Commands go on.
     """
 
-    def __init__(self, settings: SerialSettings, intake: Intake, up: Callable[[SerialPort], None]) -> None:
-        """`up` is told of each port whose device is there, on the port's thread."""
+    def __init__(
+        self, settings: SerialSettings, intake: Intake, up: Callable[[SerialPort, Callable[[], None]], None]
+    ) -> None:
+        """`up` is told of each port whose device is there, on the port's thread.
+
+        Commands go by the port when `up` has called what it is given: then all is put that the device has to be told.
+        """
         self._settings = settings
         self._intake = intake
         self._up = up

@@ -23,6 +23,8 @@ class Commands:
         self._outbox = Outbox(rate, limit)
         self._current: Command | None = None
         self._rest = b""
+        self.held = True
+        """Whether nothing is begun: who knows the state as a whole has not said yet what is new in it."""
         self.sent = 0
         """Commands that were written."""
         self.failed = 0
@@ -49,14 +51,14 @@ class Commands:
 
     def wait(self) -> float | None:
         """Seconds until there may be something to write, as far as time decides; None: it does not."""
-        if self._rest:
+        if self._rest or self.held:
             return None
         with self._lock:
             return self._outbox.wait(time.monotonic())
 
     def unsent(self) -> bytes:
         """What is to be written now: the rest of a frame, or the next one if its turn has come."""
-        while not self._rest:
+        while not self._rest and not self.held:
             with self._lock:
                 command = self._outbox.due(time.monotonic())
             if command is None:
@@ -80,7 +82,7 @@ class Commands:
 
     def lost(self) -> None:
         """The device is gone: what was not written whole is written again, unless something newer waits."""
-        self._current, self._rest = None, b""
+        self._current, self._rest, self.held = None, b"", True
         with self._lock:
             given_up = self._outbox.lost()
         for command in given_up:

@@ -96,7 +96,7 @@ def _wrapped(frame: bytes, framing: Delimited) -> bytes:
         return cobs_encoded(frame) + framing.end
     if framing.escape:
         frame = escaped(frame, framing.changed, framing.escape)
-    if framing.end in frame or (framing.start and framing.start in frame):
+    if (frame + framing.end).find(framing.end) < len(frame) or (framing.start and framing.start in frame):
         raise ValueError("it holds the bytes that end a frame")
     return framing.start + frame + framing.end
 
@@ -154,7 +154,7 @@ class _DelimitedFrames:
         """What the frame holds; None: it is none, which is counted."""
         framing = self._framing
         before = len(chunk)
-        if framing.text or not (framing.start or framing.escape or framing.cobs):
+        if framing.text:
             chunk = chunk.removesuffix(b"\r")
         if framing.start and framing.start != framing.end:
             _, found, chunk = chunk.rpartition(framing.start)

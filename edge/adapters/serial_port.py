@@ -51,11 +51,12 @@ class Port:
         *,
         take: Callable[[SerialPort, list[bytes]], list[bytes]],
         refuse: Callable[[str, str, str, bytes, int], None],
-        up: Callable[[SerialPort], None],
+        up: Callable[[SerialPort, Callable[[], None]], None],
     ) -> None:
         """`take` is given payloads and returns those that there is no room for, to be offered again.
 
-        `refuse` is told of what is bad: topic, source, reason, excerpt, and how many times. `up`: the device is there.
+        `refuse` is told of what is bad: topic, source, reason, excerpt, and how many times. `up`: the device is there;
+        what it is given is to be called when all is put that the device has to be told.
         """
         self.port = port
         self._settings = settings
@@ -117,6 +118,10 @@ class Port:
         taken = self.commands.put(command, interval)
         self._wake_up()
         return taken
+
+    def _release(self) -> None:
+        self.commands.held = False
+        self._wake_up()
 
     def _wake_up(self) -> None:
         with self._lock:
@@ -187,7 +192,7 @@ class Port:
                 quiet_since = time.monotonic()
             elif ready & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
                 raise OSError("the device is gone")
-            elif found.waits and time.monotonic() >= quiet_since + self._settings.silence:
+            elif found.waits and not self._waiting and time.monotonic() >= quiet_since + self._settings.silence:
                 self._hand_over(found.silence())
             self._report()
 
@@ -240,7 +245,7 @@ class Port:
         self.reason = ""
         told = {"port": self.port.name, "device": path, "down_seconds": round(down, 1)}
         _log.info("serial.up", extra=told)
-        self._up(self.port)
+        self._up(self.port, self._release)
 
     def _note_down(self, reason: str) -> None:
         self.reason = reason or "the port is closed"

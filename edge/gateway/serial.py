@@ -102,7 +102,9 @@ class Serial:
         from edge.adapters.serial import SerialAdapter
 
         actuation = self._mappings.actuation
-        adapter = SerialAdapter(self._settings, self._mappings.intake, lambda port: actuation.port_up(port.topic))
+        adapter = SerialAdapter(
+            self._settings, self._mappings.intake, lambda port, told: actuation.port_up(port.topic, told)
+        )
         adapter.start()
         return adapter
 

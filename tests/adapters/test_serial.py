@@ -49,7 +49,11 @@ class Serving:
         self.intake = Intake(lambda: mapper, observations)
         self.ups: list[str] = []
         options = SerialSettings(**{**FAST, **settings})
-        self.adapter = SerialAdapter(options, self.intake, lambda port: self.ups.append(port.name))
+        self.adapter = SerialAdapter(options, self.intake, self._up)
+
+    def _up(self, port, told) -> None:
+        self.ups.append(port.name)
+        told()
 
     @property
     def port(self):

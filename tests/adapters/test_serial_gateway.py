@@ -165,9 +165,11 @@ def test_commands_go_to_the_port_also_without_mqtt_and_again_when_it_comes_back(
             gateway.update(led("ON"))
             wire.plug()
             wire.expect(b"LED ON\n")
+            gateway.update(led("1"))
+            wire.expect(b"LED 1\n")  # once only has it been told what it was, though it also waited
             gateway.kill()
             gateway.start()
-            wire.expect(b"LED ON\n")
+            wire.expect(b"LED 1\n")
             wire.send(b'\n{"t": 3}\n')
             wait_for(lambda: gateway.values() == {"urn:t": "3"}, what="the reading")
 
