@@ -72,7 +72,8 @@ class Port:
         self._told = 0
         self._told_at = 0.0
         self._down_since: float | None = None
-        self._dropped = 0
+        self._overruns = 0
+        self._overruns_before = 0
         self._thread = threading.Thread(target=self._run, name=f"edge-serial-{port.name}", daemon=True)
         self.tally = Tally()
         self.reason = "not tried yet"
@@ -95,8 +96,9 @@ class Port:
         """Characters that were lost before they could be read, as far as the driver of the device counts them."""
         device = self._device
         with suppress(Exception):  # it has just gone
-            return self._dropped + (overruns(device.fileno()) if device is not None else 0)
-        return self._dropped
+            if device is not None:
+                return self._overruns + overruns(device.fileno()) - self._overruns_before
+        return self._overruns
 
     def start(self) -> None:
         """Look for the device, and serve it. Returns at once."""
@@ -143,6 +145,7 @@ class Port:
     def _served(self, device: Serial) -> str:
         """Serve a device until it goes; returns the reason."""
         self._note_up(str(device.port))
+        self._overruns_before = overruns(device.fileno())  # the driver counts since the device is there
         self._device = device
         try:
             self._serve(device.fileno(), frames(self.port, self._longest, self.tally))
@@ -153,9 +156,7 @@ class Port:
         return ""
 
     def _close(self, device: Serial) -> None:
-        with suppress(Exception):
-            self._dropped += overruns(device.fileno())
-        self._device = None
+        self._overruns, self._device = self.overruns, None
         with suppress(OSError, termios.error):
             # Linux waits for what the device does not take, up to 30 s (closing_wait of setserial).
             termios.tcflush(device.fileno(), termios.TCOFLUSH)

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, MappingError, nearest
+from edge.mapping.lines import line_of
 from edge.mapping.model import (
     ActuatorSpec,
     CommandSpec,
@@ -188,28 +189,7 @@ class _Loader:
         return Fault("", file=self.file or self.name, line=line, mapping=name, table=table)
 
     def _line(self, keys: list[str], table: str = "mapping", index: int | None = None) -> int | None:
-        """The line of a key of the table with this number, else that of the table's header. A search, no parse."""
-        lines = self.text.splitlines()
-        marks = [(number, line.strip().replace(" ", "")) for number, line in enumerate(lines)]
-        start, end, found = 0, len(lines), None
-        if index is not None:
-            headers = [number for number, mark in marks if mark == f"[[{table}]]"]
-            if index >= len(headers):
-                return None
-            start = found = headers[index]
-            others = [f"[[{each}]]" for each in _LISTS]
-            end = next((number for number, mark in marks if number > start and mark in others), len(lines))
-        for key in keys:
-            if key.isdigit():
-                readings = [n for n in range(start, end) if lines[n].strip().replace(" ", "") == "[[mapping.readings]]"]
-                if int(key) < len(readings):
-                    start = found = readings[int(key)]
-                continue
-            pattern = re.compile(rf"""(^|[\s{{,\[."'])["']?{re.escape(key)}["']?\s*(=|\]|\.)""")
-            hit = next((number for number in range(start, end) if pattern.search(lines[number])), None)
-            if hit is not None:
-                start = found = hit
-        return None if found is None else found + 1
+        return line_of(self.text, keys, table, index, _LISTS)
 
     def _line_within(self, line: int | None, within: int | None) -> int | None:
         """The line of the file where the text of the key at `line` has its line number `within`."""

@@ -20,6 +20,7 @@ from websockets.asyncio.client import connect
 
 from edge.config import Settings
 from edge.gateway import Gateway
+from edge.gateway.health import for_strangers, without_texts
 from tests.adapters.serial_wire import Wire
 
 
@@ -178,6 +179,12 @@ async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, 
         found = [name for name in ("mqtt", "mqtt_broker", "mqtt_gate", "host") if restarts(gateway, name)]
         assert part in found
         assert set(found) <= {part, "mqtt_gate"}  # which has to reconnect, too, and these times are short
+
+
+def test_clients_are_told_of_ports_and_not_of_devices():
+    told = {"serial": {"a": "connected", "b": "disconnected: /dev/ttyUSB0: No such file or directory"}}
+    assert without_texts(told) == {"serial": {"a": "connected", "b": "disconnected"}}
+    assert for_strangers(told) == {}
 
 
 @pytest.mark.parametrize("thread", ["_thread", "ports"])
