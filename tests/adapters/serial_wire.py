@@ -2,7 +2,6 @@
 
 import os
 import select
-import time
 import tty
 from pathlib import Path
 
@@ -66,10 +65,3 @@ class Wire:
 
         wait_for(come, what=f"{data!r}, of which {found!r} came")
         assert found == data
-
-    def noise(self, data: bytes, a_second: int) -> None:
-        """Write data at this pace in bytes."""
-        began, step = time.monotonic(), max(1, a_second // 100)
-        for number, at in enumerate(range(0, len(data), step)):
-            self.send(data[at : at + step])
-            time.sleep(max(0.0, began + number / 100 - time.monotonic()))

@@ -11,6 +11,7 @@ from serial.tools.list_ports_common import ListPortInfo
 from edge.adapters.intake import Intake
 from edge.adapters.serial import SerialAdapter
 from edge.adapters.serial_device import Away, find, open_device
+from edge.adapters.serial_frames import encoded
 from edge.adapters.settings import SerialSettings
 from edge.mapping.actuators import Command
 from edge.mapping.mapper import Mapper
@@ -217,8 +218,6 @@ def test_what_does_not_stop_is_read_at_a_bounded_cost(engine, observations, wire
     with serving(observations, wire, text) as serial:
         wire.send(b"\xc0" * 50_000)
         wait_for(lambda: serial.port.tally.discarded > 45_000, what="the noise is read")
-        from edge.adapters.serial_frames import encoded
-
         wire.send(encoded(serial.pack.ports[0], b'{"t": 4}'))
         reads(engine, "4")
 
