@@ -26,6 +26,7 @@ EXPERIMENTS: Final = {
     "outbox": "a gateway process with readings: what storing and shipping them adds",
     "wear": "a gateway process with readings: bytes written for 1,000 of them, by durability, commits and history",
     "soak": "a gateway process under a mixed load for --minutes, once: whether anything grows",
+    "serial": "a gateway process that reads 100 KB of line noise a second, and one good frame among it",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
 }
 """What each measures."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 # A `_created` time beside every counter doubles what a scraper of a small box fetches, and nobody asks for it.
@@ -100,6 +100,10 @@ class Metrics:
         """Add a gauge `edge_NAME` whose value is asked for whenever the metrics are read."""
         Gauge(f"edge_{name}", description, registry=self.registry).set_function(value)
 
+    def watch_each(self, name: str, description: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """Add a gauge `edge_NAME` with a value for each of the things that there are when the metrics are read."""
+        self.registry.register(_Each(f"edge_{name}", description, label, values))
+
     def watch_engine(
         self,
         *,
@@ -132,6 +136,21 @@ def written_bytes(file: Path = Path("/proc/self/io")) -> float:
         return float(found["write_bytes"])
     except (OSError, ValueError, KeyError):
         return float("nan")
+
+
+class _Each(Collector):
+    def __init__(self, name: str, description: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        self._name = name
+        self._description = description
+        self._label = label
+        self._values = values
+
+    def collect(self) -> Iterable[Metric]:
+        """What Prometheus is told."""
+        gauge = GaugeMetricFamily(self._name, self._description, labels=[self._label])
+        for name, value in self._values().items():
+            gauge.add_metric([name], value)
+        yield gauge
 
 
 class _PerformanceModel(Collector):

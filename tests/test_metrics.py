@@ -31,7 +31,7 @@ def test_every_metric_is_documented_and_nothing_else_is():
     for family in complete().registry.collect():
         names.add(f"{family.name}_total" if family.type == "counter" else family.name)
     for source in EDGE.rglob("*.py"):
-        names.update(f"edge_{name}" for name in re.findall(r'\bwatch\(\s*"(\w+)"', source.read_text()))
+        names.update(f"edge_{name}" for name in re.findall(r'\bwatch(?:_each)?\(\s*"(\w+)"', source.read_text()))
     documented = {line.split("`")[1] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `edge_")}
     assert names - documented == set(), "describe these metrics in docs/metrics.md"
     assert documented - names == set(), "these metrics are described in docs/metrics.md and do not exist"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from typing import Protocol
 
 from paho.mqtt.client import Client
 
@@ -26,6 +27,19 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
 """Seconds a broker may leave a message unacknowledged before the connection is given up."""
+
+
+class Ports(Protocol):
+    """The serial ports, as far as commands go by them. From any thread."""
+
+    def takes(self, topic: str) -> bool:
+        """Whether a port is for this topic."""
+
+    def put(self, command: Command, interval: float) -> str:
+        """Have a command sent; its topic then rests for `interval` seconds. Why it is not; empty: it is."""
+
+    def withdraw(self, actuator: str) -> None:
+        """An actuator is no more: what it would have sent is not sent."""
 
 
 @dataclass(eq=False)
@@ -55,6 +69,7 @@ class Actuation:
             send=self._put,
             refuse=self._refuse,
         )
+        self._ports: Ports | None = None
         self._link: Link | None = None
         self._link_started = False
         self._sending: _Sending | None = None
@@ -62,7 +77,7 @@ class Actuation:
         self._deadline: float | None = None
         self._thread = threading.Thread(target=self._run, name="edge-actuation", daemon=True)
         self.sent = 0
-        """Messages that the broker took."""
+        """Messages that the broker took. What serial ports took, these count."""
         self.failed = 0
         """Messages that could not be made, found the queue full, or were refused by the broker."""
 
@@ -87,17 +102,29 @@ class Actuation:
         """Whether the broker takes messages."""
         return self._sending is not None
 
-    def start(self, connection: MqttSettings) -> None:
-        """Begin. The broker is connected when there is an actuator; one that is away is tried again for ever."""
-        self._link = Link(
-            connection,
-            "actuation",
-            "-out",
-            on_up=lambda client: self._events.put(partial(self._up, client)),
-            on_down=lambda: self._events.put(self._down),
-            on_answer=lambda *answer: self._events.put(partial(self._answered, *answer)),
-        )
+    def start(self, connection: MqttSettings | None) -> None:
+        """Begin. The broker is connected when there is an actuator; one that is away is tried again for ever.
+
+        Without a `connection` there is no broker, and only serial ports are told anything.
+        """
+        if connection is not None:
+            self._link = Link(
+                connection,
+                "actuation",
+                "-out",
+                on_up=lambda client: self._events.put(partial(self._up, client)),
+                on_down=lambda: self._events.put(self._down),
+                on_answer=lambda *answer: self._events.put(partial(self._answered, *answer)),
+            )
         self._thread.start()
+
+    def send_by(self, ports: Ports) -> None:
+        """Commands to topics that these ports are for go by them, and not to the broker. Before `start`."""
+        self._ports = ports
+
+    def port_up(self, topic: str, told: Callable[[], None]) -> None:
+        """The device of the port of `topic` is there (again): its state is put as a whole, then `told` is called."""
+        self._events.put(partial(self._port_up, topic, told))
 
     def follow(self, actuators: Iterable[Actuator]) -> None:
         """These are the actuators from now on. One that is changed begins anew, one that is not goes on."""
@@ -159,6 +186,8 @@ class Actuation:
     def _follow(self, actuators: tuple[Actuator, ...]) -> None:
         for name in self._rules.follow(actuators):
             self._outbox.withdraw(name)
+            if self._ports is not None:
+                self._ports.withdraw(name)
             self._refused = {topic: each for topic, each in self._refused.items() if each.actuator != name}
         if len(self._rules) and self._link is not None and not self._link_started:
             self._link_started = True
@@ -167,7 +196,10 @@ class Actuation:
     def _put(self, actuator: Actuator, commands: Iterable[Command]) -> None:
         interval = 1 / (actuator.rate or self._settings.topic_rate)
         for command in commands:
-            if not self._outbox.put(command, interval):
+            if self._ports is not None and self._ports.takes(command.topic):
+                if reason := self._ports.put(command, interval):
+                    self._fail(command.topic, command.actuator, reason, command.payload)
+            elif not self._outbox.put(command, interval):
                 reason = f"{self._settings.max_queued} messages wait already (actuation.max_queued)"
                 self._fail(command.topic, command.actuator, reason, command.payload)
 
@@ -175,7 +207,15 @@ class Actuation:
         self._sending = _Sending(client)
         for actuator, commands in self._rules.states():
             # Some brokers close the connection of who sends what they refuse: it would never end.
-            self._put(actuator, (each for each in commands if self._refused.get(each.topic) != each))
+            broker = (each for each in commands if self._ports is None or not self._ports.takes(each.topic))
+            self._put(actuator, (each for each in broker if self._refused.get(each.topic) != each))
+
+    def _port_up(self, topic: str, told: Callable[[], None]) -> None:
+        try:
+            for actuator, commands in self._rules.states():
+                self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
+        finally:
+            told()
 
     def _down(self) -> None:
         self._sending = None

@@ -28,16 +28,16 @@ class _Register:
         self.total = 0
         """All that was ever counted, forgotten entries included."""
 
-    def _count(self, key: tuple[str, ...], payload: bytes, seen: datetime) -> None:
+    def _count(self, key: tuple[str, ...], payload: bytes, seen: datetime, times: int = 1) -> None:
         with self._lock:
-            self.total += 1
+            self.total += times
             entry = self._entries.get(key)
             if entry is None:
-                self._entries[key] = _Entry(1, excerpt(payload), seen)
+                self._entries[key] = _Entry(times, excerpt(payload), seen)
                 if len(self._entries) > self._limit:
                     self._entries.popitem(last=False)
                 return
-            entry.count += 1
+            entry.count += times
             entry.excerpt = excerpt(payload)
             entry.last_seen = seen
             self._entries.move_to_end(key)
@@ -77,9 +77,9 @@ class UnmappedTopics(_Register):
 class BadValues(_Register):
     """Values that a mapping matched and could not read, or that could not become an observation."""
 
-    def add(self, topic: str, mapping: str, reason: str, payload: bytes, seen: datetime) -> None:
-        """Count one bad value."""
-        self._count((topic, mapping, reason), payload, seen)
+    def add(self, topic: str, mapping: str, reason: str, payload: bytes, seen: datetime, times: int = 1) -> None:
+        """Count one bad value, or so many of a kind."""
+        self._count((topic, mapping, reason), payload, seen, times)
 
     def listed(self) -> list[dict[str, object]]:
         """`topic`, `mapping`, `reason`, `count`, `last_payload`, `last_seen` (ISO 8601); most recent first."""

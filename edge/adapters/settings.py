@@ -42,6 +42,27 @@ class MqttSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SerialSettings:
+    """What all serial ports have in common. Durations are in seconds."""
+
+    reconnect: float = 1.0
+    """Between two looks for a device that is away."""
+    silence: float = 0.25
+    """After so long without a byte a frame that has begun will not be completed."""
+    max_frame: int = 4096
+    """Bytes, where the port says nothing else."""
+    max_queued: int = 1000
+    """Frames of all ports that wait. Beyond, ports are read no further."""
+    max_batch: int = 500
+    retry_min: float = 0.2
+    retry_max: float = 30.0
+    rate: float = 100.0
+    """Commands a second to one port."""
+    max_commands: int = 10_000
+    """Topics of one port that may have a command waiting."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservationsSettings:
     """How readings become observations."""
 

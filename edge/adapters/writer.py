@@ -1,14 +1,14 @@
-"""Batches of MQTT messages into the engine, as often as it takes: nothing that was taken in is lost on an error."""
+"""Batches of messages into the engine, as often as it takes: nothing that was taken in is lost on an error."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from typing import Protocol
 
 from edge.adapters.intake import Intake
 from edge.adapters.messages import Message
 from edge.adapters.planner import Arrival
-from edge.adapters.settings import MqttSettings
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 
 _log = logging.getLogger(__name__)
@@ -17,10 +17,28 @@ _LATER = (TooManyRequests, StorageFailed, NotReady)
 """Errors that say nothing against the message: it is tried again."""
 
 
+class WriterSettings(Protocol):
+    """What a writer needs of an adapter's settings. Durations are in seconds."""
+
+    @property
+    def max_batch(self) -> int:
+        """Messages that go to the engine together at most."""
+
+    @property
+    def retry_min(self) -> float:
+        """First wait while the engine cannot take an update."""
+
+    @property
+    def retry_max(self) -> float:
+        """Longest such wait."""
+
+
 class Writer:
     """Maps messages and has the engine carry out what they say. Used by one thread."""
 
-    def __init__(self, settings: MqttSettings, intake: Intake, stopping: threading.Event) -> None:
+    def __init__(self, settings: WriterSettings, intake: Intake, stopping: threading.Event, name: str = "mqtt") -> None:
+        """`name` is what log lines call the adapter."""
+        self._name = name
         self._settings = settings
         self._intake = intake
         self._stopping = stopping
@@ -52,7 +70,7 @@ class Writer:
         except EdgeError as error:
             reason = error.description
         except Exception as error:  # noqa: BLE001  a fault of ours; what caused it must not hold up what comes after
-            _log.exception("mqtt.engine_fault")
+            _log.exception(f"{self._name}.engine_fault")
             reason = f"a fault of the gateway: {error}"
         if len(part) == 1:
             self._intake.refuse(arrivals, reason)
@@ -73,12 +91,13 @@ class Writer:
                 self._intake.write(arrivals, receipt)
             except _LATER as error:
                 if not waited:
-                    _log.error("mqtt.engine_behind", extra={"reason": error.description, "readings": len(arrivals)})
+                    told = {"reason": error.description, "readings": len(arrivals)}
+                    _log.error(f"{self._name}.engine_behind", extra=told)
                 waited = True
                 self._stopping.wait(wait)
                 wait = min(wait * 2, self._settings.retry_max)
             else:
                 if waited:
-                    _log.info("mqtt.engine_caught_up", extra={"readings": len(arrivals)})
+                    _log.info(f"{self._name}.engine_caught_up", extra={"readings": len(arrivals)})
                 return True
         return False

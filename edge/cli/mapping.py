@@ -53,8 +53,10 @@ def check(files: tuple[Path, ...]) -> None:
                 click.echo(f"edge: {fault}", err=True)
         else:
             pack = load_file(file)
-            counts = [_counted(len(pack.mappings), "mapping")] if pack.mappings or not pack.actuators else []
-            counts += [_counted(len(pack.actuators), "actuator")] if pack.actuators else []
+            others = ((pack.actuators, "actuator"), (pack.ports, "serial port"))
+            counts = [_counted(len(found), what) for found, what in others if found]
+            if pack.mappings or not counts:
+                counts.insert(0, _counted(len(pack.mappings), "mapping"))
             click.echo(f"{file}: good, {', '.join(counts)}")
     if faulty:
         sys.exit(USAGE)
@@ -79,6 +81,7 @@ def check(files: tuple[Path, ...]) -> None:
     help="Try this mapping file and the packs, instead of the gateway's own files and the packs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--hex", "as_hex", is_flag=True, help="PAYLOAD is written in hexadecimal: bytes, as of a serial port.")
 @click.option(
     "--actuator",
     is_flag=True,
@@ -91,6 +94,7 @@ def test(
     payload: str,
     own: Path | None,
     as_json: bool,
+    as_hex: bool,
     actuator: bool,
     file: Path | None,
     data_dir: Path | None,
@@ -103,6 +107,7 @@ def test(
     \b
     edge mapping test zigbee2mqtt/kitchen '{"temperature": 21.5}'
     edge mapping test greenhouse/7 @payload.json --file greenhouse.toml
+    edge mapping test serial/meter '01 00 D7' --hex
     edge mapping test --actuator lamps '{"id": "kitchen", "dimming": 40}'
     """
     from edge.mapping import explain
@@ -111,7 +116,8 @@ def test(
     if actuator:
         _test_actuator(_mapper(settings, own), topic, _payload(payload), as_json=as_json)
         return
-    explanation = explain(_mapper(settings, own), topic, _payload(payload), datetime.now(UTC))
+    given = _payload(payload)
+    explanation = explain(_mapper(settings, own), topic, _from_hex(given) if as_hex else given, datetime.now(UTC))
     if as_json:
         click.echo(json.dumps(_as_object(explanation), ensure_ascii=False, indent=2))
     else:
@@ -151,7 +157,7 @@ def _test_actuator(mapper: Mapper, name: str, solution: bytes, *, as_json: bool)
         except CommandError as error:
             messages[when] = {"problem": str(error)}
         else:
-            payload = command.payload.decode("utf-8", "replace")
+            payload = command.payload.hex(" ") if template.hex else command.payload.decode("utf-8", "replace")
             messages[when] = {
                 "topic": command.topic,
                 "payload": payload,
@@ -228,6 +234,13 @@ def _payload(text: str) -> bytes:
     except OSError as error:
         raise misused(f"{text[1:] or 'standard input'} cannot be read: {error.strerror}") from None
     return text.encode("utf-8", "surrogateescape")
+
+
+def _from_hex(text: bytes) -> bytes:
+    try:
+        return bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        raise misused("the payload is not hexadecimal; write it like 01 00 D7") from None
 
 
 def _as_text(explanation: Explanation) -> list[str]:

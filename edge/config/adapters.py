@@ -100,6 +100,35 @@ class MqttSettings(Section):
         return value
 
 
+class SerialSettings(Section):
+    """Serial ports, which mapping files declare: what all of them have in common."""
+
+    enabled: bool = key(True, "Whether the serial ports of mapping files are opened.")
+    reconnect: float = key(
+        1.0, "Time between two looks for a device that is away.", unit="s", minimum=0.05, maximum=3600
+    )
+    silence: float = key(
+        0.25,
+        "After so long without a byte a frame that has begun counts as broken off.",
+        unit="s",
+        minimum=0.01,
+        maximum=60,
+    )
+    max_frame: int = key(
+        4 * KIB, "Longest frame, where its port says nothing else.", unit="bytes", minimum=1, maximum=64 * KIB
+    )
+    max_queued: int = key(1000, "Frames of all ports that may wait; beyond, ports are read no further.", minimum=1)
+    max_batch: int = key(500, "Frames that go to the engine together at most.", minimum=1, maximum=100_000)
+    retry_min: float = key(
+        0.2,
+        "First wait while the engine cannot take an update (disk or queue full).",
+        unit="s",
+        minimum=0.01,
+        maximum=3600,
+    )
+    retry_max: float = key(30.0, "Longest such wait.", unit="s", minimum=0.01, maximum=3600)
+
+
 class MappingsSettings(Section):
     """From payloads to observations: which mapping files apply."""
 

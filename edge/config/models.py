@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from edge.config.adapters import ActuationSettings, HostSettings, MappingsSettings, MqttSettings, ObservationsSettings
+from edge.config.adapters import (
+    ActuationSettings,
+    HostSettings,
+    MappingsSettings,
+    MqttSettings,
+    ObservationsSettings,
+    SerialSettings,
+)
 from edge.config.engine import EngineSettings
 from edge.config.gates import (
     CoapSettings,
@@ -72,6 +79,7 @@ class Settings(Section):
     coap: CoapSettings = CoapSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
+    serial: SerialSettings = SerialSettings()
     mappings: MappingsSettings = MappingsSettings()
     observations: ObservationsSettings = ObservationsSettings()
     actuation: ActuationSettings = ActuationSettings()

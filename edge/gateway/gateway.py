@@ -33,6 +33,7 @@ from edge.gateway.host import Host
 from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
 from edge.gateway.outbox import Shipping
+from edge.gateway.serial import Serial
 from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.last_run import LastRun
 from edge.loader import load_document
@@ -79,6 +80,7 @@ class Gateway:
         self._shipping: Shipping | None = None
         self._mappings: Mappings | None = None
         self._mqtt: Mqtt | None = None
+        self._serial: Serial | None = None
         self._host: Host | None = None
         self._security: Security | None = None
         self._watchdog: Watchdog | None = None
@@ -176,8 +178,12 @@ class Gateway:
         )
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
-        if settings.mqtt.enabled or settings.coap.enabled:
+        if settings.mqtt.enabled or settings.coap.enabled or settings.serial.enabled:
             self._mappings = await asyncio.to_thread(Mappings, settings, engine, observations)
+            if settings.serial.enabled:
+                self._serial = Serial(settings, engine, self._mappings, self.metrics)
+                await self._serial.start(self._stack)
+                watchdog.watch(self._serial.part)
             self._mappings.start(self._stack)
             watchdog.watch(Part("mappings", self._mappings.prove, ends=True))
             if settings.mqtt.enabled:
@@ -194,6 +200,9 @@ class Gateway:
                 await self._mqtt.start(self._stack, tls)
                 self.endpoints.update(self._mqtt.endpoints)
                 watchdog.watch(*self._mqtt.parts)
+            elif settings.serial.enabled:
+                timeout = settings.shutdown.timeout * 0.2
+                watchdog.watch(self._mappings.start_actuation(self._stack, None, self.metrics, timeout))
         if settings.host.enabled:
             self._host = Host(settings, observations, self.metrics)
             self._host.start(self._stack)
@@ -362,6 +371,8 @@ class Gateway:
             health["outbox"] = self._shipping.status.to_message()
         if mqtt is not None:
             health["mqtt"] = _connection(mqtt.connected)
+        if self._serial is not None and (ports := self._serial.health()):
+            health["serial"] = ports
         if mappings is not None:
             health["mapping_faults"] = mappings.faults()
         if mqtt is not None and mqtt.gate is not None:

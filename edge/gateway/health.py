@@ -17,6 +17,8 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
     for name, value in health.items():
         if name == "parts" and isinstance(value, Mapping):
             told[name] = {part: state if state == MOVES else "stands still" for part, state in value.items()}
+        elif name == "serial" and isinstance(value, Mapping):
+            told[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
         elif name == "outbox" and isinstance(value, Mapping):
             told[name] = value["state"]
         elif name == "last_restart" and isinstance(value, Mapping):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from typing import Protocol
 
+from edge.adapters import actuation
 from edge.adapters import settings as adapters
 from edge.adapters.actuation import Actuation
 from edge.adapters.files import MappingFiles
@@ -15,20 +18,33 @@ from edge.config import Settings
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gateway.errors import StartError
-from edge.gateway.watchdog import StandsStill
+from edge.gateway.watchdog import Part, StandsStill
 from edge.mapping.errors import MappingError
 from edge.mapping.mapper import Mapper
 from edge.mapping.outcome import Declared
 from edge.mapping.reading import XSD_STRING, Reading
+from edge.mapping.serial_ports import SerialPort
+from edge.metrics import Metrics
+
+
+class Ports(actuation.Ports, Protocol):
+    """The serial ports, as far as they follow the mapping files."""
+
+    def follow(self, ports: Iterable[SerialPort]) -> None:
+        """These are the ports from now on."""
+
+    def faults(self) -> list[dict[str, object]]:
+        """Those that cannot be used: `file`, `reason`, `previous_version_applies`."""
 
 
 class Mappings:
-    """The mapping files, and what follows them: the intake of messages, and the actuators."""
+    """The mapping files, and what follows them: the intake of messages, the actuators, and the serial ports."""
 
     def __init__(self, settings: Settings, engine: Scheduler, observations: Observations) -> None:
         """Reads the files. Raises `StartError`."""
         of_mappings = part(adapters.MappingsSettings, settings.mappings, dir=settings.mappings_dir)
         self._observations = observations
+        self._ports: Ports | None = None
         self.intake = Intake(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), self.intake.bad_values)
         try:
@@ -36,6 +52,30 @@ class Mappings:
         except MappingError as error:
             raise StartError(f"mappings.packs: {error}") from error
         self._changed(self.files.mapper)
+
+    def serve(self, ports: Ports) -> None:
+        """Have these serial ports follow the files, and commands that are for them go by them. Before `start`."""
+        self._ports = ports
+        self.actuation.send_by(ports)
+        ports.follow(self.files.mapper.ports)
+
+    def start_actuation(
+        self, stack: AsyncExitStack, connection: adapters.MqttSettings | None, metrics: Metrics, timeout: float
+    ) -> Part:
+        """Send commands, also to the broker of the `connection`; `stack` ends it, within `timeout` seconds."""
+        actuation, watch = self.actuation, metrics.watch
+        watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
+        watch("actuation_sent", "Messages of actuators that the broker took.", lambda: actuation.sent)
+        watch("actuation_queued", "Messages of actuators that wait.", lambda: actuation.queued)
+        watch("actuation_conflated", "Messages that a newer one replaced.", lambda: actuation.conflated)
+        watch("actuation_failed", "Messages that could not be made or sent.", lambda: actuation.failed)
+        actuation.start(connection)
+        stack.push_async_callback(asyncio.to_thread, actuation.stop, timeout)
+        return Part("actuation", self._prove_actuation, ends=True)
+
+    async def _prove_actuation(self) -> None:
+        if not self.actuation.alive:
+            raise StandsStill("a thread of it has ended")
 
     def start(self, stack: AsyncExitStack) -> None:
         """Follow the files as they change; `stack` ends it."""
@@ -52,8 +92,9 @@ class Mappings:
         return await asyncio.to_thread(self._take, topic, payload)
 
     def faults(self) -> list[dict[str, object]]:
-        """Mapping files and actuators that cannot be used."""
-        return self.files.faults() + self.actuation.faults()
+        """Mapping files, actuators and serial ports that cannot be used."""
+        ports = [] if self._ports is None else self._ports.faults()
+        return self.files.faults() + self.actuation.faults() + ports
 
     def _take(self, topic: str, payload: bytes) -> int:
         arrivals = self.intake.read(topic, payload, datetime.now(UTC))
@@ -62,6 +103,8 @@ class Mappings:
         return len(arrivals)
 
     def _changed(self, mapper: Mapper) -> None:
+        if self._ports is not None:
+            self._ports.follow(mapper.ports)  # before the actuators, whose commands may be for them
         self.actuation.follow(mapper.actuators)
         self._observations.declare(_as_reading(declared) for declared in mapper.declared())
 

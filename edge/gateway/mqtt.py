@@ -92,7 +92,8 @@ class Mqtt:
         if self.broker is not None:
             await _answered(lambda: adapter.subscribed)
             stack.push_async_callback(self.broker.drain, self._settings.shutdown.timeout * 0.3)
-        self._start_actuation(stack)
+        timeout = self._settings.shutdown.timeout * 0.2
+        self.parts.append(self._mappings.start_actuation(stack, self._connection, self._metrics, timeout))
         if self._settings.serves_mqtt_clients:
             await self._start_gate(stack)
         elif self._settings.mqtt_gate.enabled != "never":
@@ -192,23 +193,6 @@ class Mqtt:
         before, self._written = self._written, adapter.written
         if adapter.queued and before == adapter.written and not self._engine.storage_failing:
             raise StandsStill(f"{adapter.queued} messages wait and none is carried out")
-
-    # Commands out
-
-    def _start_actuation(self, stack: AsyncExitStack) -> None:
-        actuation, watch = self._mappings.actuation, self._metrics.watch
-        watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
-        watch("actuation_sent", "Messages of actuators that the broker took.", lambda: actuation.sent)
-        watch("actuation_queued", "Messages of actuators that wait.", lambda: actuation.queued)
-        watch("actuation_conflated", "Messages that a newer one replaced.", lambda: actuation.conflated)
-        watch("actuation_failed", "Messages that could not be made or sent.", lambda: actuation.failed)
-        actuation.start(self._connection)
-        stack.push_async_callback(asyncio.to_thread, actuation.stop, self._settings.shutdown.timeout * 0.2)
-        self.parts.append(Part("actuation", self._prove_actuation, ends=True))
-
-    async def _prove_actuation(self) -> None:
-        if not self._mappings.actuation.alive:
-            raise StandsStill("a thread of it has ended")
 
     # The gate
 

@@ -15,7 +15,7 @@ from edge.mapping.model import ActuatorSpec, CommandSpec, ConvertSpec
 from edge.mapping.places import under
 from edge.mapping.settings import MappingLimits
 from edge.mapping.solution import CommandError, Solution, Term
-from edge.mapping.values import BadValueError, Converter, literal
+from edge.mapping.values import BadValueError, Converter, literal, shown
 
 _ERROR: Final = re.compile(r"error at ([0-9]+):([0-9]+): (.*)", re.DOTALL)
 _LONGEST_REASON: Final = 120
@@ -46,10 +46,13 @@ class Message:
     qos: int
     retain: bool
     limit: int
+    hex: bool = False
+    """Whether the payload is written in hexadecimal and sent as bytes."""
 
     def render(self, solution: Solution) -> Command:
         """The message. Raises `CommandError`."""
-        payload = self.payload(solution).encode("utf-8", "surrogatepass")
+        text = self.payload(solution)
+        payload = _from_hex(text) if self.hex else text.encode("utf-8", "surrogatepass")
         if len(payload) > self.limit:
             raise CommandError(f"the payload has {len(payload)} bytes, the limit is {self.limit}")
         return Command(self.actuator, self.topic.render(solution), payload, self.qos, self.retain)
@@ -135,6 +138,9 @@ class ActuatorCompiler:
             raise BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set")
         if spec.payload is None:
             raise BadKeyError("A message needs a payload.", key="payload", allowed="a text or a table")
+        as_hex = (spec.encoding if spec.encoding is not None else base.encoding) == "hex"
+        if as_hex and not isinstance(spec.payload, str):
+            raise BadKeyError("What is written in hexadecimal is a text.", key="payload", allowed='"A0 {level|u8}"')
         qos = spec.qos if spec.qos is not None else base.qos
         retain = spec.retain if spec.retain is not None else base.retain
         return Message(
@@ -144,7 +150,15 @@ class ActuatorCompiler:
             qos=1 if qos is None else qos,
             retain=bool(retain),
             limit=self.limits.payload,
+            hex=as_hex,
         )
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise CommandError(f"the payload is not hexadecimal: {shown(text)}") from None
 
 
 def _within_removed(error: BadKeyError) -> BadKeyError:

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from edge.mapping.binary import layout
 from edge.mapping.errors import BadKeyError, Fault, nearest
 from edge.mapping.jsonpath import MEMBER, Path, parse_path
 from edge.mapping.model import ConditionSpec, MappingSpec, ReadingKeys, ReadingSpec, StoreSpec, TimeSpec
-from edge.mapping.places import NAME, find_place, under
+from edge.mapping.places import DOCUMENTS, NAME, find_place, under
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.regexes import compile_regex
 from edge.mapping.rules import CompiledMapping, Condition, Rule, TermTemplates, TimeRule
@@ -35,6 +36,7 @@ _KIND_IRIS: Final = {
 }
 _IRI_KEYS: Final = ("unit", "location", "property", "sensor")
 _TEXT_KEYS: Final = ("label", "comment")
+_FIELDS: Final = 'fields = [{ name = "temperature", type = "i16" }]'
 
 
 class MappingCompiler:
@@ -64,6 +66,8 @@ class MappingCompiler:
         topic = under("topic", parse_topic, spec.topic or "#")
         regex = None if spec.topic_regex is None else under("topic_regex", compile_regex, spec.topic_regex)
         payload = spec.payload or _payload_kind(spec)
+        if (payload == "binary") != (spec.fields is not None):
+            raise BadKeyError("Binary payloads have fields, and no others do.", key="fields", allowed=_FIELDS)
         name = f"{self.pack}/{spec.name or spec.topic or spec.topic_regex}"
         captures = self._payload_captures(spec, payload)
         names = [*topic.names, *(regex.groupindex if regex else ()), *(capture for capture, _ in captures), TOPIC]
@@ -78,7 +82,18 @@ class MappingCompiler:
         else:
             rules = self._rules(spec, name, payload, topic, names, many)
         return CompiledMapping(
-            name, self.pack, self.own, topic, regex, payload, self._conditions(spec), captures, ignore, spec.also, rules
+            name,
+            self.pack,
+            self.own,
+            topic,
+            regex,
+            payload,
+            None if spec.fields is None else layout(spec.fields),
+            self._conditions(spec),
+            captures,
+            ignore,
+            spec.also,
+            rules,
         )
 
     def _rules(
@@ -238,7 +253,7 @@ class MappingCompiler:
             return known[spec]
         try:
             form = time_format(spec.format, spec.zone)
-            if payload == "json":
+            if payload in DOCUMENTS:
                 rule = TimeRule(parse_path(spec.path), None, form)
             elif regex is not None and spec.path in regex.groupindex:
                 rule = TimeRule(None, spec.path, form)
@@ -291,6 +306,8 @@ def _in_reading(error: BadKeyError, index: int) -> Fault:
 
 
 def _payload_kind(spec: MappingSpec) -> str:
+    if spec.fields is not None:
+        return "binary"
     readings = [spec, *(spec.readings or ())]
     if any(reading.record is not None or reading.record_unit is not None for reading in readings):
         return "senml"
@@ -299,7 +316,7 @@ def _payload_kind(spec: MappingSpec) -> str:
 
 
 def _only_routing_keys(spec: MappingSpec) -> None:
-    allowed = ("name", "topic", "topic_regex", "payload", "when", "ignore")
+    allowed = ("name", "topic", "topic_regex", "payload", "fields", "when", "ignore")
     for key in spec.model_fields_set:
         if key not in allowed and getattr(spec, key) is not None:
             raise BadKeyError("A mapping that ignores its topic has no readings.", key=key, allowed=", ".join(allowed))

@@ -19,7 +19,7 @@ class Fault:
     allowed: str | None = None
     nearest: str | None = None
     table: str = "mapping"
-    """What `mapping` is the name of: a mapping or an actuator."""
+    """What `mapping` is the name of: a mapping, an actuator or a serial port."""
 
     def __str__(self) -> str:
         place = self.file or "mapping"

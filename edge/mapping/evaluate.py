@@ -12,7 +12,7 @@ from edge.mapping.compiling import TOPIC
 from edge.mapping.jsonpath import MEMBER, Hit, Path
 from edge.mapping.outcome import Collector
 from edge.mapping.payload import Message, PayloadError
-from edge.mapping.places import NAME
+from edge.mapping.places import DOCUMENTS, NAME
 from edge.mapping.reading import Reading
 from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
 from edge.mapping.senml import Record, records
@@ -90,8 +90,9 @@ class Evaluation:
 
     def run(self, bound: BoundMapping) -> None:
         """Apply one mapping."""
+        self.message = self.message.read_by(bound.mapping.layout)
         try:
-            if bound.mapping.payload == "json":
+            if bound.mapping.payload in DOCUMENTS:
                 self._json(bound)
             elif bound.mapping.payload == "senml":
                 self._senml(bound)

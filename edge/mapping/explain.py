@@ -103,7 +103,7 @@ def suggest(topic: str, payload: bytes) -> str:
     try:
         text = message.text
     except PayloadError:
-        text = ""
+        return "\n".join([*lines, 'fields = [{ name = "value", type = "u16" }]', 'path = "value"']) + "\n"
     if text.lower() in ("on", "off", "true", "false"):
         lines.append('datatype = "boolean"')
     elif not re.search("[0-9]", text):

@@ -36,6 +36,7 @@ class Mapper:
         self.packs = tuple(packs)
         self.limits = limits or MappingLimits()
         self.actuators = tuple(actuator for pack in self.packs for actuator in pack.actuators)
+        self.ports = tuple(port for pack in self.packs for port in pack.ports)
         self._index: TopicIndex[tuple[int, CompiledMapping]] = TopicIndex()
         order = 0
         for pack in self.packs:
@@ -156,7 +157,10 @@ class Mapper:
 
 def fits(mapping: CompiledMapping, message: Message) -> bool:
     """Whether the conditions of `mapping` hold."""
-    return not mapping.when or all(condition.holds(message) for condition in mapping.when)
+    if not mapping.when:
+        return True
+    message = message.read_by(mapping.layout)
+    return all(condition.holds(message) for condition in mapping.when)
 
 
 def _reachable(groups: tuple[Group, ...]) -> Iterable[Group]:

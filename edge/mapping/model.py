@@ -5,7 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+
+from edge.mapping.serial_model import SerialSpec
+from edge.mapping.table import Table
 
 
 def _no_boolean(value: object) -> object:
@@ -24,11 +27,7 @@ Number = Annotated[Decimal, BeforeValidator(_no_boolean), AfterValidator(_bounde
 Scalar = StrictBool | Annotated[Decimal, Field(allow_inf_nan=False, strict=False)] | StrictStr
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TimeSpec(_Table):
+class TimeSpec(Table):
     """Where and how a message tells its time."""
 
     path: str = Field(description="JSON path, or for text payloads the name of the pattern's group.")
@@ -36,7 +35,7 @@ class TimeSpec(_Table):
     zone: str | None = Field(default=None, description="Zone of times that name none: UTC, +01:00, Europe/Rome.")
 
 
-class StoreSpec(_Table):
+class StoreSpec(Table):
     """Which readings are stored for the history."""
 
     change: StrictBool | None = Field(
@@ -51,7 +50,7 @@ class StoreSpec(_Table):
     )
 
 
-class ConditionSpec(_Table):
+class ConditionSpec(Table):
     """What must hold of a payload for the mapping to apply."""
 
     path: str | None = Field(
@@ -63,7 +62,7 @@ class ConditionSpec(_Table):
     matches: str | None = Field(default=None, description="A regular expression must be found in the value.")
 
 
-class ReadingKeys(_Table):
+class ReadingKeys(Table):
     """The keys of a reading; in a mapping or in [defaults] they are the defaults of its readings."""
 
     observation: str | None = Field(default=None, description="IRI of the observation: CURIE or IRI, with {captures}.")
@@ -120,6 +119,37 @@ class ReadingSpec(ReadingKeys):
     )
 
 
+class FieldSpec(Table):
+    """One field of a binary payload. Fields follow each other."""
+
+    name: str | None = Field(default=None, description="Name of the member that holds the value.")
+    type: str | None = Field(
+        default=None,
+        description="u8 to u64, i8 to i64, f32, f64 (big-endian; u16le and so on are little-endian), hex, text, skip.",
+    )
+    at: StrictInt | None = Field(
+        default=None, description="Where it begins, if not after the field before; negative: from the end."
+    )
+    size: StrictInt | str | None = Field(
+        default=None,
+        description="Bytes of hex, text and skip: a number, or the name of an earlier field. Default: the rest.",
+    )
+    bits: dict[str, StrictInt | tuple[StrictInt, StrictInt]] | None = Field(
+        default=None, description="Parts of an integer: bit (0 is the lowest), or [lowest bit, number of bits]."
+    )
+    fields: list[FieldSpec] | None = Field(default=None, description="Fields that repeat together.")
+    repeat: StrictInt | str | None = Field(
+        default=None, description="How often: a number, or the name of an earlier field. Default: to the end."
+    )
+    by: str | None = Field(
+        default=None, description="Name of the repeated field whose value names each of the groups. Default: a list."
+    )
+    on: str | None = Field(default=None, description="Name of the earlier integer field that the cases depend on.")
+    cases: dict[str, list[FieldSpec]] | None = Field(
+        default=None, description='Fields by the value of `on`: "32", "0x20", or "*" for all others.'
+    )
+
+
 class MappingSpec(ReadingSpec):
     """One mapping: the topics it is for, and the readings it yields."""
 
@@ -128,8 +158,12 @@ class MappingSpec(ReadingSpec):
         default=None, description="Topic pattern: +, #, {capture}, {capture:glob*}, {capture...}."
     )
     topic_regex: str | None = Field(default=None, description="Regular expression the whole topic must match as well.")
-    payload: Literal["text", "json", "senml"] | None = Field(
-        default=None, description="How the payload is read. Default: json where a path is given, else text."
+    payload: Literal["text", "json", "senml", "binary"] | None = Field(
+        default=None,
+        description="How the payload is read. Default: binary where fields are given, json where a path is, else text.",
+    )
+    fields: list[FieldSpec] | None = Field(
+        default=None, description="What the bytes of a binary payload are; paths lead into these."
     )
     captures: dict[str, str] | None = Field(
         default=None, description="Captures from the payload: JSON path or SenML record name."
@@ -138,7 +172,7 @@ class MappingSpec(ReadingSpec):
     readings: list[ReadingSpec] | None = Field(default=None, description="Several readings of one payload.")
 
 
-class ConvertSpec(_Table):
+class ConvertSpec(Table):
     """How the values of one variable are put into an actuator's messages."""
 
     values: dict[str, Scalar] | None = Field(
@@ -152,7 +186,7 @@ class ConvertSpec(_Table):
     max: Number | None = Field(default=None, description="A larger value (after scaling) is a problem, and no message.")
 
 
-class CommandSpec(_Table):
+class CommandSpec(Table):
     """A message that an actuator sends."""
 
     topic: str | None = Field(
@@ -160,6 +194,9 @@ class CommandSpec(_Table):
     )
     payload: Any = Field(
         default=None, description='A text with {variables}, or a table, which is sent as JSON: { state = "{state}" }.'
+    )
+    encoding: Literal["text", "hex"] | None = Field(
+        default=None, description="hex: the payload is written in hexadecimal and sent as bytes. Default: text."
     )
     qos: Annotated[int, Field(ge=0, le=2, strict=True)] | None = Field(
         default=None, description="Quality of service, 0, 1 or 2. Default: 1."
@@ -183,7 +220,7 @@ class ActuatorSpec(CommandSpec):
     )
 
 
-class FileSpec(_Table):
+class FileSpec(Table):
     """A mapping file."""
 
     description: str | None = Field(default=None, description="What the file is for.")
@@ -196,9 +233,10 @@ class FileSpec(_Table):
     )
     mapping: list[MappingSpec] = Field(default_factory=list, description="The mappings.")
     actuator: list[ActuatorSpec] = Field(default_factory=list, description="The actuators: from the graph to messages.")
+    serial: list[SerialSpec] = Field(default_factory=list, description="The serial ports that messages come in by.")
 
 
-class Listing17Entry(_Table):
+class Listing17Entry(Table):
     """An entry of `semantic-mappings`, as in the paper's Listing 17."""
 
     observation: str

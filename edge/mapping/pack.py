@@ -18,11 +18,13 @@ from pydantic_core import ErrorDetails
 from edge.mapping.actuators import Actuator, ActuatorCompiler
 from edge.mapping.compiling import MappingCompiler
 from edge.mapping.errors import BadKeyError, Fault, MappingError, nearest
+from edge.mapping.lines import line_of
 from edge.mapping.model import (
     ActuatorSpec,
     CommandSpec,
     ConditionSpec,
     ConvertSpec,
+    FieldSpec,
     FileSpec,
     Listing17Entry,
     MappingSpec,
@@ -32,6 +34,8 @@ from edge.mapping.model import (
     TimeSpec,
 )
 from edge.mapping.rules import CompiledMapping
+from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
+from edge.mapping.serial_ports import SerialPort, serial_port
 from edge.mapping.settings import MappingLimits
 from edge.mapping.terms import namespace_table
 
@@ -48,8 +52,14 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "actuator": ActuatorSpec,
     "removed": CommandSpec,
     "convert": ConvertSpec,
+    "serial": SerialSpec,
+    "framing": FramingSpec,
+    "crc": ChecksumSpec,
+    "fields": FieldSpec,
 }
-_LISTS: Final = ("mapping", "actuator")
+_BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool|decimal|constrained-str|function-after)$|^tuple|literal|Spec$")
+"""Names of union branches, which are no keys of the file."""
+_LISTS: Final = ("mapping", "actuator", "serial")
 """The tables of a file of which there are many."""
 
 
@@ -64,6 +74,7 @@ class MappingPack:
     description: str | None = None
     file: str | None = None
     actuators: tuple[Actuator, ...] = ()
+    ports: tuple[SerialPort, ...] = ()
 
 
 def load_pack(
@@ -117,10 +128,11 @@ class _Loader:
     def load(self) -> MappingPack:
         spec = self._listing17() if self.text.lstrip().startswith("{") else self._toml()
         mappings, actuators = self._compile(spec) if spec is not None else ([], [])
+        ports = self._ports(spec.serial) if spec is not None else []
         if self.faults:
             raise MappingError(self.faults)
         description = spec.description if spec is not None else None
-        return MappingPack(self.name, tuple(mappings), self.own, description, self.file, tuple(actuators))
+        return MappingPack(self.name, tuple(mappings), self.own, description, self.file, tuple(actuators), tuple(ports))
 
     def _toml(self) -> FileSpec | None:
         try:
@@ -143,11 +155,7 @@ class _Loader:
             return None
 
     def _translate(self, detail: ErrorDetails, data: Mapping[str, object]) -> None:
-        # The names of union branches are no keys of the file.
-        place = [
-            part for part in detail["loc"] if isinstance(part, int) or not re.search(r"[\[\]]|^(str|bool)$|Spec$", part)
-        ]
-        place = [part for part in place if part not in ("decimal", "constrained-str", "function-after")]
+        place = [part for part in detail["loc"] if isinstance(part, int) or not _BRANCH.search(part)]
         listed = str(place[0]) if len(place) > 1 and place[0] in _LISTS and isinstance(place[1], int) else None
         mapping, line = self._where(place, data)
         steps = place[2:] if listed is not None and len(place) > 2 else place
@@ -181,28 +189,7 @@ class _Loader:
         return Fault("", file=self.file or self.name, line=line, mapping=name, table=table)
 
     def _line(self, keys: list[str], table: str = "mapping", index: int | None = None) -> int | None:
-        """The line of a key of the table with this number, else that of the table's header. A search, no parse."""
-        lines = self.text.splitlines()
-        marks = [(number, line.strip().replace(" ", "")) for number, line in enumerate(lines)]
-        start, end, found = 0, len(lines), None
-        if index is not None:
-            headers = [number for number, mark in marks if mark == f"[[{table}]]"]
-            if index >= len(headers):
-                return None
-            start = found = headers[index]
-            others = [f"[[{each}]]" for each in _LISTS]
-            end = next((number for number, mark in marks if number > start and mark in others), len(lines))
-        for key in keys:
-            if key.isdigit():
-                readings = [n for n in range(start, end) if lines[n].strip().replace(" ", "") == "[[mapping.readings]]"]
-                if int(key) < len(readings):
-                    start = found = readings[int(key)]
-                continue
-            pattern = re.compile(rf"""(^|[\s{{,\[."'])["']?{re.escape(key)}["']?\s*(=|\]|\.)""")
-            hit = next((number for number in range(start, end) if pattern.search(lines[number])), None)
-            if hit is not None:
-                start = found = hit
-        return None if found is None else found + 1
+        return line_of(self.text, keys, table, index, _LISTS)
 
     def _line_within(self, line: int | None, within: int | None) -> int | None:
         """The line of the file where the text of the key at `line` has its line number `within`."""
@@ -239,6 +226,17 @@ class _Loader:
             except BadKeyError as error:
                 self._refuse(error, "actuator", index, name)
         return mappings, actuators
+
+    def _ports(self, specs: list[SerialSpec]) -> list[SerialPort]:
+        ports: list[SerialPort] = []
+        for index, spec in enumerate(specs):
+            try:
+                if spec.name in [port.name for port in ports]:
+                    raise BadKeyError("Another port of this file has that name.", key="name")
+                ports.append(serial_port(spec, self._place("serial", spec.name, self._line(["name"], "serial", index))))
+            except BadKeyError as error:
+                self._refuse(error, "serial", index, spec.name)
+        return ports
 
     def _refuse(self, error: BadKeyError, table: str, index: int, name: str | None) -> None:
         keys = re.findall(r"[^.\[\]]+", error.fault.key or "")

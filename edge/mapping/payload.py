@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, Protocol
 
 from edge.mapping.values import JsonNumber
 
@@ -17,17 +17,37 @@ class PayloadError(ValueError):
     """The payload cannot be read as what the mapping says it is."""
 
 
+class Reads(Protocol):
+    """What makes a document of bytes: the layout of binary payloads. Raises `PayloadError`."""
+
+    def read(self, payload: bytes) -> object:
+        """The document."""
+
+
 class Message:
-    """A topic and a payload, with the payload's text and JSON document on demand."""
+    """A topic and a payload, with the payload's text and document on demand."""
 
-    __slots__ = ("_document", "_error", "_text", "payload", "topic")
+    __slots__ = ("_document", "_error", "_layout", "_others", "_text", "payload", "topic")
 
-    def __init__(self, topic: str, payload: bytes) -> None:
+    def __init__(self, topic: str, payload: bytes, layout: Reads | None = None) -> None:
+        """Without a `layout` the document is JSON."""
         self.topic = topic
         self.payload = payload
+        self._layout = layout
+        self._others: dict[Reads | None, Message] = {}
         self._text: str | None = None
         self._document: object = _UNREAD
         self._error: str | None = None
+
+    def read_by(self, layout: Reads | None) -> Message:
+        """The same message, with what this layout (None: JSON) makes of its bytes as its document."""
+        if layout is self._layout:
+            return self
+        if layout not in self._others:
+            other = self._others[layout] = Message(self.topic, self.payload, layout)
+            other._others = self._others
+            self._others[self._layout] = self
+        return self._others[layout]
 
     @property
     def text(self) -> str:
@@ -41,7 +61,7 @@ class Message:
 
     @property
     def document(self) -> object:
-        """The payload as JSON: numbers are `JsonNumber`, the last of equal names counts. Raises `PayloadError`."""
+        """The payload as a document; numbers are `JsonNumber`. Raises `PayloadError`."""
         if self._document is _UNREAD:
             if self._error is None:
                 self._parse()
@@ -51,7 +71,10 @@ class Message:
 
     def _parse(self) -> None:
         try:
-            self._document = _DECODER.decode(self.text)
+            if self._layout is not None:
+                self._document = self._layout.read(self.payload)
+            else:
+                self._document = _DECODER.decode(self.text)
         except json.JSONDecodeError as error:
             self._error = f"the payload is not JSON ({error.msg}, character {error.pos})"
         except RecursionError:

@@ -17,6 +17,9 @@ from edge.mapping.topics import name_pattern
 NAME: Final = "name"
 """Built-in capture of SenML readings: the record's full name."""
 
+DOCUMENTS: Final = ("json", "binary")
+"""Kinds of payloads that paths lead into."""
+
 Given = TypeVar("Given")
 Value = TypeVar("Value")
 _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
@@ -39,7 +42,7 @@ def find_place(
     _check_kind(reading, payload)
     place = Place()
     known, several = [*names], {*many}
-    if payload == "json":
+    if payload in DOCUMENTS:
         path = under("path", parse_path, reading.path or "$")
         known += [*path.names, MEMBER] if path.has_member else path.names
         place = Place(path)
@@ -72,7 +75,7 @@ def _record(key: str, text: str | None) -> tuple[NamePattern, list[str]]:
 
 def _check_kind(reading: ReadingSpec, payload: str) -> None:
     for key, kind in (("path", "json"), ("record", "senml"), ("record_unit", "senml"), ("unit_from", "json")):
-        if getattr(reading, key) is not None and payload != kind:
+        if getattr(reading, key) is not None and payload != kind and not (kind == "json" and payload in DOCUMENTS):
             raise BadKeyError(f'"{key}" is for payloads of kind {kind}, this one is {payload}.', key=key)
     if reading.pattern is not None and payload == "senml":
         raise BadKeyError('"pattern" is for payloads of kind text and json.', key="pattern")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from edge.mapping.binary import Layout
 from edge.mapping.jsonpath import Path
 from edge.mapping.payload import Message, PayloadError
 from edge.mapping.store import Store
@@ -150,6 +151,8 @@ class CompiledMapping:
     topic: TopicPattern
     topic_regex: re.Pattern[str] | None
     payload: str
+    layout: Layout | None
+    """What the bytes of a binary payload are."""
     when: tuple[Condition, ...]
     captures: tuple[tuple[str, Path | str], ...]
     """Captures from the payload: JSON paths, or names of SenML records."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from edge.mapping.binary import FLOATS, INTEGERS
 from edge.mapping.reading import XSD, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 from edge.mapping.template import FILTERS
 from edge.mapping.values import BadValueError, Converter, JsonNumber, shown
@@ -49,8 +51,32 @@ def local_name(text: str) -> str:
     return unquote(tail.rpartition(":")[2])
 
 
-ACTUATOR_FILTERS: Final[dict[str, Callable[[str], str]]] = {**FILTERS, "local": local_name}
-"""What may follow the name of a variable: those of captures, and the local name of an IRI."""
+def _bytes_of(kind: str) -> Callable[[str], str]:
+    """From the text of a number to its bytes in hexadecimal, which raises `CommandError` where they cannot say it."""
+
+    def encode(text: str) -> str:
+        try:
+            if kind in FLOATS:
+                return FLOATS[kind].pack(float(text)).hex()
+            size, signed, endian = INTEGERS[kind]
+            number = Decimal(text)
+            if number != int(number):
+                raise CommandError(f"{shown(text)} is no whole number, which {kind} needs")
+            return int(number).to_bytes(size, endian, signed=signed).hex()
+        except (ArithmeticError, ValueError) as error:
+            if isinstance(error, CommandError):
+                raise
+            raise CommandError(f"{shown(text)} cannot be written as {kind}") from None
+
+    return encode
+
+
+ACTUATOR_FILTERS: Final[dict[str, Callable[[str], str]]] = {
+    **FILTERS,
+    "local": local_name,
+    **{kind: _bytes_of(kind) for kind in (*INTEGERS, *FLOATS)},
+}
+"""What may follow the name of a variable: those of captures, the local name of an IRI, and the bytes of a number."""
 
 
 @dataclass(frozen=True, slots=True)

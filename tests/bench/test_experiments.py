@@ -129,6 +129,12 @@ def test_latency():
     assert figures["ratio_p99"] == pytest.approx(figures["notification_p99_ms"] / figures["echo_p99_ms"], rel=1e-4)
 
 
+def test_serial():
+    figures = found("serial")["figures"]
+    assert set(figures) == {"idle_percent", "lines_percent", "slip_percent", "length_percent", "lost"}
+    assert figures["lost"] == 0
+
+
 def test_footprint():
     figures = found("footprint")["figures"]
     assert figures["loaded_mb"] > figures["rest_mb"] > 0

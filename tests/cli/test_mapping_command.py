@@ -125,3 +125,23 @@ def test_an_actuator_tells_what_is_wrong_with_a_solution(edge, file):
     done = edge("mapping", "test", "--actuator", "lamp", "{}", "--file", file)
     assert done.returncode == 2
     assert "greenhouse/lamps" in done.stderr
+
+
+def test_a_payload_of_bytes(edge, tmp_path):
+    file = tmp_path / "meter.toml"
+    file.write_text(
+        '[[serial]]\nname = "meter"\ndevice = "/dev/ttyUSB0"\n\n[[mapping]]\ntopic = "serial/meter"\n'
+        'observation = "urn:power"\npath = "power"\nfields = [{ name = "kind", type = "u8" }, '
+        '{ name = "power", type = "u16" }]\n\n[[actuator]]\nname = "limit"\n'
+        'query = "SELECT ?w { <urn:a> <urn:b> ?w }"\ntopic = "serial/meter"\nencoding = "hex"\npayload = "02 {w|u16}"\n'
+    )
+    assert edge("mapping", "check", file).stdout == f"{file}: good, 1 mapping, 1 actuator, 1 serial port\n"
+    done = edge("mapping", "test", "serial/meter", "01 00 D7", "--hex", "--file", file)
+    assert done.returncode == 0
+    assert "value        215" in done.stdout
+    assert edge("mapping", "test", "serial/meter", "01 00", "--hex", "--file", file).returncode == 1
+    wrong = edge("mapping", "test", "serial/meter", "one", "--hex", "--file", file)
+    assert wrong.returncode == 2
+    assert "not hexadecimal" in wrong.stderr
+    done = edge("mapping", "test", "--actuator", "limit", '{"w": 300}', "--file", file)
+    assert "02 01 2c" in done.stdout

@@ -20,6 +20,8 @@ from websockets.asyncio.client import connect
 
 from edge.config import Settings
 from edge.gateway import Gateway
+from edge.gateway.health import for_strangers, without_texts
+from tests.adapters.serial_wire import Wire
 
 
 def settings(data_dir: Path, **sections: Any) -> Settings:
@@ -30,6 +32,7 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
             "http": anywhere,
             "ws": anywhere,
             "mqtt": {"enabled": False},
+            "serial": {"enabled": False},
             "host": {"enabled": False},
             "watchdog": {"interval": 0.1, "stall_after": 0.2},
             **sections,
@@ -176,3 +179,40 @@ async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, 
         found = [name for name in ("mqtt", "mqtt_broker", "mqtt_gate", "host") if restarts(gateway, name)]
         assert part in found
         assert set(found) <= {part, "mqtt_gate"}  # which has to reconnect, too, and these times are short
+
+
+def test_clients_are_told_of_ports_and_not_of_devices():
+    told = {"serial": {"a": "connected", "b": "disconnected: /dev/ttyUSB0: No such file or directory"}}
+    assert without_texts(told) == {"serial": {"a": "connected", "b": "disconnected"}}
+    assert for_strangers(told) == {}
+
+
+@pytest.mark.parametrize("thread", ["_thread", "ports"])
+async def test_serial_ports_that_have_ended_begin_again_alone(tmp_path, thread):
+    with Wire(tmp_path / "tty") as wire:
+        (tmp_path / "data" / "mappings").mkdir(parents=True)
+        port = f'[[serial]]\nname = "a"\ndevice = "{wire.path}"\n'
+        mapping = '[[mapping]]\ntopic = "serial/a"\nobservation = "urn:a"\n'
+        (tmp_path / "data" / "mappings" / "a.toml").write_text(port + mapping)
+        quick = {"enabled": True, "reconnect": 0.05}
+        async with Gateway(settings(tmp_path / "data", serial=quick)) as gateway:
+            adapter = gateway._serial._adapter
+            if thread == "ports":
+                adapter.ports[0]._stopping.set()
+                adapter.ports[0]._wake_up()
+            else:
+                adapter._inbox.close()
+
+            async def mended() -> bool:
+                return restarts(gateway, "serial") > 0 and await is_well(gateway)
+
+            await eventually(mended)
+            assert gateway._serial._adapter is not adapter
+
+            async def there() -> bool:
+                return (await ask_health(gateway)).json()["serial"] == {"a": "connected"}
+
+            await eventually(there)
+            wire.send(b"\n2.5\n")
+            await eventually(lambda: is_stored(gateway, 2.5))
+            assert not restarts(gateway, "actuation")

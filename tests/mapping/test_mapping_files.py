@@ -44,7 +44,7 @@ HEAD = '[[mapping]]\ntopic = "a/{line}"\nobservation = "edge:{line}"\n'
         (HEAD + 'pattern = "([a-z]+,?)*x"\n', 4, "pattern", None, "run for ever"),
         (HEAD + 'path = "a..b"\n', 4, "path", None, "no path"),
         (HEAD + 'path = "a"\npayload = "text"\n', 4, "path", None, "kind json"),
-        (HEAD + 'payload = "jsn"\n', 4, "payload", None, "Must be 'text', 'json' or 'senml'"),
+        (HEAD + 'payload = "jsn"\n', 4, "payload", None, "Must be 'text', 'json', 'senml' or 'binary'"),
         (HEAD + 'path = "a"\ntime = { path = "t", format = "unx" }\n', 5, "time", None, "no time format"),
         (HEAD + 'path = "a"\ntime = { path = "t", zone = "Mars/Base" }\n', 5, "time", None, "not known"),
         (HEAD + 'path = "a"\ntime = { path = "t", formt = "x" }\n', 5, "time.formt", "format", "Unknown key"),

@@ -1,0 +1,155 @@
+"""The serial ports that mapping files declare."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edge.adapters import settings as adapters
+from edge.config import Settings
+from edge.config.parts import part
+from edge.engine import Scheduler
+from edge.gateway.mappings import Mappings
+from edge.gateway.watchdog import Part, StandsStill
+from edge.mapping.actuators import Command
+from edge.mapping.serial_ports import TOPIC, SerialPort
+from edge.metrics import Metrics
+
+if TYPE_CHECKING:
+    from edge.adapters.serial import SerialAdapter
+    from edge.adapters.serial_port import Port
+
+
+class Serial:
+    """The ports, and the adapter that serves them, which is there as soon as there is a port."""
+
+    def __init__(self, settings: Settings, engine: Scheduler, mappings: Mappings, metrics: Metrics) -> None:
+        limits = settings.actuation
+        self._settings = part(
+            adapters.SerialSettings, settings.serial, rate=limits.rate, max_commands=limits.max_queued
+        )
+        self._patience = settings.shutdown.timeout * 0.4
+        self._engine = engine
+        self._mappings = mappings
+        self._lock = threading.Lock()
+        self._wanted: dict[str, SerialPort] = {}
+        self._faults: list[dict[str, object]] = []
+        self._adapter: SerialAdapter | None = None
+        self._ended = False
+        self._written = -1
+        self.part = Part("serial", self._prove, self._restart)
+        """What there is for the watchdog to look after."""
+        self._watch(metrics)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Follow the mapping files; `stack` ends it."""
+        stack.push_async_callback(asyncio.to_thread, self._end)
+        await asyncio.to_thread(self._mappings.serve, self)
+
+    def follow(self, ports: Iterable[SerialPort]) -> None:
+        """These are the ports from now on. Of two with one name, in two files, the first counts."""
+        wanted: dict[str, SerialPort] = {}
+        faults: list[dict[str, object]] = []
+        for port in ports:
+            if port.name in wanted:
+                other = wanted[port.name].place.file
+                reason = f"A port of {other} has that name, and is the one that counts."
+                told = str(replace(port.place, reason=reason, key="name"))
+                faults.append({"file": port.place.file, "reason": told, "previous_version_applies": False})
+            else:
+                wanted[port.name] = port
+        with self._lock:
+            self._wanted, self._faults = wanted, faults
+            if self._ended:
+                return
+            if self._adapter is None and wanted:
+                self._adapter = self._new()
+            if self._adapter is not None:
+                self._adapter.follow(wanted.values())
+
+    def faults(self) -> list[dict[str, object]]:
+        """Ports that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        return self._faults
+
+    def takes(self, topic: str) -> bool:
+        """Whether a port is for this topic."""
+        return topic.startswith(TOPIC) and topic.split("/", 2)[1] in self._wanted
+
+    def put(self, command: Command, interval: float) -> str:
+        """Have a command sent; its topic then rests for `interval` seconds. Why it is not; empty: it is."""
+        adapter = self._adapter
+        return "the gateway stops" if adapter is None else adapter.put(command, interval)
+
+    def withdraw(self, actuator: str) -> None:
+        """An actuator is no more: what it would have sent is not sent."""
+        if self._adapter is not None:
+            self._adapter.withdraw(actuator)
+
+    def health(self) -> dict[str, object]:
+        """Port to "connected", or to why it is not."""
+        return {port.port.name: f"disconnected: {port.reason}" if port.reason else "connected" for port in self._ports}
+
+    @property
+    def _ports(self) -> list[Port]:
+        return [] if self._adapter is None else self._adapter.ports
+
+    def _new(self) -> SerialAdapter:
+        # Memory and time that only who has a serial port pays for.
+        from edge.adapters.serial import SerialAdapter
+
+        actuation = self._mappings.actuation
+        adapter = SerialAdapter(
+            self._settings, self._mappings.intake, lambda port, told: actuation.port_up(port.topic, told)
+        )
+        adapter.start()
+        return adapter
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended = True
+            if self._adapter is not None:
+                self._adapter.stop(self._patience)
+
+    async def _prove(self) -> None:
+        """While the disk or the engine takes nothing, it waits as it should."""
+        adapter = self._adapter
+        if adapter is None:
+            return
+        if not adapter.alive:
+            raise StandsStill("a thread of it has ended")
+        before, self._written = self._written, adapter.written
+        if adapter.queued and before == adapter.written and not self._engine.storage_failing:
+            raise StandsStill(f"{adapter.queued} frames wait and none is carried out")
+
+    async def _restart(self) -> None:
+        await asyncio.to_thread(self._restart_now)
+
+    def _restart_now(self) -> None:
+        with self._lock:
+            if self._adapter is None or self._ended:
+                return
+            self._adapter.stop(self._patience)
+            self._adapter = self._new()
+            self._adapter.follow(self._wanted.values())
+
+    def _watch(self, metrics: Metrics) -> None:
+        def of(value: Callable[[Port], float]) -> Callable[[], Mapping[str, float]]:
+            return lambda: {port.port.name: value(port) for port in self._ports}
+
+        watch = metrics.watch_each
+        watch("serial_connected", "Whether the device is there.", "port", of(lambda port: port.connected))
+        watch("serial_frames", "Good frames since the start.", "port", of(lambda port: port.tally.frames))
+        watch("serial_bad_frames", "What looked like a frame.", "port", of(lambda port: port.tally.bad))
+        watch("serial_discarded_bytes", "Bytes of no frame.", "port", of(lambda port: port.tally.discarded))
+        watch("serial_overruns", "Characters lost before they were read.", "port", of(lambda port: port.overruns))
+        watch("serial_sent", "Commands written.", "port", of(lambda port: port.commands.sent))
+        watch("serial_queued_commands", "Commands that wait.", "port", of(lambda port: len(port.commands)))
+        watch(
+            "serial_conflated", "Commands that a newer one replaced.", "port", of(lambda port: port.commands.conflated)
+        )
+        watch("serial_failed", "Commands that could not be written.", "port", of(lambda port: port.commands.failed))
+        metrics.watch("serial_queued", "Frames that wait.", lambda: self._adapter.queued if self._adapter else 0)
