@@ -7,7 +7,6 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 CLEARED = "(applied)"
 """What stands where a secret was."""
@@ -58,7 +57,7 @@ def clear(file: Path) -> None:
     cleared = _SECRET.sub(rf'\g<1>"{CLEARED}"', text)
     if cleared == text:
         return
-    # In place and over the whole length: what is written beside leaves the old text on the card, as a file that is deleted.
+    # In place and over the whole length: what is written beside leaves the old text on the card.
     blank = cleared.encode().ljust(len(text.encode()), b"\n")
     with file.open("r+b") as out:
         out.write(blank)
@@ -67,7 +66,7 @@ def clear(file: Path) -> None:
         os.fsync(out.fileno())
 
 
-def _devices(found: Any) -> list[tuple[str, str]]:
+def _devices(found: object) -> list[tuple[str, str]]:
     devices = []
     for position, device in enumerate(found if isinstance(found, list) else [found], 1):
         name, password = (device.get("name"), device.get("password")) if isinstance(device, dict) else (None, None)
@@ -80,7 +79,7 @@ def _devices(found: Any) -> list[tuple[str, str]]:
     return devices
 
 
-def _keys(found: Any) -> list[str]:
+def _keys(found: object) -> list[str]:
     keys = found.get("authorized_keys", []) if isinstance(found, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
         raise Refused('ssh: authorized_keys is a list of public keys, like ["ssh-ed25519 AAAA... me"]')
