@@ -1,0 +1,100 @@
+"""What the owner of a box writes on its boot partition."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[2] / "images"
+MODULE = ROOT / "system" / "usr" / "lib" / "sepa-edge-appliance" / "provisioning.py"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBoot me@here"
+
+
+def _load() -> ModuleType:
+    """The image has it beside the script that uses it, in no package."""
+    spec = importlib.util.spec_from_file_location("provisioning", MODULE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
+
+
+provisioning = _load()
+
+
+def read(tmp_path: Path, text: str):
+    (tmp_path / "provision.toml").write_text(text)
+    return provisioning.read(tmp_path / "provision.toml")
+
+
+def test_the_file_that_comes_along_asks_for_nothing():
+    assert provisioning.read(ROOT / "boot" / "provision.toml") == provisioning.Wanted()
+
+
+def test_no_file_asks_for_nothing(tmp_path):
+    assert provisioning.read(tmp_path / "provision.toml") == provisioning.Wanted()
+
+
+def test_all_that_can_be_said(tmp_path):
+    wanted = read(
+        tmp_path,
+        f"""
+        hostname = "edge-hall"
+        [[device]]
+        name = "kitchen"
+        password = 'a "word"'
+        [ssh]
+        authorized_keys = ["{KEY}"]
+        """,
+    )
+    assert wanted == provisioning.Wanted("edge-hall", (("kitchen", 'a "word"'),), (KEY,))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("hostname = ", "cannot be read"),
+        ('hostname = "Hall 1"', "is not a name"),
+        ('hostnam = "hall"', "hostnam is not known"),
+        ("[[device]]\npassword = 'x'", "device 1: name is missing"),
+        ("[[device]]\nname = 'gateway'\npassword = 'x'", "device 1: name"),
+        ("[[device]]\nname = 'a'", r"device 1 \(a\): password is missing"),
+        ("device = 3", "device 1: name is missing"),
+        ("[ssh]\nauthorized_keys = ['nonsense']", "list of public keys"),
+        ("[ssh]\nauthorized_keys = 'nonsense'", "list of public keys"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_is_applied(tmp_path, text, reason):
+    with pytest.raises(provisioning.Refused, match=reason):
+        read(tmp_path, text)
+
+
+def test_secrets_are_cleared_over_the_whole_length_and_not_applied_again(tmp_path):
+    file = tmp_path / "provision.toml"
+    text = f'# mine\n[[device]]\nname = "kitchen"\npassword = \'open sesame\'\n[ssh]\nauthorized_keys = ["{KEY}"]\n'
+    read(tmp_path, text)
+    provisioning.clear(file)
+    assert "sesame" not in file.read_text()
+    assert file.read_text().startswith("# mine\n[[device]]\n")
+    assert provisioning.read(file) == provisioning.Wanted(keys=(KEY,))
+    before = file.read_bytes()
+    provisioning.clear(file)
+    assert file.read_bytes() == before
+
+
+@given(word=st.text(st.characters(codec="ascii", exclude_characters="\"'\\\n\r", min_codepoint=32), min_size=1))
+def test_no_password_is_left(tmp_path_factory, word):
+    file = tmp_path_factory.mktemp("boot") / "provision.toml"
+    file.write_text(f'[[device]]\nname = "a"\npassword="{word}"\n')
+    provisioning.clear(file)
+    assert tomllib.loads(file.read_text())["device"] == [{"name": "a", "password": provisioning.CLEARED}]

@@ -1,0 +1,66 @@
+"""The units of systemd/: good as systemd reads them, and as shut in as the gateway can be."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SYSTEMD = Path(__file__).parents[2] / "systemd"
+SERVICES = ["edge.service", "edge-health.service", "edge-offload.service"]
+EXPOSED = 1.5
+"""The most, of 10, as `systemd-analyze security` counts."""
+
+
+@pytest.fixture
+def analyze():
+    """`systemd-analyze`, which needs no systemd that runs."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here; install the package systemd")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The units as they are installed, beside a command that is there: that of this environment."""
+    for unit in [*SERVICES, "edge-offload.timer"]:
+        text = (SYSTEMD / unit).read_text().replace("/usr/bin/edge", str(Path(sys.executable).with_name("edge")))
+        (tmp_path / unit).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("unit", [*SERVICES, "edge-offload.timer"])
+def test_systemd_finds_nothing_wrong(analyze, units, unit):
+    found = analyze("verify", "--man=no", str(units / unit))
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_little_is_exposed(analyze, unit):
+    found = analyze("security", "--offline=true", f"--threshold={EXPOSED * 10:.0f}", str(SYSTEMD / unit))
+    level = re.search(r"Overall exposure level for \S+: ([0-9.]+)", found.stdout)
+    assert level is not None
+    assert float(level[1]) <= EXPOSED
+    assert found.returncode == 0
+
+
+def test_serial_ports_are_within_reach():
+    text = (SYSTEMD / "edge.service").read_text()
+    assert "SupplementaryGroups=dialout" in text
+    assert {"char-ttyUSB rw", "char-ttyACM rw"} <= set(re.findall(r"^DeviceAllow=(.*)$", text, re.MULTILINE))
+    assert "PrivateDevices=yes" not in text
+
+
+def test_settings_that_are_wrong_are_not_tried_again_and_all_else_is_for_ever():
+    text = (SYSTEMD / "edge.service").read_text()
+    assert "RestartPreventExitStatus=2\n" in text
+    assert "Restart=always\n" in text
+    assert "StartLimitIntervalSec=0\n" in text
