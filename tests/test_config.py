@@ -283,3 +283,13 @@ def test_the_keys_of_an_issuer_come_from_one_place(tmp_path, keys, told):
     file = written(tmp_path, f'[issuer]\nurl = "https://a.example"\n{keys}\n')
     found = problems(file) if told else [load(file, environ={}).settings.issuer.url]
     assert (told or "https://a.example") in found[0]
+
+
+def test_a_credential_of_the_service_is_no_fault_for_commands_beside_it(tmp_path, monkeypatch):
+    text = '[mqtt]\nusername = "u"\npassword_file = "/run/credentials/edge-test.service/secrets_password"\n'
+    file = written(tmp_path, text)
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    assert load(file, environ={}).settings.mqtt.username == "u"
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials/edge-test.service")
+    with pytest.raises(ConfigurationError, match="secrets_password cannot be read"):
+        load(file, environ={})

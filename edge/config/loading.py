@@ -22,6 +22,8 @@ from edge.protocol.errors import EdgeError
 PREFIX: Final = "EDGE__"
 """Begin of the environment variables that are settings: `EDGE__SECTION__KEY`."""
 
+_CREDENTIALS: Final = Path("/run/credentials")
+
 
 class ConfigurationError(EdgeError):
     """The settings cannot be used. `problems` has one line for each fault; `description` has them all."""
@@ -164,6 +166,11 @@ def _overlaid(settings: Settings, wanted: Settings) -> Settings:
     return settings.model_copy(update=update)
 
 
+def _of_the_service_alone(file: Path) -> bool:
+    """Whether it is a credential that systemd shows its service, and this is a command beside it (systemd.exec(5))."""
+    return file.is_relative_to(_CREDENTIALS) and "CREDENTIALS_DIRECTORY" not in os.environ
+
+
 def _faults(settings: Settings) -> list[tuple[str, str]]:
     """What no key alone shows: keys that contradict each other, files that cannot be read."""
     mqtt = settings.mqtt
@@ -195,7 +202,7 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
         faults.append(("issuer.url", "keys of nobody; set issuer.url to the iss of the tokens"))
     for name in ("password_file", "ca_file", "cert_file", "key_file"):
         file: Path | None = getattr(mqtt, name)
-        if file is None:
+        if file is None or _of_the_service_alone(file):
             continue
         try:
             file.open("rb").close()
