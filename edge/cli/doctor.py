@@ -43,7 +43,7 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
 
     \b
     edge doctor
-    sudo edge doctor --fix --config /etc/sepa-edge.toml
+    sudo edge doctor --fix --config /etc/sepa-edge/edge.toml
     """
     settings = load_settings(file, data_dir).settings
 

@@ -1,0 +1,36 @@
+"""`edge health`: whether the gateway does its work."""
+
+from __future__ import annotations
+
+import threading
+
+from edge_command import launch
+
+QUIET = {"EDGE__HOST__ENABLED": "false", "EDGE__MQTT__ENABLED": "false"}
+
+
+def test_a_gateway_that_works_is_good(edge, tmp_path):
+    running = launch(edge, tmp_path / "data", **QUIET)
+    done = edge("health", "--data-dir", running.data_dir)
+    assert done.returncode == 0
+    assert done.stdout.startswith("good: version ")
+    assert done.stdout.endswith(" parts move\n")
+
+
+def test_one_that_is_away_is_not_and_is_waited_for(edge, tmp_path):
+    done = edge("health", "--data-dir", tmp_path / "data")
+    assert done.returncode == 3
+    assert "no gateway runs" in done.stderr
+    found = []
+    waiting = threading.Thread(
+        target=lambda: found.append(edge("health", "--wait", "60", "--data-dir", tmp_path / "data"))
+    )
+    waiting.start()
+    launch(edge, tmp_path / "data", **QUIET)
+    waiting.join()
+    assert found[0].returncode == 0
+
+
+def test_what_makes_no_sense_is_not_waited_for(edge):
+    done = edge("health", "--wait", "60", "--url", "nonsense")
+    assert done.returncode == 2
