@@ -413,7 +413,7 @@ async def test_over_tls_it_must_be_who_its_certificate_says(trusting, tmp_path):
     server = Server(context)
     try:
         for authority in (None, others.authority):
-            # Tried once: a connection that is given up while it is made (httpx leaves that to Python) is no part of this.
+            # Tried once: a connection that is given up while it is made is no part of this.
             chosen = {"jwks_url": server.url, "ca_file": authority, "actions": ("query",), "wait": False, "again": 60}
             async with trusting(**chosen) as house:
                 await house.until(lambda: "CERTIFICATE_VERIFY_FAILED" in house.keys.fault)
