@@ -72,7 +72,7 @@ def test_a_start_that_fails_leaves_its_reason(gateway):
             timeout=60,
             check=False,
         )
-        assert refused.returncode == 2
+        assert refused.returncode == 1
     gateway.environment["EDGE__HTTP__PORT"] = "0"
     restart, _ = told(gateway.start())
     assert (restart["reason"], restart["starts"]) == ("start_failed", 3)
@@ -83,7 +83,7 @@ def test_who_is_refused_the_directory_writes_nothing_there(gateway):
     gateway.start()
     before = (gateway.data_dir / last_run.NAME).read_bytes()
     second = [sys.executable, "-m", "edge", "run", "--data-dir", gateway.data_dir]
-    assert subprocess.run(second, env=gateway.environment, capture_output=True, timeout=60, check=False).returncode == 2
+    assert subprocess.run(second, env=gateway.environment, capture_output=True, timeout=60, check=False).returncode == 1
     assert (gateway.data_dir / last_run.NAME).read_bytes() == before
 
 

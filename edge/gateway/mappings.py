@@ -44,6 +44,7 @@ class Mappings:
         """Reads the files. Raises `StartError`."""
         of_mappings = part(adapters.MappingsSettings, settings.mappings, dir=settings.mappings_dir)
         self._observations = observations
+        self._heard = settings.mqtt.enabled or settings.coap.enabled
         self._ports: Ports | None = None
         self.intake = Intake(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), self.intake.bad_values)
@@ -106,7 +107,8 @@ class Mappings:
         if self._ports is not None:
             self._ports.follow(mapper.ports)  # before the actuators, whose commands may be for them
         self.actuation.follow(mapper.actuators)
-        self._observations.declare(_as_reading(declared) for declared in mapper.declared())
+        if self._heard or mapper.ports:  # else no message can come, and nobody is to find what never has a value
+            self._observations.declare(_as_reading(declared) for declared in mapper.declared())
 
 
 def _as_reading(declared: Declared) -> Reading:

@@ -134,7 +134,7 @@ class Site:
 
     def shipped(self) -> list[Manifest]:
         """What is in the landing zone, by number."""
-        found = [Manifest.from_json(path.read_bytes()) for path in self.landing.glob(f"{GATEWAY}/*/*{MANIFEST}")]
+        found = [Manifest.from_json(path.read_bytes()) for path in self.landing.glob(f"{GATEWAY}/*/[!.]*{MANIFEST}")]
         return sorted(found, key=lambda manifest: manifest.first)
 
     def await_shipped(self, observations: int) -> list[Manifest]:
