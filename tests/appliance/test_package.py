@@ -52,7 +52,7 @@ def test_the_command_runs_with_what_came_along_and_nothing_else(unpacked):
         "sys.argv = ['edge', '--version']",
         launcher.replace("/usr/lib/sepa-edge", str(unpacked / "usr" / "lib" / "sepa-edge")),
     ]
-    command = [sys.executable, "-I", "-c", "\n".join(code)]
+    command = [sys.executable, "-I", "-B", "-c", "\n".join(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.startswith("edge ")
