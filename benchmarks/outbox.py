@@ -23,7 +23,7 @@ from websockets.asyncio.client import connect
 
 from benchmarks.experiment import ExperimentError, Figure, Options, Report, steps
 from benchmarks.gateway import Gateway
-from benchmarks.readings import QUERY, mosquitto, throughput
+from benchmarks.readings import QUERY, STORED, mosquitto, throughput
 from edge.outbox.segment import MANIFEST, Manifest
 
 _SENSORS: Final = 100
@@ -35,16 +35,6 @@ _LOAD: Final = 20_000
 _EVERY: Final = 5.0
 """Seconds between two shipments; a gateway waits 300 by default."""
 _PATIENCE: Final = 60.0
-
-_MAPPING: Final = """
-[[mapping]]
-topic = "bench/{{sensor}}"
-observation = "http://example.org/{{sensor}}"
-location = "http://example.org/street"
-label = "{{sensor}}"
-unit = "unit:DegreeCelsius"
-store = "{store}"
-"""
 
 _MEANINGS: Final = {
     "cpu_percent": f"processor at {_RATE} readings a second, % of one core",
@@ -86,7 +76,7 @@ def run(options: Options) -> Report:
 def _side(directory: Path, store: str, load: _Load) -> dict[str, float]:
     data, landing = directory / "data", directory / "landing"
     (data / "mappings").mkdir(parents=True)
-    (data / "mappings" / "bench.toml").write_text(_MAPPING.format(store=store))
+    (data / "mappings" / "bench.toml").write_text(STORED.format(store=store))
     landing.mkdir()
     shipping = {"EDGE__OFFLOAD__TO": str(landing), "EDGE__OFFLOAD__EVERY": str(load.every)} if store == "all" else {}
     with mosquitto(directory) as port:

@@ -32,6 +32,16 @@ _TIMED: Final = 2_000
 _PATIENCE: Final = 20.0
 """Seconds for Mosquitto to answer."""
 
+STORED: Final = """
+[[mapping]]
+topic = "bench/{{sensor}}"
+observation = "http://example.org/{{sensor}}"
+location = "http://example.org/street"
+label = "{{sensor}}"
+unit = "unit:DegreeCelsius"
+store = "{store}"
+"""
+"""To be filled in: what is stored of the readings."""
 _MAPPING: Final = """
 [[mapping]]
 topic = "bench/{sensor}"

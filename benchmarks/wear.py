@@ -25,7 +25,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.experiment import ExperimentError, Figure, Options, Report, steps
 from benchmarks.gateway import Gateway
-from benchmarks.readings import QUERY
+from benchmarks.readings import QUERY, STORED
 
 _SENSORS: Final = 100
 _READINGS: Final = 3_000
@@ -36,16 +36,6 @@ _UNIT: Final = 1_000
 _YEAR: Final = 365.25 * 86_400
 _PATIENCE: Final = 20.0
 """Seconds."""
-
-_MAPPING: Final = """
-[[mapping]]
-topic = "bench/{{sensor}}"
-observation = "http://example.org/{{sensor}}"
-location = "http://example.org/street"
-label = "{{sensor}}"
-unit = "unit:DegreeCelsius"
-store = "{store}"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +88,7 @@ def _notes(found: dict[str, list[float]]) -> list[str]:
 def _written(directory: Path, side: _Side, readings: int) -> float:
     """Bytes. Raises `ExperimentError`."""
     (directory / "mappings").mkdir()
-    (directory / "mappings" / "bench.toml").write_text(_MAPPING.format(store="all" if side.stored else "none"))
+    (directory / "mappings" / "bench.toml").write_text(STORED.format(store="all" if side.stored else "none"))
     settings = {"EDGE__ENGINE__DURABILITY": side.durability, "EDGE__HOST__ENABLED": "false"}
     with Gateway(directory, **settings) as gateway:
         written = asyncio.run(_measure(gateway, side, readings))

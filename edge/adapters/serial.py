@@ -13,7 +13,7 @@ from edge.adapters.serial_port import Port
 from edge.adapters.settings import SerialSettings
 from edge.adapters.writer import Writer
 from edge.mapping.actuators import Command
-from edge.mapping.serial_ports import SerialPort
+from edge.mapping.serial_ports import SerialPort, port_of
 
 
 class SerialAdapter:
@@ -117,9 +117,3 @@ class SerialAdapter:
             if not writer.write(batch):
                 return
             self.written += len(batch)
-
-
-def port_of(topic: str) -> str:
-    """The name of the port that a topic is of; empty: of none."""
-    first, _, rest = topic.partition("/")
-    return rest.partition("/")[0] if first == "serial" else ""

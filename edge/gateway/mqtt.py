@@ -27,6 +27,7 @@ from edge.gateway.errors import StartError
 from edge.gateway.listening import listening, url_host
 from edge.gateway.mappings import Mappings
 from edge.gateway.probes import connects
+from edge.gateway.progress import Progress
 from edge.gateway.watchdog import Part, StandsStill
 from edge.metrics import Metrics
 
@@ -70,7 +71,7 @@ class Mqtt:
         self._health = health
         self._connection: adapters.MqttSettings
         self._strays = Strays(settings.mqtt_gate.root)
-        self._written = -1
+        self._progress = Progress(engine, "messages")
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
         self.parts: list[Part] = []
@@ -184,15 +185,7 @@ class Mqtt:
         self._new_adapter()
 
     async def _prove_adapter(self) -> None:
-        """While the disk or the engine takes nothing, it waits as it should."""
-        adapter = self.adapter
-        if adapter is None:
-            return
-        if not adapter.alive:
-            raise StandsStill("a thread of it has ended")
-        before, self._written = self._written, adapter.written
-        if adapter.queued and before == adapter.written and not self._engine.storage_failing:
-            raise StandsStill(f"{adapter.queued} messages wait and none is carried out")
+        self._progress.prove(self.adapter)
 
     # The gate
 

@@ -14,9 +14,10 @@ from edge.config import Settings
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gateway.mappings import Mappings
-from edge.gateway.watchdog import Part, StandsStill
+from edge.gateway.progress import Progress
+from edge.gateway.watchdog import Part
 from edge.mapping.actuators import Command
-from edge.mapping.serial_ports import TOPIC, SerialPort
+from edge.mapping.serial_ports import SerialPort, port_of
 from edge.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -33,14 +34,13 @@ class Serial:
             adapters.SerialSettings, settings.serial, rate=limits.rate, max_commands=limits.max_queued
         )
         self._patience = settings.shutdown.timeout * 0.4
-        self._engine = engine
         self._mappings = mappings
         self._lock = threading.Lock()
         self._wanted: dict[str, SerialPort] = {}
         self._faults: list[dict[str, object]] = []
         self._adapter: SerialAdapter | None = None
         self._ended = False
-        self._written = -1
+        self._progress = Progress(engine, "frames")
         self.part = Part("serial", self._prove, self._restart)
         """What there is for the watchdog to look after."""
         self._watch(metrics)
@@ -77,7 +77,7 @@ class Serial:
 
     def takes(self, topic: str) -> bool:
         """Whether a port is for this topic."""
-        return topic.startswith(TOPIC) and topic.split("/", 2)[1] in self._wanted
+        return port_of(topic) in self._wanted
 
     def put(self, command: Command, interval: float) -> str:
         """Have a command sent; its topic then rests for `interval` seconds. Why it is not; empty: it is."""
@@ -115,15 +115,7 @@ class Serial:
                 self._adapter.stop(self._patience)
 
     async def _prove(self) -> None:
-        """While the disk or the engine takes nothing, it waits as it should."""
-        adapter = self._adapter
-        if adapter is None:
-            return
-        if not adapter.alive:
-            raise StandsStill("a thread of it has ended")
-        before, self._written = self._written, adapter.written
-        if adapter.queued and before == adapter.written and not self._engine.storage_failing:
-            raise StandsStill(f"{adapter.queued} frames wait and none is carried out")
+        self._progress.prove(self._adapter)
 
     async def _restart(self) -> None:
         await asyncio.to_thread(self._restart_now)

@@ -85,6 +85,11 @@ class SerialPort:
         return self.spec == other.spec
 
 
+def port_of(topic: str) -> str:
+    """The name of the port that a topic is of; empty: of none."""
+    return topic.removeprefix(TOPIC).partition("/")[0] if topic.startswith(TOPIC) else ""
+
+
 def serial_port(spec: SerialSpec, place: Fault) -> SerialPort:
     """One port. Raises `BadKeyError`."""
     if not _NAME.fullmatch(spec.name):

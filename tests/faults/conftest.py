@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.cable import Cable
+from tests.faults.small_disk import SIZE, Disk
 from tests.support.processes import GatewayProcess, Mosquitto
 
 
@@ -47,3 +50,18 @@ def gateway(tmp_path: Path) -> Iterator[Callable[..., GatewayProcess]]:
     yield make
     for process in processes:
         process.stop()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", place], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield Disk(place)
+    subprocess.run(["umount", "--lazy", place], check=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.faults.test_disk_full import disk  # noqa: F401 - a fixture
 from tests.faults.watched import Watched
 
 
@@ -14,7 +13,7 @@ def edge(process, *arguments):
     return subprocess.run(command, env=process.environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_backup_without_room_leaves_nothing_behind_and_what_was_there(gateway, disk, tmp_path):  # noqa: F811
+def test_a_backup_without_room_leaves_nothing_behind_and_what_was_there(gateway, disk, tmp_path):
     process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
     watched = Watched(process)
     text = " . ".join(f"<urn:s{number}> <urn:p> '{number * 7919:x}'" for number in range(20_000))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -20,8 +17,6 @@ from tests.faults.watched import Watched
 from tests.gates.gate_client import Client, eventually, rows
 from tests.support.processes import GatewayProcess, free_port, wait_for
 
-SIZE = 5 * 1024 * 1024
-"""Bytes of the file system."""
 SET = "SELECT ?n { <urn:set> <urn:has> ?n }"
 MAPPING = """
 [[mapping]]
@@ -31,42 +26,6 @@ store = "all"
 """
 VALUES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
 SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v }"""
-
-
-class Disk:
-    """A file system of its own."""
-
-    def __init__(self, place: Path) -> None:
-        self.data = place / "data"
-        self._ballast = place / "ballast"
-
-    def fill(self) -> None:
-        """Not a byte is left."""
-        with self._ballast.open("ab", buffering=0) as file:
-            for size in (65536, 1):
-                try:
-                    while True:
-                        file.write(bytes(size))
-                except OSError:
-                    pass
-
-    def make_room(self) -> None:
-        self._ballast.unlink()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("a small file system needs root")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", place], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield Disk(place)
-    subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def put(value: object) -> str:

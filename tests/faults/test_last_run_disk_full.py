@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from edge import last_run
-from tests.faults.test_disk_full import disk  # noqa: F401 - a fixture
 from tests.faults.watched import Watched
 
 
-def test_runs_are_told_apart_on_a_full_disk(gateway, disk):  # noqa: F811
+def test_runs_are_told_apart_on_a_full_disk(gateway, disk):
     process = gateway(disk.data, EDGE__MQTT__ENABLED="false")
     Watched(process)
     disk.fill()
