@@ -176,9 +176,7 @@ def test_readings():
 
 def test_wear(monkeypatch):  # it fails unless each reading is told, and stored as it should
     monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")  # where /tmp is in memory, this is on a disk (FHS 3.0, 5.15)
-    done = bench(
-        "wear", "--small", "--runs", "1", "--json"
-    )
+    done = bench("wear", "--small", "--runs", "1", "--json")
     if "is not on a disk" in done.stderr:
         pytest.skip("/var/tmp is not on a disk here")
     figures = json.loads(done.stdout)["figures"]
