@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.appliance.appliance import load
+
 ROOT = Path(__file__).parents[2] / "images"
-MODULE = ROOT / "system" / "usr" / "lib" / "sepa-edge-appliance" / "provisioning.py"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBoot me@here"
 
 
-def _load() -> ModuleType:
-    """The image has it beside the script that uses it, in no package."""
-    spec = importlib.util.spec_from_file_location("provisioning", MODULE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules[spec.name] = module  # where dataclasses look for it
-    spec.loader.exec_module(module)
-    return module
-
-
-provisioning = _load()
+provisioning = load("provisioning")
 
 
 def read(tmp_path: Path, text: str):
