@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 CLEARED = "(applied)"
@@ -14,7 +16,10 @@ _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """RFC 1123, section 2.1."""
 _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-\S+|sk-\S+) [A-Za-z0-9+/=]+( [^\n]*)?")
-_SECRET = re.compile(r"""^(\s*(?:password|token|psk)\s*=\s*)("[^"\n]*"|'[^'\n]*')""", re.MULTILINE)
+_COUNTRY = re.compile(r"[A-Z]{2}")
+"""ISO 3166-1, as the rules for radios have it."""
+_URL = re.compile(r"https://[A-Za-z0-9.\[\]:_/~%-]+")
+_SECRET = re.compile(r"""^(\s*(?:password|token)\s*=\s*)("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""", re.MULTILINE)
 
 
 class Refused(Exception):
@@ -22,30 +27,73 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
+class Network:
+    """The wired network. Without an address it is asked for (DHCP)."""
+
+    address: str = ""
+    """With the length of its prefix."""
+    gateway: str = ""
+    dns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wifi:
+    """A wireless network."""
+
+    name: str
+    password: str
+    """Empty where everybody may enter."""
+    country: str
+    """Whose rules the radio keeps to."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Where observations are shipped to: an https address of `edge-history receive`. Empty: nowhere."""
+
+    url: str
+    token: str
+
+
+@dataclass(frozen=True)
 class Wanted:
-    """What the file says."""
+    """What the file says. What it does not say, or what was applied before, stays as it is on the box."""
 
     hostname: str = ""
     devices: tuple[tuple[str, str], ...] = ()
     """Name and password of each that is to be let in."""
-    keys: tuple[str, ...] = field(default=())
+    keys: tuple[str, ...] = ()
     """Public keys that may log in."""
+    network: Network | None = None
+    wifi: Wifi | None = None
+    history: History | None = None
 
 
 def read(file: Path) -> Wanted:
     """What is wanted; nothing where there is no file. Raises `Refused`."""
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        found = tomllib.loads(text)
     except FileNotFoundError:
         return Wanted()
     except (OSError, ValueError) as error:
         raise Refused(f"{file.name} cannot be read: {error}") from error
-    if unknown := set(found) - {"hostname", "device", "ssh"}:
-        raise Refused(f"{file.name}: {min(unknown)} is not known; there are hostname, [[device]] and [ssh]")
+    if not _can_be_cleared(text):
+        raise Refused('write each password and each token on a line of its own, as password = "..."')
+    if unknown := set(found) - {"hostname", "device", "ssh", "network", "wifi", "history"}:
+        known = "hostname, [[device]], [ssh], [network], [wifi] and [history]"
+        raise Refused(f"{file.name}: {min(unknown)} is not known; there are {known}")
     name = found.get("hostname", "")
     if name and not (isinstance(name, str) and _HOSTNAME.fullmatch(name)):
         raise Refused(f'hostname: "{name}" is not a name; small letters, digits and hyphens make one')
-    return Wanted(name, tuple(_devices(found.get("device", []))), tuple(_keys(found.get("ssh", {}))))
+    return Wanted(
+        name,
+        tuple(_devices(found.get("device", []))),
+        tuple(_keys(found.get("ssh", {}))),
+        _network(found["network"]) if "network" in found else None,
+        _wifi(found["wifi"]) if "wifi" in found else None,
+        _history(found["history"]) if "history" in found else None,
+    )
 
 
 def clear(file: Path) -> None:
@@ -54,7 +102,7 @@ def clear(file: Path) -> None:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
-    cleared = _SECRET.sub(rf'\g<1>"{CLEARED}"', text)
+    cleared = _cleared(text)
     if cleared == text:
         return
     # In place and over the whole length: what is written beside leaves the old text on the card.
@@ -64,6 +112,30 @@ def clear(file: Path) -> None:
         out.truncate()
         out.flush()
         os.fsync(out.fileno())
+
+
+def _cleared(text: str) -> str:
+    return _SECRET.sub(rf'\g<1>"{CLEARED}"', text)
+
+
+def _can_be_cleared(text: str) -> bool:
+    try:
+        return all(secret == CLEARED for secret in _secrets(tomllib.loads(_cleared(text))))
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _secrets(found: object) -> Iterator[object]:
+    """Passwords and tokens, wherever they stand."""
+    if isinstance(found, list):
+        for one in found:
+            yield from _secrets(one)
+    elif isinstance(found, dict):
+        for key, value in found.items():
+            if key in {"password", "token"}:
+                yield value
+            else:
+                yield from _secrets(value)
 
 
 def _devices(found: object) -> list[tuple[str, str]]:
@@ -84,3 +156,59 @@ def _keys(found: object) -> list[str]:
     if not isinstance(keys, list) or not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
         raise Refused('ssh: authorized_keys is a list of public keys, like ["ssh-ed25519 AAAA... me"]')
     return keys
+
+
+def _network(found: object) -> Network:
+    keys = _table("network", found, {"address", "gateway", "dns"})
+    dns = keys.get("dns", [])
+    if keys.get("address") == "dhcp" and len(keys) == 1:
+        return Network()
+    try:
+        interface = ipaddress.ip_interface(keys.get("address", ""))
+        gateway = ipaddress.ip_address(keys["gateway"]) if "gateway" in keys else ""
+        servers = tuple(str(ipaddress.ip_address(server)) for server in (dns if isinstance(dns, list) else [dns]))
+    except ValueError as error:
+        raise Refused(f'network: {error}; write address = "192.0.2.7/24", or address = "dhcp" alone') from error
+    if "/" not in str(keys["address"]):
+        raise Refused(f'network: address {interface.ip} has no length of prefix; write "{interface.ip}/24"')
+    return Network(str(interface), str(gateway), servers)
+
+
+def _wifi(found: object) -> Wifi | None:
+    keys = _table("wifi", found, {"name", "password", "country"})
+    name, password, country = keys.get("name", ""), keys.get("password", ""), keys.get("country", "")
+    if password == CLEARED:
+        return None
+    if not isinstance(name, str) or not 1 <= len(name.encode()) <= 32:
+        raise Refused("wifi: name is missing, or has more than 32 bytes")
+    if (
+        not isinstance(password, str)
+        or (password and not 8 <= len(password.encode()) <= 63)
+        or not password.isprintable()
+    ):
+        raise Refused("wifi: a password has 8 to 63 characters; without one everybody may enter")
+    if not isinstance(country, str) or not _COUNTRY.fullmatch(country):
+        raise Refused('wifi: country is missing; the radio has to keep to its rules, like country = "DE"')
+    return Wifi(name, password, country)
+
+
+def _history(found: object) -> History | None:
+    keys = _table("history", found, {"url", "token"})
+    url, token = keys.get("url"), keys.get("token", "")
+    if token == CLEARED:
+        return None
+    if url == "":
+        return History("", "")
+    if not isinstance(url, str) or not _URL.fullmatch(url):
+        raise Refused("history: url is no https address")
+    if not isinstance(token, str) or not token or not token.isprintable():
+        raise Refused("history: token is missing; `edge-history gateways add` gives one")
+    return History(url, token)
+
+
+def _table(name: str, found: object, known: set[str]) -> dict[str, object]:
+    if not isinstance(found, dict):
+        raise Refused(f"{name} is a table: [{name}]")
+    if unknown := set(found) - known:
+        raise Refused(f"{name}: {min(unknown)} is not known; there are {', '.join(sorted(known))}")
+    return found

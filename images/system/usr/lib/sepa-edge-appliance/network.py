@@ -1,0 +1,43 @@
+"""The networks that the owner named, as systemd-networkd and wpa_supplicant want them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from files import write
+from provisioning import Network, Wifi
+
+KEPT = Path("/data/network")
+"""Here they are kept; any other *.network that stands here counts, too (systemd.network(5))."""
+RUN = Path("/run/systemd/network")
+
+
+def wired(wanted: Network) -> None:
+    """A fixed address, or none."""
+    file = KEPT / "50-wired.network"
+    if not wanted.address:
+        file.unlink(missing_ok=True)
+        return
+    lines = ["# From provision.toml.", "[Match]", "Name=en* eth*", "", "[Network]", f"Address={wanted.address}"]
+    lines += [f"Gateway={wanted.gateway}"] if wanted.gateway else []
+    lines += [f"DNS={server}" for server in wanted.dns]
+    write(file, "\n".join([*lines, "MulticastDNS=yes", ""]), "root", 0o644)
+
+
+def wireless(wanted: Wifi) -> None:
+    """The network that the first radio enters."""
+    # The name in hexadecimal digits, and quotes around a password, are never anything but themselves.
+    lines = ["# From provision.toml.", f"country={wanted.country}", "network={", f"\tssid={wanted.name.encode().hex()}"]
+    if wanted.password:
+        lines += ["\tkey_mgmt=WPA-PSK WPA-PSK-SHA256 SAE", "\tieee80211w=1", f'\tpsk="{wanted.password}"']
+    else:
+        lines += ["\tkey_mgmt=NONE"]
+    write(KEPT / "wpa_supplicant.conf", "\n".join([*lines, "}", ""]), "root", 0o600)
+
+
+def enter() -> None:
+    """Before systemd-networkd starts."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    for file in KEPT.glob("*.network"):
+        shutil.copy(file, RUN / file.name)

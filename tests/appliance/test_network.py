@@ -1,0 +1,56 @@
+"""The networks of a box, as the programs that enter them read them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+
+import pytest
+
+from tests.appliance.appliance import load
+
+provisioning = load("provisioning")
+files = load("files")
+network = load("network")
+
+
+@pytest.fixture(autouse=True)
+def box(tmp_path, monkeypatch):
+    monkeypatch.setattr(network, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(network, "RUN", tmp_path / "run")
+    network.KEPT.mkdir()
+    me = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: me)  # the owner would be root
+
+
+def test_a_fixed_address_and_back():
+    network.wired(provisioning.Network("192.0.2.7/24", "192.0.2.1", ("192.0.2.1", "2001:db8::1")))
+    network.enter()
+    text = (network.RUN / "50-wired.network").read_text()
+    assert "Address=192.0.2.7/24\nGateway=192.0.2.1\nDNS=192.0.2.1\nDNS=2001:db8::1\n" in text
+    network.wired(provisioning.Network())
+    assert not list(network.KEPT.iterdir())
+
+
+@pytest.mark.parametrize(("name", "password"), [("Café", 'at "home" }\\'), ('"', "x" * 63), ("open", "")])
+def test_what_a_wireless_network_is_called_is_never_a_setting(name, password):
+    network.wireless(provisioning.Wifi(name, password, "DE"))
+    file = network.KEPT / "wpa_supplicant.conf"
+    assert file.stat().st_mode & 0o077 == 0
+    lines = file.read_text().splitlines()
+    assert f"\tssid={name.encode().hex()}" in lines
+    assert (f'\tpsk="{password}"' in lines) == bool(password)
+
+
+def test_wpa_supplicant_reads_it(tmp_path):
+    program = shutil.which("wpa_supplicant", path="/usr/sbin:/sbin:/usr/bin")
+    if program is None:
+        pytest.skip("wpa_supplicant is not here; install the package wpasupplicant")
+    network.wireless(provisioning.Wifi("Café", 'at "home" }\\', "DE"))
+    # No such interface is there: it ends when it has read its file.
+    words = [program, "-d", "-i", "none0", "-D", "wired", "-c", str(network.KEPT / "wpa_supplicant.conf")]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False).stdout
+    assert "Failed to read or parse configuration" not in told
+    assert "Reading configuration file" in told
