@@ -23,6 +23,16 @@ class SecuritySettings(Section):
     key_file: OptionalPath = key(None, "PEM file of the certificate's private key.")
     token_lifetime: int = key(3600, "How long a token is valid.", unit="s", minimum=1, maximum=31_536_000)
     audience: str = key("sepa-edge", "Whom tokens are for (their aud).")
+    enrolment_file: OptionalPath = key(
+        None, "File with a code of `edge clients invite`, which the page shows for a while. Empty: it shows none."
+    )
+    enrolment_shown: float = key(
+        900.0,
+        "How long after a start the page shows that code, to who comes from a private network. 0: never.",
+        unit="s",
+        minimum=0,
+        maximum=86_400,
+    )
     key_rotation: float = key(
         2_592_000.0, "How long a key signs tokens; then there is a new one.", unit="s", minimum=60, maximum=315_360_000
     )

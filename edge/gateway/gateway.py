@@ -46,6 +46,7 @@ from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, UpdateFailed
 
 if TYPE_CHECKING:
+    from edge.security.enrolment import Enrolment
     from edge.security.security import Security
     from edge.security.tls import Tls
 
@@ -83,6 +84,7 @@ class Gateway:
         self._serial: Serial | None = None
         self._host: Host | None = None
         self._security: Security | None = None
+        self._enrolment: Enrolment | None = None
         self._watchdog: Watchdog | None = None
         self._began = time.monotonic()
         self._stack = AsyncExitStack()
@@ -280,6 +282,7 @@ class Gateway:
         if not settings.enabled:
             return None
         # Memory and time that only who wants it pays for.
+        from edge.security.enrolment import Enrolment
         from edge.security.issuer import IssuerSettings
         from edge.security.security import Security, SecuritySettings
         from edge.security.tls import Tls
@@ -296,6 +299,7 @@ class Gateway:
         for watch in (security.guard.run(), tls.run(), *(issuer.keys.run() for issuer in security.issuers.values())):
             self._stack.push_async_callback(_cancelled, asyncio.create_task(watch))
         self._security = security
+        self._enrolment = Enrolment(security.clients, settings.enrolment_file, settings.enrolment_shown)
         return tls
 
     async def _prove_engine(self) -> None:
@@ -317,6 +321,7 @@ class Gateway:
             fault=self._fault,
             health=self._health,
             open_health=lambda: for_strangers(self._health()),
+            enrolment=None if self._enrolment is None else self._enrolment.to_message,
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._mappings.intake.unmapped.listed() if self._mappings is not None else [],
             bad_values=lambda: self._mappings.intake.bad_values.listed() if self._mappings is not None else [],

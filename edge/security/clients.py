@@ -176,6 +176,13 @@ class Clients:
             )
         return code
 
+    def awaits(self, code: str) -> bool:
+        """Whether somebody may still register with that code."""
+        found = self._store.rows(
+            "SELECT 1 FROM invitation WHERE code = ? AND until > ?", secret.fingerprint(code), _now()
+        )
+        return bool(found)
+
     def open(self, rights: Rights, seconds: float) -> None:
         """Let every identity that nobody has register for so long; 0 ends that."""
         with self._store.change() as connection:

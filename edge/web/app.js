@@ -1,4 +1,5 @@
 // The live page: subscribes, reconnects, shows. Values from the graph go into the page as text, never as markup.
+import { hideEnrolment, offerEnrolment, watchEnrolment } from "./enrolment.js";
 import { ELSEWHERE, Observations, QUERY } from "./observations.js";
 import { askForToken, concernsToken, fetchAs, token, tokenCounts, watchToken } from "./token.js";
 
@@ -66,6 +67,7 @@ function locked(error) {
   restart.hidden = true;
   say("locked", "Token needed");
   askForToken(error);
+  offerEnrolment();
 }
 
 function later() {
@@ -92,6 +94,7 @@ function receive(message) {
     wait = FIRST_WAIT;
     say("live", "Live");
     tokenCounts();
+    hideEnrolment();
     tellRestart();
   }
   observations.apply(notification.removedResults.results.bindings, notification.addedResults.results.bindings);
@@ -259,6 +262,10 @@ async function view(event) {
   pre.focus();
 }
 
+watchEnrolment(() => {
+  document.getElementById("entry").hidden = true;
+  connect();
+});
 watchToken(connect, () => locked({ error: "invalid_request" }));
 for (const link of document.querySelectorAll("[data-guarded]")) link.addEventListener("click", view);
 setInterval(() => shown.forEach(writeTime), 5000);

@@ -16,6 +16,10 @@ export function token() {
   return sessionStorage.getItem(KEY);
 }
 
+export function setToken(text) {
+  sessionStorage.setItem(KEY, text);
+}
+
 /** Whether an error of the gateway is about who asks. */
 export function concernsToken(error) {
   return error.status_code === 401 || error.status_code === 403;
@@ -44,7 +48,7 @@ export function watchToken(entered, left) {
     event.preventDefault();
     const text = field.value.trim().replace(/^bearer\s+/i, "");
     if (!text) return;
-    sessionStorage.setItem(KEY, text);
+    setToken(text);
     field.value = "";
     entry.hidden = true;
     entered();

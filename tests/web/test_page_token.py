@@ -28,6 +28,7 @@ KEPT = "sessionStorage.getItem('sepa-edge.token')"
 async def gateway(tmp_path) -> AsyncIterator[Gateway]:
     port, off = {"port": 0}, {"enabled": False}
     security = {"enabled": True, "https_port": 0, "wss_port": 0, "mqtts_port": 0, "token_lifetime": 600}
+    security["enrolment_file"] = tmp_path / "code"
     chosen = {"data_dir": tmp_path / "data", "http": port, "ws": port, "mqtt": off, "host": off, "security": security}
     async with Gateway(Settings.model_validate(chosen)) as gateway:
         gateway._engine.update([UpdateRequest(OBSERVE)]).result(20)
@@ -146,3 +147,26 @@ async def test_who_may_administer_sees_why_the_gateway_was_started(gateway, page
     await page.wait_for(f"{LIVE} && {SHOWN}")
     assert await page.evaluate(hidden)
     assert page.problems() == []
+
+
+async def test_a_new_gateways_operator_comes_in_with_the_code_that_the_page_shows(gateway, tmp_path):
+    file = tmp_path / "code"
+    file.write_text(gateway._security.clients.invite("operator", Rights(), 60))
+    browser = await launch(tmp_path / "profile", "--ignore-certificate-errors")
+    try:
+        await browser.open(gateway.endpoints["https"])
+        await browser.wait_for("document.getElementById('code')?.value")
+        assert await browser.evaluate("document.getElementById('code').value") == file.read_text()
+        await browser.evaluate("document.querySelector('#enrolment-form button').click()")
+        await browser.wait_for(f"{LIVE} && {SHOWN}")
+        assert await browser.evaluate("document.getElementById('enrolment').hidden")
+        credentials = [await browser.evaluate(text_of(f"#client-{word}")) for word in ("id", "secret")]
+        assert gateway._security.clients.authenticate(*credentials).identity == "operator"
+        await browser.evaluate("document.getElementById('credentials-kept').click()")
+        assert credentials[1] not in await browser.evaluate("document.documentElement.outerHTML")
+        await browser.evaluate("document.getElementById('leave').click()")
+        await browser.wait_for(LOCKED)
+        assert await browser.evaluate("document.getElementById('enrolment').hidden")
+        assert browser.problems() == []
+    finally:
+        await quit_browser(browser)

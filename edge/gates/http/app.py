@@ -66,6 +66,8 @@ class Views:
     """Members of the answer of `/health` beside `status`, for who may administer."""
     open_health: Callable[[], Mapping[str, object]] = dict
     """The same for everybody else."""
+    enrolment: Callable[[str, str], Mapping[str, str]] | None = None
+    """What a stranger may know of the code with which the operator comes in, by the addresses of both ends."""
     endpoints: Callable[[], Mapping[str, str]] = dict
     """URLs by name, as in endpoints.json: `http`, `ws`, `mqtt`."""
     unmapped: Callable[[], object] = list
@@ -137,12 +139,21 @@ class Routes:
             self._allowance.introduce(_peer(request), time.monotonic())
             return await oauth.token(request, authority)
 
+        async def enrolment(request: Request) -> Response:
+            self._allowance.introduce(_peer(request), time.monotonic())
+            # A browser says where a page of another origin asks from.
+            near = "" if "origin" in request.headers or request.client is None else request.client.host
+            here = (request.scope.get("server") or ("",))[0]
+            told = {"state": "none"} if self._views.enrolment is None else self._views.enrolment(near, here)
+            return _json(told, 200, {"Cache-Control": "no-store"})
+
         return [
             _route("/secure/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/secure/update", "update", self._sparql(["update"]), ["POST"]),
             _route("/secure/history", "update", self._sparql(["update"], beside=True), ["POST"]),
             _route("/oauth/register", "register", register, ["POST"]),
             _route("/oauth/token", "token", token, ["GET", "POST"]),
+            _route("/api/enrolment", "api", enrolment, ["GET"]),
         ]
 
     def _access(self, request: Request) -> Access:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/enrolment.js": ("enrolment.js", "text/javascript; charset=utf-8"),
     "/observations.js": ("observations.js", "text/javascript; charset=utf-8"),
     "/token.js": ("token.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
