@@ -76,3 +76,11 @@ def test_nothing_of_this_machine_is_in_it(unpacked):
     for path in unpacked.rglob("*"):
         assert path.name != "__pycache__"
         assert path.is_symlink() or path.is_dir() or str(ROOT) not in path.read_bytes().decode("latin-1"), path
+
+
+def test_two_runs_on_the_same_sources_make_the_same_file(package, tmp_path):
+    architecture = package.stem.rpartition("_")[2]
+    suite = {"12": "bookworm", "13": "trixie"}[package.stem.partition("+deb")[2][:2]]
+    command = [ROOT / "images" / "package", "--arch", architecture, "--suite", suite, "--out", tmp_path]
+    subprocess.run(command, capture_output=True, timeout=500, check=True)
+    assert (tmp_path / package.name).read_bytes() == package.read_bytes()
