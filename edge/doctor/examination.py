@@ -18,6 +18,7 @@ from edge.doctor.checks import (
     restarts,
     temperature,
     units,
+    update,
 )
 from edge.doctor.finding import Finding, unknown
 from edge.doctor.surroundings import Surroundings
@@ -37,6 +38,7 @@ CHECKS: Final[dict[str, Check]] = {
     "memory": memory.check,
     "temperature": temperature.check,
     "units": units.check,
+    "update": update.check,
 }
 """By their names."""
 

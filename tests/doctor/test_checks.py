@@ -25,6 +25,7 @@ from edge.doctor.checks import (
     restarts,
     temperature,
     units,
+    update,
 )
 from edge.last_run import Record, Run
 from edge.security.certificates import make
@@ -293,6 +294,16 @@ def test_temperature_and_power(machine):
     machine.put("sys/class/hwmon/hwmon1/name", "rpi_volt\n")
     machine.put("sys/class/hwmon/hwmon1/in0_lcrit_alarm", "1\n")
     assert states(temperature.check(machine.around())) == ["ok", "problem"]
+
+
+def test_update(machine):
+    assert list(update.check(machine.around())) == []  # no image
+    (machine.root / "data/rauc").mkdir(parents=True)
+    assert only(update.check(machine.around())).state == "ok"
+    machine.put("data/rauc/trial", "B 7.0")
+    assert "7.0 is on trial" in only(update.check(machine.around())).what
+    machine.put("data/rauc/undone", "7.0")
+    assert "7.0 was undone" in only(update.check(machine.around())).what
 
 
 def test_units(machine, tmp_path, monkeypatch):
