@@ -18,7 +18,9 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 MEBIBYTE = 1 << 20
 CARD = 4 << 30
 
-pytestmark = pytest.mark.skipif(shutil.which("sfdisk", path=PATH) is None, reason="no sfdisk here; install the package fdisk")
+pytestmark = pytest.mark.skipif(
+    shutil.which("sfdisk", path=PATH) is None, reason="no sfdisk here; install the package fdisk"
+)
 
 
 @pytest.fixture(params=["amd64", "pi"])
@@ -57,7 +59,9 @@ def test_the_data_partition_is_appended_as_the_first_start_does_it(disk):
     script = (IMAGES / "system/etc/initramfs-tools/scripts/local-bottom/edge-data").read_text()
     line = re.search(r'echo "(start=\$start, size=\$sectors, [^"]*)"', script)
     assert line is not None
-    subprocess.run(["sfdisk", "--quiet", "--relocate", "gpt-bak-std", disk], check=False, capture_output=True, env={"PATH": PATH})
+    subprocess.run(
+        ["sfdisk", "--quiet", "--relocate", "gpt-bak-std", disk], check=False, capture_output=True, env={"PATH": PATH}
+    )
     start, sectors = 2308 * 2048, CARD // 512 - 2308 * 2048 - 2048
     entry = line[1].replace("$start", str(start)).replace("$sectors", str(sectors))
     sfdisk("--quiet", "--force", "--no-reread", "--no-tell-kernel", "--append", disk, script=entry)
@@ -79,5 +83,7 @@ def test_a_raspberry_pi_finds_an_mbr_whose_first_entry_is_fat_and_active(disk):
 def test_its_partitions_are_known_by_name(disk):
     table = json.loads(sfdisk("--json", disk))["partitiontable"]
     signature = table["id"].removeprefix("0x")
-    names = re.findall(r'ENV\{ID_PART_ENTRY_UUID\}=="(.*)-0(\d)", SYMLINK\+="disk/by-partlabel/(.*)"', RULES.read_text())
+    names = re.findall(
+        r'ENV\{ID_PART_ENTRY_UUID\}=="(.*)-0(\d)", SYMLINK\+="disk/by-partlabel/(.*)"', RULES.read_text()
+    )
     assert names == [(signature, str(n), name) for n, name in enumerate(("boot", "system-a", "system-b", "data"), 1)]
