@@ -8,6 +8,7 @@ import re
 import shutil
 import struct
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,11 @@ def test_the_data_partition_is_appended_as_the_first_start_does_it(disk):
     entry = line[1].replace("$start", str(start)).replace("$sectors", str(sectors))
     sfdisk("--quiet", "--force", "--no-reread", "--no-tell-kernel", "--append", disk, script=entry)
     assert entries(disk) == [*before, (2308, CARD // MEBIBYTE - 2308 - 1)]
+    kind = sfdisk("--part-type", disk, "4").strip()
+    assert any(fnmatch(kind, swap) for swap in re.findall(r"^  (.*)\) make ;;", script, re.MULTILINE)[0].split(" | "))
+    sfdisk("--quiet", "--force", "--no-reread", "--no-tell-kernel", "--part-type", disk, "4", "L")
+    assert sfdisk("--part-type", disk, "4").strip() in ("83", "0FC63DAF-8483-4772-8E79-3D69D8477DE4")
+    assert len(entries(disk)) == 4
 
 
 @pytest.mark.parametrize("board", ["pi"])
