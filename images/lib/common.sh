@@ -6,9 +6,10 @@ export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8 TZ=UTC
 umask 022
 PATH=$PATH:/usr/sbin:/sbin
 
-# What all disks share, for ever: MiB of a system slot, the begin of what partitions and file systems are known by.
+# What all disks share, for ever: MiB before the boot partition and of a system slot, the begin of what partitions and file
+# systems are known by.
 # shellcheck disable=SC2034
-SLOT=1024 UUID=6f7d1c5e-3c1f-4f0e-9a51-0000000000
+FIRST=4 SLOT=1024 UUID=6f7d1c5e-3c1f-4f0e-9a51-0000000000
 
 fail() {
   echo "${0##*/}: $*" >&2
