@@ -188,7 +188,8 @@ def _cut_off(pipe: int) -> None:
 def _limit(max_memory: int, seconds: float) -> None:
     """Have the kernel end this process even if nobody does."""
     signal.alarm(math.ceil(seconds) + 1)
-    os.nice(_NICER)
+    with contextlib.suppress(OSError):  # edge.service is not let change priorities
+        os.nice(_NICER)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123  as small as can be
         file.write(b"1000")
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123

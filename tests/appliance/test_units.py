@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-SYSTEMD = Path(__file__).parents[2] / "systemd"
+ROOT = Path(__file__).parents[2]
+SYSTEMD = ROOT / "systemd"
 SERVICES = ["edge.service", "edge-health.service", "edge-offload.service"]
 EXPOSED = 1.5
 """The most, of 10, as `systemd-analyze security` counts."""
@@ -64,3 +65,14 @@ def test_settings_that_are_wrong_are_not_tried_again_and_all_else_is_for_ever():
     assert "RestartPreventExitStatus=2\n" in text
     assert "Restart=always\n" in text
     assert "StartLimitIntervalSec=0\n" in text
+
+
+def test_where_the_tests_run_as_the_service_it_may_do_nothing_more(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "images" / "lib")
+    from sandbox import TESTS
+
+    named = set(re.findall(r"^(\w+)=", TESTS, re.MULTILINE))
+    what_and_when = {"Type", "ExecStart", "Restart", "WatchdogSec", "TimeoutStartSec", "StandardOutput", "StandardError"}
+    where = {"WorkingDirectory", "Environment", "UnsetEnvironment"}
+    how_much = {"MemoryHigh", "MemoryMax", "TasksMax"}
+    assert named <= what_and_when | where | how_much

@@ -236,6 +236,14 @@ def test_a_fault_apart_is_told(apart):
         apart.begin(divide, WAIT, "a setting").result()
 
 
+def test_where_priorities_may_not_be_changed_all_else_goes_on(apart, monkeypatch):
+    def refused(_: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "nice", refused)
+    assert apart.begin(lambda: 7, WAIT, "a setting").result() == 7
+
+
 def test_a_child_that_dies_is_told_as_too_much_memory(apart):
     with pytest.raises(ResultTooLarge):
         apart.begin(os.abort, WAIT, "a setting").result()

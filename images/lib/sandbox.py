@@ -1,0 +1,180 @@
+"""The project's tests as edge.service: under its settings, on a systemd that runs, they and all that they start."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from container import Container, check
+
+ROOT = Path(__file__).parents[2]
+PLACE = "/srv/sepa-edge"
+"""The sources in the system: seen by the service, and not written to by it."""
+PACKAGES = (
+    *("python3-venv", "make", "mosquitto", "mosquitto-clients", "libcoap3-bin", "faketime", "openssl"),
+    *("iproute2", "procps", "util-linux"),
+)
+"""What the tests use."""
+
+TESTS = """\
+# What the tests have other than edge.service says, and why. Nothing in here is about what the service may do.
+[Service]
+# A command that ends with an exit code, and tells systemd nothing.
+Type=oneshot
+Restart=no
+WatchdogSec=0
+TimeoutStartSec=infinity
+ExecStart=
+ExecStart={command}
+StandardOutput=truncate:/run/said
+StandardError=inherit
+WorkingDirectory={place}
+# Each test has settings of its own.
+UnsetEnvironment=EDGE_CONFIG
+# What tests and tools write besides: the sources are read only.
+Environment=PYTHONDONTWRITEBYTECODE=1 TMPDIR=%S/sepa-edge/tmp HYPOTHESIS_STORAGE_DIRECTORY=%S/sepa-edge/hypothesis
+Environment=CI=true
+# There are several gateways, Mosquitto and pytest at once.
+MemoryHigh=infinity
+MemoryMax=infinity
+TasksMax=infinity
+"""
+
+MAIN = (
+    *("adapters", "mapping", "gates", "gateway", "client", "faults", "cli", "outbox", "security", "backup", "doctor"),
+    *("examples", "jsap", "protocol", "test_app.py", "test_clean_stop.py", "test_last_run.py", "test_listener.py"),
+    *("test_timers_crash.py", "engine/test_journal_crash.py", "engine/test_timers.py"),
+)
+"""The tests of what the gateway does for its clients and devices. Not: the Spark side, which runs elsewhere; the page in a
+browser, whose own sandbox needs what the service may not; benchmarks; what looks at sources; the engine's algebra, which meets
+no system call."""
+LEFT_OUT: dict[str, str] = {}
+"""Tests by name, with the reason: what the test itself needs, and the gateway does not."""
+
+PROBES = r'''
+import ctypes, mmap, os, socket, sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(name, *arguments):
+    if getattr(libc, name)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), name)
+
+def listed(place):
+    if not os.listdir(place):
+        raise OSError("nothing is seen")
+
+own = os.environ["STATE_DIRECTORY"] + "/probe"
+open(own, "w").close()
+REFUSED = {
+    "to write anywhere but to its directory": lambda: open("/srv/anybody/probe", "w"),
+    "to see what others have in /tmp": lambda: os.stat("/tmp/of-others"),
+    "to see home directories": lambda: listed("/home"),
+    "to see other processes": lambda: os.stat("/proc/1"),
+    "to open other devices than serial ports": lambda: os.open("/dev/probe", os.O_RDWR),
+    "to trace processes": lambda: call("ptrace", 0, 0, 0, 0),
+    "new namespaces": lambda: call("unshare", 0x10000000),
+    "memory that is written and run": lambda: mmap.mmap(-1, 4096, prot=7),
+    "priority over all others": lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),
+    "files that run as their owner": lambda: os.chmod(own, 0o4755),
+    "sockets of other kinds": lambda: socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET),
+    "to be another architecture": lambda: call("personality", 8),
+}
+for what, act in REFUSED.items():
+    try:
+        act()
+    except OSError as error:
+        print("refused", what, error.strerror or error, sep="|")
+    else:
+        print("allowed", what, "", sep="|")
+status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines())
+print("refused" if int(status["CapBnd"], 16) == 0 else "allowed", "any capability", "", sep="|")
+print("refused" if status["NoNewPrivs"] == "1" else "allowed", "new privileges", "", sep="|")
+'''
+
+
+def machine(base: Container, root: Path) -> Container:
+    """A system with the sources, and the environment that their own Makefile makes. One that is there gets newer sources."""
+    made = Container(root) if root.exists() else base.copy(root)
+    install = "apt-get --quiet update && apt-get --quiet --yes --no-install-recommends install"
+    made.at_rest(f"export DEBIAN_FRONTEND=noninteractive; {install} {' '.join(PACKAGES)}", network=True)
+    made.at_rest("systemctl --quiet disable mosquitto")
+    copy(made.root / PLACE.strip("/"))
+    began = time.monotonic()
+    # /tmp is in memory, and there are packages that take a gigabyte to install.
+    made.at_rest(f"cd {PLACE} && TMPDIR=/var/tmp make --no-print-directory .venv/.test-ready", network=True)
+    print(f"     (.venv was made in {time.monotonic() - began:.0f} s)", flush=True)
+    return made
+
+
+def copy(place: Path) -> None:
+    """The sources as they are here, without what tools have made."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+    )
+    place.mkdir(exist_ok=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).exists():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+    subprocess.run(["chown", "--recursive", "root:root", place], check=True)
+
+
+class Service:
+    """edge.service in a system, with another command."""
+
+    def __init__(self, system: Container) -> None:
+        self.system = system
+        units = system.root / "etc" / "systemd" / "system"
+        shutil.copy(ROOT / "systemd" / "edge.service", units)
+        shutil.copy(ROOT / "systemd" / "sepa-edge.sysusers", system.root / "usr" / "lib" / "sysusers.d" / "sepa-edge.conf")
+        (system.root / "etc" / "sepa-edge" / "secrets").mkdir(parents=True, exist_ok=True)
+        self.difference = units / "edge.service.d" / "tests.conf"
+        self.difference.parent.mkdir(exist_ok=True)
+
+    def does(self, command: str) -> tuple[bool, str]:
+        """Whether it succeeded, and what it said."""
+        self.difference.write_text(TESTS.format(command=command, place=PLACE))
+        self.system.run("systemctl daemon-reload")
+        state = self.system.says("systemctl start edge && echo done")
+        return state == "done", self.system.run("cat /run/said")
+
+
+def runs(system: Container, words: list[str]) -> None:
+    """The tests."""
+    system.start()
+    try:
+        service = Service(system)
+        system.run("systemd-sysusers; install -d -o sepa-edge -g sepa-edge -m 700 /var/lib/sepa-edge/tmp")
+        probe(system, service)
+        paths = [f"tests/{name}" for name in MAIN]
+        options = ["-p", "no:cacheprovider", "--basetemp=%S/sepa-edge/tests", "--numprocesses=2", "--color=no", "-q"]
+        options += [f"--deselect={name}" for name in LEFT_OUT]
+        began = time.monotonic()
+        good, said = service.does(" ".join([f"{PLACE}/.venv/bin/python -m pytest", *options, *(words or paths)]))
+        (system.root.parent / "tests.log").write_text(said)
+        last = said.splitlines()[-1] if said else ""
+        skipped = [line for line in said.splitlines() if line.startswith("SKIPPED")]
+        print("\n".join(skipped) if good else said[-6000:])
+        check("the tests pass as edge.service", good and re.search(r"\d+ passed", last), f"{last}; {time.monotonic() - began:.0f} s")
+    finally:
+        system.stop()
+
+
+def probe(system: Container, service: Service) -> None:
+    """Whether the settings are in force here: what they forbid is tried."""
+    misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
+    device = next(number for name, number in misc.items() if name in {"fuse", "tun"})
+    system.run(f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; echo mine >/tmp/of-others; chmod 644 /tmp/of-others; mkdir -p /home/me")
+    (system.root / "srv" / "probes.py").write_text(PROBES)
+    good, said = service.does("/usr/bin/python3 /srv/probes.py")
+    check("the probes run", good, said if not good else "")
+    for line in said.splitlines():
+        state, what, why = line.split("|")
+        check(f"edge.service is refused {what}", state == "refused", why)
+    exposed = system.run("systemd-analyze --no-pager security edge | tail -1")
+    check("the tests' own settings expose nothing more", " 1.5 " in exposed, exposed.split(": ")[-1])
