@@ -13,6 +13,10 @@ from pathlib import Path
 from edge.security.clients import Clients
 
 
+_TEREDO = ipaddress.ip_network("2001::/32")
+"""IPv6 through tunnels (RFC 4380), from anywhere; older versions of Python call it private."""
+
+
 class Enrolment:
     """One code, in a file that others put there (`edge clients invite`), until somebody has used it."""
 
@@ -53,6 +57,8 @@ def is_near(peer: str, here: str) -> bool:
         return False
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
+    if address in _TEREDO:
+        return False
     if address.is_private or address.is_link_local or address.is_loopback:
         return True
     return address.version == mine.version == 6 and address.packed[:8] == mine.packed[:8]

@@ -33,8 +33,8 @@ export function watchEnrolment(entered) {
     problem.textContent = "";
     try {
       const client = await register(field.value.trim().toUpperCase());
+      show(client);  // the code is used up; whatever comes now, these are not lost
       setToken(await tokenOf(client));
-      show(client);
     } catch (error) {
       problem.textContent = error.message;
       return;

@@ -59,7 +59,9 @@ class Container:
             shutil.rmtree(unfinished, ignore_errors=True)
             command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}"]
             subprocess.run([*command, suite, unfinished, mirror], check=True)
-            (unfinished / "etc" / "machine-id").write_text(f"{uuid.uuid4().hex}\n")  # not its first start: nobody answers
+            (unfinished / "etc" / "machine-id").write_text(
+                f"{uuid.uuid4().hex}\n"
+            )  # not its first start: nobody answers
             unfinished.rename(root)
         return cls(root)
 
@@ -113,8 +115,26 @@ class Container:
 
     def _inside(self) -> list[str]:
         # A command has no part in the control groups of the system, but in all else.
-        clean = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
-        return ["nsenter", f"--target={self._leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd", *clean]
+        clean = [
+            "env",
+            "-i",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/root",
+            "LANG=C.UTF-8",
+            "DEBIAN_FRONTEND=noninteractive",
+        ]
+        return [
+            "nsenter",
+            f"--target={self._leader}",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--pid",
+            "--root",
+            "--wd",
+            *clean,
+        ]
 
     def get(self, url: str) -> tuple[int, str]:
         """Status and body."""
@@ -144,7 +164,12 @@ class Container:
 
 def _output(command: Sequence[str | Path], seconds: float = 1800) -> str:
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=seconds,
+        check=False,
     )
     text = done.stdout.decode(errors="replace").strip()
     if done.returncode:

@@ -55,7 +55,7 @@ no system call."""
 LEFT_OUT: dict[str, str] = {}
 """Tests by name, with the reason: what the test itself needs, and the gateway does not."""
 
-PROBES = r'''
+PROBES = r"""
 import ctypes, mmap, os, socket, sys
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -94,7 +94,7 @@ for what, act in REFUSED.items():
 status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines())
 print("refused" if int(status["CapBnd"], 16) == 0 else "allowed", "any capability", "", sep="|")
 print("refused" if status["NoNewPrivs"] == "1" else "allowed", "new privileges", "", sep="|")
-'''
+"""
 
 
 def machine(base: Container, root: Path) -> Container:
@@ -114,7 +114,10 @@ def machine(base: Container, root: Path) -> Container:
 def copy(place: Path) -> None:
     """The sources as they are here, without what tools have made."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
     )
     place.mkdir(exist_ok=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
@@ -131,7 +134,9 @@ class Service:
         self.system = system
         units = system.root / "etc" / "systemd" / "system"
         shutil.copy(ROOT / "systemd" / "edge.service", units)
-        shutil.copy(ROOT / "systemd" / "sepa-edge.sysusers", system.root / "usr" / "lib" / "sysusers.d" / "sepa-edge.conf")
+        shutil.copy(
+            ROOT / "systemd" / "sepa-edge.sysusers", system.root / "usr" / "lib" / "sysusers.d" / "sepa-edge.conf"
+        )
         (system.root / "etc" / "sepa-edge" / "secrets").mkdir(parents=True, exist_ok=True)
         self.difference = units / "edge.service.d" / "tests.conf"
         self.difference.parent.mkdir(exist_ok=True)
@@ -160,7 +165,11 @@ def runs(system: Container, words: list[str]) -> None:
         last = said.splitlines()[-1] if said else ""
         skipped = [line for line in said.splitlines() if line.startswith("SKIPPED")]
         print("\n".join(skipped) if good else said[-6000:])
-        check("the tests pass as edge.service", good and re.search(r"\d+ passed", last), f"{last}; {time.monotonic() - began:.0f} s")
+        check(
+            "the tests pass as edge.service",
+            good and re.search(r"\d+ passed", last),
+            f"{last}; {time.monotonic() - began:.0f} s",
+        )
     finally:
         system.stop()
 
@@ -169,7 +178,9 @@ def probe(system: Container, service: Service) -> None:
     """Whether the settings are in force here: what they forbid is tried."""
     misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
     device = next(number for name, number in misc.items() if name in {"fuse", "tun"})
-    system.run(f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; echo mine >/tmp/of-others; chmod 644 /tmp/of-others; mkdir -p /home/me")
+    system.run(
+        f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; echo mine >/tmp/of-others; chmod 644 /tmp/of-others; mkdir -p /home/me"
+    )
     (system.root / "srv" / "probes.py").write_text(PROBES)
     good, said = service.does("/usr/bin/python3 /srv/probes.py")
     check("the probes run", good, said if not good else "")

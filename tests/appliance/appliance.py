@@ -11,7 +11,9 @@ DIRECTORY = Path(__file__).parents[2] / "images" / "system" / "usr" / "lib" / "s
 
 
 def load(name: str) -> ModuleType:
-    """The module of that name."""
+    """The module of that name, which may import the others."""
+    if str(DIRECTORY) not in sys.path:
+        sys.path.append(str(DIRECTORY))
     spec = importlib.util.spec_from_file_location(name, DIRECTORY / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

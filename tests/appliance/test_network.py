@@ -44,6 +44,16 @@ def test_what_a_wireless_network_is_called_is_never_a_setting(name, password):
     assert (f'\tpsk="{password}"' in lines) == bool(password)
 
 
+def test_a_password_that_was_cleared_is_that_of_before():
+    network.wireless(provisioning.Wifi("home", "open sesame", "DE"))
+    network.wireless(provisioning.Wifi("home", provisioning.CLEARED, "AT"))
+    text = (network.KEPT / "wpa_supplicant.conf").read_text()
+    assert '\tpsk="open sesame"' in text
+    assert "country=AT" in text
+    with pytest.raises(provisioning.Refused, match="write it again"):
+        network.wireless(provisioning.Wifi("work", provisioning.CLEARED, "DE"))
+
+
 def test_wpa_supplicant_reads_it(tmp_path):
     program = shutil.which("wpa_supplicant", path="/usr/sbin:/sbin:/usr/bin")
     if program is None:

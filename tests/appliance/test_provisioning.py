@@ -65,7 +65,7 @@ def test_all_that_can_be_said(tmp_path):
     )
     provisioning.clear(tmp_path / "provision.toml")
     after = provisioning.read(tmp_path / "provision.toml")
-    assert (after.devices, after.wifi, after.history) == ((), None, None)
+    assert (after.devices, after.wifi.password, after.history.token) == ((), provisioning.CLEARED, provisioning.CLEARED)
     assert after.network == wanted.network
 
 
@@ -78,10 +78,19 @@ def test_all_that_can_be_said(tmp_path):
         ("[[device]]\npassword = 'x'", "device 1: name is missing"),
         ("[[device]]\nname = 'gateway'\npassword = 'x'", "device 1: name"),
         ("[[device]]\nname = 'a'", r"device 1 \(a\): password is missing"),
-        ("device = 3", "device 1: name is missing"),
+        ("device = 3", "device 1 is no table"),
         ("[ssh]\nauthorized_keys = ['nonsense']", "list of public keys"),
         ("[ssh]\nauthorized_keys = 'nonsense'", "list of public keys"),
-        ("network = 3", r"network is a table"),
+        ("hostname = 0", "is not a name"),
+        ("[[device]]\nname = 'tele'\npassword = 'x'", "taken"),
+        ("[[device]]\nname = '-D'\npassword = 'x'", "no name"),
+        ('[[device]]\nname = "a"\npassword = "b\\nc"', "nobody sees"),
+        ("[[device]]\nname = 'a'\npasword = 'x'", "pasword is not known"),
+        ("[ssh]\nauthorised_keys = []", "authorised_keys is not known"),
+        ("[network]\naddress = 7", "no address"),
+        ("[network]\naddress = '192.0.2.7/24'\ndns = [true]", "no address"),
+        ('[network]\naddress = "192.0.2.7/24"\ngateway = "fe80::1%x\\n[Route]"', "no address"),
+        ("network = 3", "network is no table"),
         ("[network]\naddres = '192.0.2.7/24'", "addres is not known; there are address, dns, gateway"),
         ("[network]\naddress = '192.0.2.7'", 'write "192.0.2.7/24"'),
         ("[network]\naddress = '192.0.2.700/24'", "192.0.2.700"),
@@ -112,6 +121,21 @@ def test_secrets_are_cleared_over_the_whole_length_and_not_applied_again(tmp_pat
     before = file.read_bytes()
     provisioning.clear(file)
     assert file.read_bytes() == before
+
+
+def test_what_other_systems_write_is_read(tmp_path):
+    text = '\ufeffhostname = "hall"\r\n[[device]]\r\nname = "a"\r\npassword = "secret"\r\n'
+    (tmp_path / "provision.toml").write_bytes(text.encode())
+    assert provisioning.read(tmp_path / "provision.toml").devices == (("a", "secret"),)
+    provisioning.clear(tmp_path / "provision.toml")
+    assert b"secret" not in (tmp_path / "provision.toml").read_bytes()
+    assert len((tmp_path / "provision.toml").read_bytes()) >= len(text.encode())
+
+
+def test_without_a_password_there_is_nothing_to_clear(tmp_path):
+    wanted = read(tmp_path, '[wifi]\nname = "a"\npassword = ""\ncountry = "DE"\n')
+    provisioning.clear(tmp_path / "provision.toml")
+    assert provisioning.read(tmp_path / "provision.toml") == wanted
 
 
 @given(word=st.text(st.characters(codec="utf-8", max_codepoint=0xFFFF), min_size=1))

@@ -70,7 +70,7 @@ def test_where_the_older_system_can_read_what_the_update_wrote_nothing_is_lost(b
     trial.main("installed")
     start(monkeypatch, "B")
     written(1)
-    assert start(monkeypatch, "A") == "7.0 was undone: it did not reach health"
+    assert start(monkeypatch, "A") == "update: 7.0 was undone: it did not reach health"
     assert found() == [1, 1]
 
 
@@ -79,7 +79,7 @@ def test_where_it_cannot_the_data_of_before_is_back_and_the_other_kept(box, monk
     start(monkeypatch, "B")
     written(2)
     told = start(monkeypatch, "A")
-    assert told == f"7.0 was undone: it did not reach health; its data is in {trial.AFTER}"
+    assert told == f"update: 7.0 was undone: it did not reach health; its data is in {trial.AFTER}"
     assert found() == [1]
     assert (trial.AFTER / "edge.sqlite3").exists()
 

@@ -50,6 +50,9 @@ _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+_NOT_THEMSELVES = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
+
+
 async def _nothing_shipped() -> object:
     return {}
 
@@ -141,8 +144,8 @@ class Routes:
 
         async def enrolment(request: Request) -> Response:
             self._allowance.introduce(_peer(request), time.monotonic())
-            # A browser says where a page of another origin asks from.
-            near = "" if "origin" in request.headers or request.client is None else request.client.host
+            # A browser says that a page of another origin asks, a proxy that it asks for somebody else.
+            near = "" if request.client is None or _NOT_THEMSELVES & set(request.headers) else request.client.host
             here = (request.scope.get("server") or ("",))[0]
             told = {"state": "none"} if self._views.enrolment is None else self._views.enrolment(near, here)
             return _json(told, 200, {"Cache-Control": "no-store"})

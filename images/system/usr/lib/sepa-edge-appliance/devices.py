@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 from pathlib import Path
@@ -9,9 +10,16 @@ from pathlib import Path
 from files import write
 
 FILE = Path("/data/mosquitto/passwords")
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 GATEWAY = "gateway"
 """The broker's name for the gateway; no device has it."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_TAKEN = {GATEWAY, "sepa", "tele", "stat", "cmnd", "shellies", "senml"}
+"""What stands first in topics of all; who were called so would have them for itself (sepa-edge.acl)."""
+
+
+def may_be_called(name: str) -> bool:
+    """Whether a device may have that name."""
+    return bool(_NAME.fullmatch(name)) and name not in _TAKEN
 
 
 def names() -> list[str]:
@@ -23,7 +31,8 @@ def names() -> list[str]:
 
 def let_in(name: str, password: str) -> None:
     """Give this name this password, whether it had one or not."""
-    _change([], name, password)
+    # No argument, which others on the machine could read.
+    _change([], name, f"{password}\n{password}\n")
 
 
 def shut_out(name: str) -> None:
@@ -31,15 +40,17 @@ def shut_out(name: str) -> None:
     _change(["-D"], name, "")
 
 
-def _change(options: list[str], name: str, password: str) -> None:
-    """In a copy, since Mosquitto may read the list at any moment."""
+def _change(options: list[str], name: str, lines: str) -> None:
+    """In a copy, since Mosquitto may read the list at any moment; one after another."""
     draft = FILE.with_name("passwords.draft")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    draft.write_text(FILE.read_text() if FILE.exists() else "")
-    # The password is no argument, which others on the machine could read.
-    command = ["mosquitto_passwd", *options, str(draft), name]
-    lines = f"{password}\n{password}\n" if password else ""
-    subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    write(FILE, draft.read_text(), "mosquitto", 0o640)
-    draft.unlink()
+    with FILE.with_name("passwords.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        draft.unlink(missing_ok=True)
+        draft.touch(mode=0o600)
+        draft.write_text(FILE.read_text() if FILE.exists() else "")
+        command = ["mosquitto_passwd", *options, str(draft), name]
+        subprocess.run(
+            command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        write(FILE, draft.read_text(), "mosquitto", 0o640)
+        draft.unlink()

@@ -7,14 +7,23 @@ import pwd
 from pathlib import Path
 
 
-def write(file: Path, text: str, owner: str, mode: int) -> None:
-    """Atomically, on the disk when it returns, never readable by others in between. What a group may read is root's."""
+def write(file: Path, content: str | bytes, owner: str, mode: int) -> None:
+    """Atomically, on the disk when it returns, never readable by others in between. What a group may read is root's.
+
+    What is there already is not written again.
+    """
+    data = content if isinstance(content, bytes) else content.encode()
+    user = pwd.getpwnam(owner)
+    uid = 0 if mode & 0o040 else user.pw_uid
+    if file.is_file() and not file.is_symlink() and file.read_bytes() == data:
+        found = file.stat()
+        if (found.st_uid, found.st_gid, found.st_mode & 0o777) == (uid, user.pw_gid, mode):
+            return
     new = file.with_name(file.name + ".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        out.write(text)
-        user = pwd.getpwnam(owner)
-        os.fchown(descriptor, 0 if mode & 0o040 else user.pw_uid, user.pw_gid)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(data)
+        os.fchown(descriptor, uid, user.pw_gid)
         os.fchmod(descriptor, mode)
         out.flush()
         os.fsync(descriptor)

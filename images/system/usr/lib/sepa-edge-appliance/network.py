@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 from files import write
-from provisioning import Network, Wifi
+from provisioning import CLEARED, Network, Refused, Wifi
 
 KEPT = Path("/data/network")
 """Here they are kept; any other *.network that stands here counts, too (systemd.network(5))."""
@@ -27,13 +28,21 @@ def wired(wanted: Network) -> None:
 
 def wireless(wanted: Wifi) -> None:
     """The network that the first radio enters."""
+    file = KEPT / "wpa_supplicant.conf"
+    password = wanted.password
+    if password == CLEARED:
+        before = file.read_text() if file.exists() else ""
+        kept = re.search(r'^\tpsk="(.*)"$', before, re.MULTILINE)
+        if kept is None or f"\tssid={wanted.name.encode().hex()}\n" not in before:
+            raise Refused(f"wifi: the password of {wanted.name} is not known here any more; write it again")
+        password = kept[1]
     # The name in hexadecimal digits, and quotes around a password, are never anything but themselves.
     lines = ["# From provision.toml.", f"country={wanted.country}", "network={", f"\tssid={wanted.name.encode().hex()}"]
-    if wanted.password:
-        lines += ["\tkey_mgmt=WPA-PSK WPA-PSK-SHA256 SAE", "\tieee80211w=1", f'\tpsk="{wanted.password}"']
+    if password:
+        lines += ["\tkey_mgmt=WPA-PSK WPA-PSK-SHA256 SAE", "\tieee80211w=1", f'\tpsk="{password}"']
     else:
         lines += ["\tkey_mgmt=NONE"]
-    write(KEPT / "wpa_supplicant.conf", "\n".join([*lines, "}", ""]), "root", 0o600)
+    write(file, "\n".join([*lines, "}", ""]), "root", 0o600)
 
 
 def enter() -> None:

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from devices import may_be_called
+
 CLEARED = "(applied)"
 """What stands where a secret was."""
 _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """RFC 1123, section 2.1."""
-_DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-\S+|sk-\S+) [A-Za-z0-9+/=]+( [^\n]*)?")
 _COUNTRY = re.compile(r"[A-Z]{2}")
 """ISO 3166-1, as the rules for radios have it."""
 _URL = re.compile(r"https://[A-Za-z0-9.\[\]:_/~%-]+")
-_SECRET = re.compile(r"""^(\s*(?:password|token)\s*=\s*)("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""", re.MULTILINE)
+_SECRET = re.compile(r"""^(\s*(?:password|token)\s*=\s*)("(?:[^"\\\n]|\\.)+"|'[^'\n]+')""", re.MULTILINE)
 
 
 class Refused(Exception):
@@ -42,7 +43,7 @@ class Wifi:
 
     name: str
     password: str
-    """Empty where everybody may enter."""
+    """Empty where everybody may enter; `CLEARED`: that of before."""
     country: str
     """Whose rules the radio keeps to."""
 
@@ -53,6 +54,7 @@ class History:
 
     url: str
     token: str
+    """`CLEARED`: that of before."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Wanted:
 def read(file: Path) -> Wanted:
     """What is wanted; nothing where there is no file. Raises `Refused`."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode("utf-8-sig")
         found = tomllib.loads(text)
     except FileNotFoundError:
         return Wanted()
@@ -84,7 +86,7 @@ def read(file: Path) -> Wanted:
         known = "hostname, [[device]], [ssh], [network], [wifi] and [history]"
         raise Refused(f"{file.name}: {min(unknown)} is not known; there are {known}")
     name = found.get("hostname", "")
-    if name and not (isinstance(name, str) and _HOSTNAME.fullmatch(name)):
+    if "hostname" in found and not (isinstance(name, str) and _HOSTNAME.fullmatch(name)):
         raise Refused(f'hostname: "{name}" is not a name; small letters, digits and hyphens make one')
     return Wanted(
         name,
@@ -99,7 +101,7 @@ def read(file: Path) -> Wanted:
 def clear(file: Path) -> None:
     """Take the secrets out of the file: who takes the card out, or borrows it, reads none."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode()
     except FileNotFoundError:
         return
     cleared = _cleared(text)
@@ -120,7 +122,7 @@ def _cleared(text: str) -> str:
 
 def _can_be_cleared(text: str) -> bool:
     try:
-        return all(secret == CLEARED for secret in _secrets(tomllib.loads(_cleared(text))))
+        return all(secret in (CLEARED, "") for secret in _secrets(tomllib.loads(_cleared(text))))
     except tomllib.TOMLDecodeError:
         return False
 
@@ -140,19 +142,20 @@ def _secrets(found: object) -> Iterator[object]:
 
 def _devices(found: object) -> list[tuple[str, str]]:
     devices = []
-    for position, device in enumerate(found if isinstance(found, list) else [found], 1):
-        name, password = (device.get("name"), device.get("password")) if isinstance(device, dict) else (None, None)
-        if not isinstance(name, str) or not _DEVICE.fullmatch(name) or name == "gateway":
-            raise Refused(f"device {position}: name is missing or no name; letters, digits, . _ - make one")
-        if not isinstance(password, str) or not password or ":" in name:
-            raise Refused(f"device {position} ({name}): password is missing")
+    for position, one in enumerate(found if isinstance(found, list) else [found], 1):
+        device = _table(f"device {position}", one, {"name", "password"})
+        name, password = device.get("name"), device.get("password")
+        if not isinstance(name, str) or not may_be_called(name):
+            raise Refused(f"device {position}: name is missing, taken or no name; letters, digits, . _ - make one")
+        if not isinstance(password, str) or not password or not password.isprintable():
+            raise Refused(f"device {position} ({name}): password is missing, or has signs that nobody sees")
         if password != CLEARED:
             devices.append((name, password))
     return devices
 
 
 def _keys(found: object) -> list[str]:
-    keys = found.get("authorized_keys", []) if isinstance(found, dict) else None
+    keys = _table("ssh", found, {"authorized_keys"}).get("authorized_keys", [])
     if not isinstance(keys, list) or not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
         raise Refused('ssh: authorized_keys is a list of public keys, like ["ssh-ed25519 AAAA... me"]')
     return keys
@@ -164,9 +167,9 @@ def _network(found: object) -> Network:
     if keys.get("address") == "dhcp" and len(keys) == 1:
         return Network()
     try:
-        interface = ipaddress.ip_interface(keys.get("address", ""))
-        gateway = ipaddress.ip_address(keys["gateway"]) if "gateway" in keys else ""
-        servers = tuple(str(ipaddress.ip_address(server)) for server in (dns if isinstance(dns, list) else [dns]))
+        interface = ipaddress.ip_interface(_plain(keys.get("address")))
+        gateway = ipaddress.ip_address(_plain(keys["gateway"])) if "gateway" in keys else ""
+        servers = tuple(str(ipaddress.ip_address(_plain(one))) for one in (dns if isinstance(dns, list) else [dns]))
     except ValueError as error:
         raise Refused(f'network: {error}; write address = "192.0.2.7/24", or address = "dhcp" alone') from error
     if "/" not in str(keys["address"]):
@@ -174,11 +177,16 @@ def _network(found: object) -> Network:
     return Network(str(interface), str(gateway), servers)
 
 
-def _wifi(found: object) -> Wifi | None:
+def _plain(address: object) -> str:
+    """An address as it is written, without a zone (RFC 4007), in which anything could stand."""
+    if not isinstance(address, str) or "%" in address:
+        raise ValueError(f"{address!r} is no address")
+    return address
+
+
+def _wifi(found: object) -> Wifi:
     keys = _table("wifi", found, {"name", "password", "country"})
     name, password, country = keys.get("name", ""), keys.get("password", ""), keys.get("country", "")
-    if password == CLEARED:
-        return None
     if not isinstance(name, str) or not 1 <= len(name.encode()) <= 32:
         raise Refused("wifi: name is missing, or has more than 32 bytes")
     if (
@@ -192,11 +200,9 @@ def _wifi(found: object) -> Wifi | None:
     return Wifi(name, password, country)
 
 
-def _history(found: object) -> History | None:
+def _history(found: object) -> History:
     keys = _table("history", found, {"url", "token"})
     url, token = keys.get("url"), keys.get("token", "")
-    if token == CLEARED:
-        return None
     if url == "":
         return History("", "")
     if not isinstance(url, str) or not _URL.fullmatch(url):
@@ -208,7 +214,7 @@ def _history(found: object) -> History | None:
 
 def _table(name: str, found: object, known: set[str]) -> dict[str, object]:
     if not isinstance(found, dict):
-        raise Refused(f"{name} is a table: [{name}]")
+        raise Refused(f"{name} is no table, which begins with its name in brackets")
     if unknown := set(found) - known:
         raise Refused(f"{name}: {min(unknown)} is not known; there are {', '.join(sorted(known))}")
     return found

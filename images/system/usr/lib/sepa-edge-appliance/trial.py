@@ -77,7 +77,7 @@ def end() -> str:
     if not UNDONE.exists():
         return ""
     aside = f"; its data is in {AFTER}" if AFTER.exists() else ""
-    return f"{UNDONE.read_text()} was undone: it did not reach health{aside}"
+    return f"update: {UNDONE.read_text()} was undone: it did not reach health{aside}"
 
 
 def put_back() -> None:
