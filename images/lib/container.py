@@ -60,6 +60,7 @@ class Container:
             command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}"]
             subprocess.run([*command, suite, unfinished, mirror], check=True)
             (unfinished / "etc" / "machine-id").write_text(f"{uuid.uuid4().hex}\n")  # not its first start: nobody answers
+            (unfinished / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # as an installed Debian has it
             unfinished.rename(root)
         return cls(root)
 
