@@ -143,7 +143,7 @@ class EmbeddedBroker:
                     await asyncio.sleep(_LOOK)
 
     def _under_way(self, broker: GuardedBroker) -> bool:
-        """Whether devices' messages are. A connection ends when all that came is passed on; a task, when it is acknowledged."""
+        """Whether devices' messages are: a connection ends when they are passed on, a task when one is acknowledged."""
         return bool(self._writers) or not (
             broker._broadcast_queue.empty() and all(task.done() for task in broker._tasks_queue)
         )

@@ -71,7 +71,7 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
 
         async def gone_and_passed_on() -> object:
             packet = await gone()
-            while handler.session is not None and not taken.empty():
+            while handler.session is not None and not taken.empty():  # noqa: ASYNC110 - amqtt tells nobody
                 await asyncio.sleep(_LOOK)
             return packet
 

@@ -12,14 +12,16 @@ from container import Container, Failed, check, wait
 
 NUMBER = "SELECT ?n { <urn:of> <urn:number> ?n }"
 EDIT = "# An edit by the owner."
-VALUE = "SELECT ?v { <urn:cellar> <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
+VALUE = (
+    "SELECT ?v { <urn:cellar> <http://www.w3.org/ns/sosa/hasResult>/<http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
+)
 MODES = ["700 sepa-edge:sepa-edge", "750 root:sepa-edge", "644 root:sepa-edge", "700 root:root"]
 READY = 90
 """Seconds that a gateway may take until it is ready."""
 
 
 def variant(package: Path, directory: Path, version: str, settings: str = "") -> Path:
-    """The package as it may be one day: a higher version, one module more, one room less, and other settings to begin with."""
+    """The package as it may be one day: a higher version, a module more, a room less, other settings to begin with."""
     shutil.rmtree(directory, ignore_errors=True)
     subprocess.run(["dpkg-deb", "--raw-extract", package, directory], check=True)
     control, lib = directory / "DEBIAN" / "control", directory / "usr" / "lib" / "sepa-edge"
@@ -32,7 +34,9 @@ def variant(package: Path, directory: Path, version: str, settings: str = "") ->
         file = directory / "etc" / "sepa-edge" / "edge.toml"
         file.write_text(f"{file.read_text()}\n{settings}\n")
     built = directory.with_name(f"sepa-edge_{version}.deb")
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", directory, built], check=True, capture_output=True)
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Znone", "--build", directory, built], check=True, capture_output=True
+    )
     return built
 
 
@@ -79,7 +83,9 @@ class Owner:
         """Whether the service runs, does its work, and has its data."""
         took = self.ready()
         status, body = self.machine.get("http://127.0.0.1:8000/health")
-        check(f"{when} the gateway is healthy", status == 200 and json.loads(body)["status"] == "ready", f"{took:.1f} s")
+        check(
+            f"{when} the gateway is healthy", status == 200 and json.loads(body)["status"] == "ready", f"{took:.1f} s"
+        )
         check(f"{when} its data is there", (found := self.numbers()) == numbers, sorted(found))
         check(f"{when} no unit has failed", not (failed := self.failed()), failed)
         check(f"{when} the service was started once", self.show("edge", "NRestarts") == "0")
@@ -98,7 +104,9 @@ class Owner:
 def without_systemd(machine: Container) -> None:
     """In a chroot, as images are made; then that system is started."""
     began = time.monotonic()
-    machine.at_rest("cd /srv && DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install ./sepa-edge.deb")
+    machine.at_rest(
+        "cd /srv && DEBIAN_FRONTEND=noninteractive apt-get -q --yes --no-install-recommends install ./sepa-edge.deb"
+    )
     check("apt installs it where no systemd runs", True, f"{time.monotonic() - began:.0f} s")
     machine.start()
     owner = Owner(machine)
@@ -132,7 +140,9 @@ def installed(machine: Container) -> None:
     check("the service starts with the machine", machine.says("systemctl is-enabled edge") == "enabled")
     check("nothing differs from the package", not (differs := machine.says("dpkg --verify sepa-edge")), differs)
     check("each module is compiled", not (stale := owner.stale()), stale)
-    modes = machine.run("stat -c '%a %U:%G' /var/lib/sepa-edge /etc/sepa-edge /etc/sepa-edge/edge.toml /etc/sepa-edge/secrets")
+    modes = machine.run(
+        "stat -c '%a %U:%G' /var/lib/sepa-edge /etc/sepa-edge /etc/sepa-edge/edge.toml /etc/sepa-edge/secrets"
+    )
     check("files are whose they should be", modes.splitlines() == MODES, modes.replace("\n", ", "))
     exposed = machine.run("systemd-analyze --no-pager security edge | tail -1")
     check("it is as shut in as it says", " 1.5 " in exposed, exposed.split(": ")[-1])
@@ -146,8 +156,8 @@ def beside_mosquitto(machine: Container) -> None:
     check("Mosquitto is shut in", owner.show("mosquitto", "ProtectSystem") == "strict")
     exposed = machine.run("systemd-analyze --no-pager security mosquitto | tail -1")
     check("and runs", owner.show("mosquitto", "ActiveState") == "active", exposed.split(": ")[-1])
-    machine.run(f"""edge update 'PREFIX sosa: <http://www.w3.org/ns/sosa/>
-        INSERT DATA {{ <urn:cellar> a sosa:Observation ; <http://mml.arces.unibo.it/monitor#hasMqttTopic> "cellar" }}'""")
+    machine.run("""edge update 'PREFIX sosa: <http://www.w3.org/ns/sosa/>
+        INSERT DATA { <urn:cellar> a sosa:Observation ; <http://mml.arces.unibo.it/monitor#hasMqttTopic> "cellar" }'""")
     machine.run("edge publish cellar 12.5")
     wait(lambda: "12.5" in machine.run(f"edge query '{VALUE}'"), 20, "the reading")
     check("a reading that Mosquitto is told is in the graph", True)
@@ -160,7 +170,7 @@ def beside_mosquitto(machine: Container) -> None:
 def upgraded(machine: Container) -> None:
     """Twice: with the settings to begin with as they were, and with others."""
     owner = Owner(machine)
-    machine.run(f"echo '{EDIT}' >>/etc/sepa-edge/edge.toml; echo word >/etc/sepa-edge/secrets/mine; chmod 600 /etc/sepa-edge/secrets/mine")
+    machine.run(f"cd /etc/sepa-edge; echo '{EDIT}' >>edge.toml; echo word >secrets/mine; chmod 600 secrets/mine")
     owner.put(2)
     before = owner.show("edge", "MainPID")
     took = owner.apt("install", "./newer.deb")
@@ -190,7 +200,11 @@ def removed(machine: Container) -> None:
     """Data and settings wait for it to come back."""
     owner = Owner(machine)
     owner.apt("remove", "sepa-edge")
-    check("after the removal the service is gone", owner.show("edge", "LoadState") == "not-found", owner.show("edge", "LoadState"))
+    check(
+        "after the removal the service is gone",
+        owner.show("edge", "LoadState") == "not-found",
+        owner.show("edge", "LoadState"),
+    )
     check("its processes, too", not (left := machine.says("pgrep --uid sepa-edge")), left)
     there = machine.says("ls -d /usr/lib/sepa-edge /usr/bin/edge /usr/lib/systemd/system/*edge* 2>/dev/null")
     check("its files, too", not there, there)

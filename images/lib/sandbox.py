@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -47,17 +46,19 @@ TasksMax=infinity
 MAIN = (
     *("adapters", "mapping", "gates", "gateway", "client", "faults", "cli", "outbox", "security", "backup", "doctor"),
     *("examples", "jsap", "protocol", "test_app.py", "test_clean_stop.py", "test_last_run.py", "test_listener.py"),
-    *("test_timers_crash.py", "engine/test_journal_crash.py", "engine/test_timers.py"),
+    *("test_timers_crash.py", "engine/test_apart.py", "engine/test_journal_crash.py", "engine/test_timers.py"),
 )
-"""The tests of what the gateway does for its clients and devices. Not: the Spark side, which runs elsewhere; the page in a
-browser, whose own sandbox needs what the service may not; benchmarks; what looks at sources; the engine's algebra, which meets
-no system call."""
+"""The tests of what the gateway does for its clients and devices.
+
+Not: the Spark side, which runs elsewhere; the page, since a browser's own sandbox needs what the service may not;
+benchmarks; what looks at sources; of the engine, what does nothing but compute.
+"""
 LEFT_OUT = {
     "tests/gates/coap/test_libcoap_oscore.py::test_blocks_both_ways": "the client of libcoap 4.3.5 cannot encrypt it",
 }
 """Tests by name, with the reason: what the test itself needs, and the gateway does not."""
 
-PROBES = r'''
+PROBES = r"""
 import ctypes, mmap, os, socket, sys
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -96,11 +97,11 @@ for what, act in REFUSED.items():
 status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines())
 print("refused" if int(status["CapBnd"], 16) == 0 else "allowed", "any capability", "", sep="|")
 print("refused" if status["NoNewPrivs"] == "1" else "allowed", "new privileges", "", sep="|")
-'''
+"""
 
 
 def machine(base: Container, root: Path) -> Container:
-    """A system with the sources, and the environment that their own Makefile makes. One that is there gets newer sources."""
+    """A system with the sources, and the environment their Makefile makes. One that is there gets newer sources."""
     made = Container(root) if root.exists() else base.copy(root)
     install = "apt-get --quiet update && apt-get --quiet --yes --no-install-recommends install"
     made.at_rest(f"export DEBIAN_FRONTEND=noninteractive; {install} {' '.join(PACKAGES)}", network=True)
@@ -116,7 +117,10 @@ def machine(base: Container, root: Path) -> Container:
 def copy(place: Path) -> None:
     """The sources as they are here, without what tools have made."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
     )
     place.mkdir(exist_ok=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
@@ -133,7 +137,9 @@ class Service:
         self.system = system
         units = system.root / "etc" / "systemd" / "system"
         shutil.copy(ROOT / "systemd" / "edge.service", units)
-        shutil.copy(ROOT / "systemd" / "sepa-edge.sysusers", system.root / "usr" / "lib" / "sysusers.d" / "sepa-edge.conf")
+        shutil.copy(
+            ROOT / "systemd" / "sepa-edge.sysusers", system.root / "usr" / "lib" / "sysusers.d" / "sepa-edge.conf"
+        )
         (system.root / "etc" / "sepa-edge" / "secrets").mkdir(parents=True, exist_ok=True)
         self.difference = units / "edge.service.d" / "tests.conf"
         self.difference.parent.mkdir(exist_ok=True)
@@ -162,7 +168,11 @@ def runs(system: Container, words: list[str]) -> None:
         last = said.splitlines()[-1] if said else ""
         skipped = [line for line in said.splitlines() if line.startswith("SKIPPED")]
         print("\n".join(skipped) if good else said[-6000:])
-        check("the tests pass as edge.service", good and re.search(r"\d+ passed", last), f"{last}; {time.monotonic() - began:.0f} s")
+        check(
+            "the tests pass as edge.service",
+            good and re.search(r"\d+ passed", last),
+            f"{last}; {time.monotonic() - began:.0f} s",
+        )
     finally:
         system.stop()
 
@@ -171,7 +181,10 @@ def probe(system: Container, service: Service) -> None:
     """Whether the settings are in force here: what they forbid is tried."""
     misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
     device = next(number for name, number in misc.items() if name in {"fuse", "tun"})
-    system.run(f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; echo mine >/tmp/of-others; chmod 644 /tmp/of-others; mkdir -p /home/me")
+    system.run(
+        f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; mkdir -p /home/me"
+        "; echo mine >/tmp/of-others; chmod 644 /tmp/of-others"
+    )
     (system.root / "srv" / "probes.py").write_text(PROBES)
     good, said = service.does("/usr/bin/python3 /srv/probes.py")
     check("the probes run", good, said if not good else "")

@@ -72,7 +72,15 @@ def test_where_the_tests_run_as_the_service_it_may_do_nothing_more(monkeypatch):
     from sandbox import TESTS
 
     named = set(re.findall(r"^(\w+)=", TESTS, re.MULTILINE))
-    what_and_when = {"Type", "ExecStart", "Restart", "WatchdogSec", "TimeoutStartSec", "StandardOutput", "StandardError"}
+    what_and_when = {
+        "Type",
+        "ExecStart",
+        "Restart",
+        "WatchdogSec",
+        "TimeoutStartSec",
+        "StandardOutput",
+        "StandardError",
+    }
     where = {"WorkingDirectory", "Environment", "UnsetEnvironment"}
     how_much = {"MemoryHigh", "MemoryMax", "TasksMax"}
     assert named <= what_and_when | where | how_much
