@@ -139,11 +139,14 @@ class EmbeddedBroker:
             writer.cut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                # amqtt tells nobody what is under way; a task of QoS 1 ends when its message is acknowledged.
-                while not broker._broadcast_queue.empty() or not all(  # noqa: ASYNC110
-                    task.done() for task in broker._tasks_queue
-                ):
+                while self._under_way(broker):  # noqa: ASYNC110 - amqtt tells nobody when it is
                     await asyncio.sleep(_LOOK)
+
+    def _under_way(self, broker: GuardedBroker) -> bool:
+        """Whether devices' messages are: a connection ends when they are passed on, a task when one is acknowledged."""
+        return bool(self._writers) or not (
+            broker._broadcast_queue.empty() and all(task.done() for task in broker._tasks_queue)
+        )
 
     async def stop(self) -> None:
         """Close all connections and stop listening."""

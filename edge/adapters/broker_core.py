@@ -22,6 +22,8 @@ _TOLD: Final = "edge.told"
 """What was refused in it and is in the log: once each, so that nobody fills the log."""
 _SUBSCRIPTIONS: Final = 1000
 """Of one session: each message is compared with all there are."""
+_LOOK: Final = 0.001
+"""Seconds between two looks at what is not passed on yet."""
 _REFUSED: Final = 0x80
 """In SUBACK."""
 
@@ -59,6 +61,22 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     ) -> None:
         client_session.attributes[_VISITOR] = writer.visitor
         await super()._handle_client_session(reader, writer, client_session, *others)
+
+    async def _client_message_loop(self, client_session: Session, handler: BrokerProtocolHandler) -> None:
+        """Where amqtt forgets, when a client goes, what it has acknowledged to it and not passed on yet.
+
+        From Python 3.12 on that is nearly all of what comes at once.
+        """
+        taken, gone = client_session.delivered_message_queue, handler.wait_disconnect
+
+        async def gone_and_passed_on() -> object:
+            packet = await gone()
+            while handler.session is not None and not taken.empty():  # noqa: ASYNC110 - amqtt tells nobody
+                await asyncio.sleep(_LOOK)
+            return packet
+
+        handler.wait_disconnect = gone_and_passed_on
+        await super()._client_message_loop(client_session, handler)
 
     def _get_handler(self, session: Session) -> Delivery | None:
         """Where amqtt asks for the way to a client."""

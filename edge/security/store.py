@@ -97,8 +97,10 @@ class Store:
         self._own = 0
         try:
             self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreRefused) as error:
             self._connection.close()
+            if isinstance(error, StoreRefused):
+                raise
             raise StoreRefused(f"{self.path} cannot be used: {error}") from error
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""A Debian system in a directory, started by systemd-nspawn: its own processes and network, and systemd as on a machine."""
+"""A Debian system in a directory, started by systemd-nspawn, with processes and a network of its own."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Container:
             shutil.rmtree(unfinished, ignore_errors=True)
             command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}"]
             subprocess.run([*command, suite, unfinished, mirror], check=True)
-            (unfinished / "etc" / "machine-id").write_text(
-                f"{uuid.uuid4().hex}\n"
-            )  # not its first start: nobody answers
+            # As an installed Debian has them; without the first, it would be the first start, and ask questions.
+            (unfinished / "etc" / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
+            (unfinished / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
             unfinished.rename(root)
         return cls(root)
 
@@ -88,7 +88,7 @@ class Container:
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                # The one hierarchy of control groups that systemd still knows, also where this machine has the old ones beside it.
+                # The one hierarchy of control groups that systemd still knows, whatever this machine has.
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
             )
         self._leader = wait(self._find_leader, 30, "the first process")
@@ -115,26 +115,9 @@ class Container:
 
     def _inside(self) -> list[str]:
         # A command has no part in the control groups of the system, but in all else.
-        clean = [
-            "env",
-            "-i",
-            "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME=/root",
-            "LANG=C.UTF-8",
-            "DEBIAN_FRONTEND=noninteractive",
-        ]
-        return [
-            "nsenter",
-            f"--target={self._leader}",
-            "--mount",
-            "--uts",
-            "--ipc",
-            "--net",
-            "--pid",
-            "--root",
-            "--wd",
-            *clean,
-        ]
+        enter = ["nsenter", f"--target={self._leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root"]
+        clean = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+        return [*enter, "--wd", *clean, "DEBIAN_FRONTEND=noninteractive"]
 
     def get(self, url: str) -> tuple[int, str]:
         """Status and body."""

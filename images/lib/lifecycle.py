@@ -21,7 +21,7 @@ READY = 90
 
 
 def variant(package: Path, directory: Path, version: str, settings: str = "") -> Path:
-    """The package as it may be one day: a higher version, one module more, one room less, and other settings to begin with."""
+    """The package as it may be one day: a higher version, a module more, a room less, other settings to begin with."""
     shutil.rmtree(directory, ignore_errors=True)
     subprocess.run(["dpkg-deb", "--raw-extract", package, directory], check=True)
     control, lib = directory / "DEBIAN" / "control", directory / "usr" / "lib" / "sepa-edge"
@@ -105,7 +105,7 @@ def without_systemd(machine: Container) -> None:
     """In a chroot, as images are made; then that system is started."""
     began = time.monotonic()
     machine.at_rest(
-        "cd /srv && DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install ./sepa-edge.deb"
+        "cd /srv && DEBIAN_FRONTEND=noninteractive apt-get -q --yes --no-install-recommends install ./sepa-edge.deb"
     )
     check("apt installs it where no systemd runs", True, f"{time.monotonic() - began:.0f} s")
     machine.start()
@@ -156,8 +156,8 @@ def beside_mosquitto(machine: Container) -> None:
     check("Mosquitto is shut in", owner.show("mosquitto", "ProtectSystem") == "strict")
     exposed = machine.run("systemd-analyze --no-pager security mosquitto | tail -1")
     check("and runs", owner.show("mosquitto", "ActiveState") == "active", exposed.split(": ")[-1])
-    machine.run(f"""edge update 'PREFIX sosa: <http://www.w3.org/ns/sosa/>
-        INSERT DATA {{ <urn:cellar> a sosa:Observation ; <http://mml.arces.unibo.it/monitor#hasMqttTopic> "cellar" }}'""")
+    machine.run("""edge update 'PREFIX sosa: <http://www.w3.org/ns/sosa/>
+        INSERT DATA { <urn:cellar> a sosa:Observation ; <http://mml.arces.unibo.it/monitor#hasMqttTopic> "cellar" }'""")
     machine.run("edge publish cellar 12.5")
     wait(lambda: "12.5" in machine.run(f"edge query '{VALUE}'"), 20, "the reading")
     check("a reading that Mosquitto is told is in the graph", True)
@@ -170,9 +170,7 @@ def beside_mosquitto(machine: Container) -> None:
 def upgraded(machine: Container) -> None:
     """Twice: with the settings to begin with as they were, and with others."""
     owner = Owner(machine)
-    machine.run(
-        f"echo '{EDIT}' >>/etc/sepa-edge/edge.toml; echo word >/etc/sepa-edge/secrets/mine; chmod 600 /etc/sepa-edge/secrets/mine"
-    )
+    machine.run(f"cd /etc/sepa-edge; echo '{EDIT}' >>edge.toml; echo word >secrets/mine; chmod 600 secrets/mine")
     owner.put(2)
     before = owner.show("edge", "MainPID")
     took = owner.apt("install", "./newer.deb")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -47,12 +46,16 @@ TasksMax=infinity
 MAIN = (
     *("adapters", "mapping", "gates", "gateway", "client", "faults", "cli", "outbox", "security", "backup", "doctor"),
     *("examples", "jsap", "protocol", "test_app.py", "test_clean_stop.py", "test_last_run.py", "test_listener.py"),
-    *("test_timers_crash.py", "engine/test_journal_crash.py", "engine/test_timers.py"),
+    *("test_timers_crash.py", "engine/test_apart.py", "engine/test_journal_crash.py", "engine/test_timers.py"),
 )
-"""The tests of what the gateway does for its clients and devices. Not: the Spark side, which runs elsewhere; the page in a
-browser, whose own sandbox needs what the service may not; benchmarks; what looks at sources; the engine's algebra, which meets
-no system call."""
-LEFT_OUT: dict[str, str] = {}
+"""The tests of what the gateway does for its clients and devices.
+
+Not: the Spark side, which runs elsewhere; the page, since a browser's own sandbox needs what the service may not;
+benchmarks; what looks at sources; of the engine, what does nothing but compute.
+"""
+LEFT_OUT = {
+    "tests/gates/coap/test_libcoap_oscore.py::test_blocks_both_ways": "the client of libcoap 4.3.5 cannot encrypt it",
+}
 """Tests by name, with the reason: what the test itself needs, and the gateway does not."""
 
 PROBES = r"""
@@ -98,7 +101,7 @@ print("refused" if status["NoNewPrivs"] == "1" else "allowed", "new privileges",
 
 
 def machine(base: Container, root: Path) -> Container:
-    """A system with the sources, and the environment that their own Makefile makes. One that is there gets newer sources."""
+    """A system with the sources, and the environment their Makefile makes. One that is there gets newer sources."""
     made = Container(root) if root.exists() else base.copy(root)
     install = "apt-get --quiet update && apt-get --quiet --yes --no-install-recommends install"
     made.at_rest(f"export DEBIAN_FRONTEND=noninteractive; {install} {' '.join(PACKAGES)}", network=True)
@@ -179,7 +182,8 @@ def probe(system: Container, service: Service) -> None:
     misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
     device = next(number for name, number in misc.items() if name in {"fuse", "tun"})
     system.run(
-        f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; echo mine >/tmp/of-others; chmod 644 /tmp/of-others; mkdir -p /home/me"
+        f"mknod -m 666 /dev/probe c 10 {device}; install -d -m 1777 /srv/anybody; mkdir -p /home/me"
+        "; echo mine >/tmp/of-others; chmod 644 /tmp/of-others"
     )
     (system.root / "srv" / "probes.py").write_text(PROBES)
     good, said = service.does("/usr/bin/python3 /srv/probes.py")

@@ -38,6 +38,23 @@ async def test_readings_go_through_it_into_the_graph(engine, observations, broke
     assert not [record for record in caplog.records if record.name.startswith(("amqtt", "transitions"))]
 
 
+async def test_what_a_device_was_told_is_taken_is_passed_on_though_it_goes_at_once(engine, observations, broker):
+    def use() -> None:
+        with Gateway(engine, observations, broker.url).connected() as gateway:
+            device = paho.Client(paho.CallbackAPIVersion.VERSION2)
+            device.max_inflight_messages_set(0)  # as many as it has
+            device.connect("127.0.0.1", broker.port)
+            device.loop_start()
+            sent = [device.publish("room/kitchen/temperature", number, qos=1) for number in range(300)]
+            for message in sent:
+                message.wait_for_publish(20)
+            device.disconnect()
+            device.loop_stop()
+            wait_for(lambda: gateway.adapter.received == len(sent), what="all that was acknowledged")
+
+    await asyncio.to_thread(use)
+
+
 async def test_a_port_that_is_taken(broker):
     other = EmbeddedBroker(BrokerSettings(port=broker.port))
     await other.start()

@@ -267,8 +267,8 @@ def test_damaged_data_is_refused_and_left_alone(edge, tmp_path):
     (file,) = running.data_dir.glob("*.sqlite3")
     damaged = b"SQLite format 3\0" + b"nonsense" * 4096
     file.write_bytes(damaged)
-    with pytest.raises(sqlite3.DatabaseError):
-        sqlite3.connect(file).execute("SELECT * FROM sqlite_master")
+    with contextlib.closing(sqlite3.connect(file)) as connection, pytest.raises(sqlite3.DatabaseError):
+        connection.execute("SELECT * FROM sqlite_master")
     done = edge("run", "--data-dir", running.data_dir, environ=FREE_PORTS)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

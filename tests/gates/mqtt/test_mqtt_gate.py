@@ -432,7 +432,8 @@ def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
         house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}, security=security) as gateway,
         MqttClient(mosquitto.port) as client,
     ):
-        clients = Clients(Store(gateway.settings.data_dir))
+        store = Store(gateway.settings.data_dir)
+        clients = Clients(store)
         clients.allow("reader", Rights(actions=frozenset({"query", "subscribe"})))
         with httpx.Client(base_url=gateway.endpoints["http"]) as http:
             body = {"register": {"client_identity": "reader", "grant_types": ["client_credentials"]}}
@@ -444,5 +445,6 @@ def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
         client.subscribe(**mine)
         assert client.ask({"query": {"sparql": "ASK {}", **mine}})["result"]["boolean"] is True
         clients.revoke("reader")
+        store.close()
         assert client.receive()["status_code"] == 401
         wait_for(lambda: subscriptions(gateway) == 0, what="the end of the subscription")
