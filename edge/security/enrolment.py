@@ -12,7 +12,6 @@ from pathlib import Path
 
 from edge.security.clients import Clients
 
-
 _TEREDO = ipaddress.ip_network("2001::/32")
 """IPv6 through tunnels (RFC 4380), from anywhere; older versions of Python call it private."""
 

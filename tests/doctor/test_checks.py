@@ -327,3 +327,17 @@ def test_units(machine, tmp_path, monkeypatch):
     for text, expected in cases.items():
         told.write_text(text + "\n")
         assert states(units.check(machine.around())) == expected
+
+
+def test_links_to_files_of_others_are_left_alone(machine, tmp_path):
+    around = machine.around()
+    around.data_dir.mkdir(parents=True, exist_ok=True)
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody else")
+    victim.chmod(0o644)
+    (around.data_dir / "edge.sqlite3").symlink_to(victim)
+    (around.data_dir / "clients.sqlite3").hardlink_to(victim)
+    for finding in files.check(around):
+        if finding.fix is not None:
+            finding.fix()
+    assert victim.stat().st_mode & 0o777 == 0o644

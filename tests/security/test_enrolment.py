@@ -68,6 +68,7 @@ def test_a_code_that_is_too_old_is_not_told(clients, tmp_path):
         ("fd00::1", "2001:db8::1", True),
         ("2a00:1:2:3::7", "2a00:1:2:3::1", True),
         ("2a00:1:2:4::7", "2a00:1:2:3::1", False),
+        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "192.168.1.2", False),
         ("8.8.8.8", "192.168.1.2", False),
         ("", "", False),
         ("testclient", "127.0.0.1", False),
@@ -91,8 +92,9 @@ async def test_over_http_without_a_token(secured, tmp_path):
         answer = await http.get("/api/enrolment")
         assert answer.json() == {"state": "open", "code": code}
         assert answer.headers["cache-control"] == "no-store"
-        elsewhere = await http.get("/api/enrolment", headers={"Origin": "https://evil.example"})
-        assert code not in elsewhere.text
+        for header in ("Origin", "Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"):
+            elsewhere = await http.get("/api/enrolment", headers={header: "https://evil.example"})
+            assert code not in elsewhere.text
 
 
 async def test_a_gateway_without_a_code_says_so(house):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -41,7 +42,7 @@ def check(around: Surroundings) -> Iterator[Finding]:
 
 def _readable(directory: Path) -> Iterator[Finding]:
     paths = [directory, *(path for pattern in _SECRET for path in sorted(directory.glob(pattern)))]
-    wide = [path for path in paths if stat.S_IMODE(path.stat().st_mode) & _OTHERS]
+    wide = [path for path in paths if _is_own(path) and stat.S_IMODE(path.stat().st_mode) & _OTHERS]
     if wide:
         names = ", ".join(path.name for path in wide)
         yield Finding(
@@ -53,16 +54,33 @@ def _readable(directory: Path) -> Iterator[Finding]:
         )
 
 
+def _is_own(path: Path) -> bool:
+    """Whether it is no other file by another name: the doctor is root, and who made the link may be anybody."""
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
+
+
+def _opened(path: Path) -> int:
+    """The file itself. Raises `OSError` where it has become a link meanwhile."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not _is_own(path):
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, "is another file by this name", str(path))
+    return descriptor
+
+
 def _close(paths: list[Path]) -> str:
     for path in paths:
-        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS)
+        descriptor = _opened(path)
+        os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~_OTHERS)
+        os.close(descriptor)
     return f"{', '.join(path.name for path in paths)}: for the owner alone"
 
 
 def _foreign(directory: Path) -> Iterator[Finding]:
     """Files of root, for example, of a command that was once run by root."""
     owner = directory.stat()
-    foreign = [path for path in sorted(directory.rglob("*")) if path.lstat().st_uid != owner.st_uid]
+    foreign = [path for path in sorted(directory.rglob("*")) if _is_own(path) and path.lstat().st_uid != owner.st_uid]
     if foreign:
         names = ", ".join(path.relative_to(directory).as_posix() for path in foreign[:5])
         yield Finding(
@@ -77,7 +95,9 @@ def _foreign(directory: Path) -> Iterator[Finding]:
 def _give(directory: Path, paths: list[Path]) -> str:
     owner = directory.stat()
     for path in paths:
-        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        descriptor = _opened(path)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        os.close(descriptor)
     return f"{len(paths)} of them belong to the owner of the directory now"
 
 
