@@ -18,14 +18,19 @@ _SHORTEST: Final = 4
 _LARGEST: Final = 64 * 1024
 """Bytes of a file with a secret that are read."""
 _NAME: Final = (
-    r"[\w.-]*(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key)[\w.-]*(?<!_file)(?<!_lifetime)"
+    r"[\w.-]*(?:passw|passphrase|pwd|psk|secret|token|credential|(?:api|access|private)[_-]?key)[\w.-]*"
+    r"(?<!_file)(?<!_lifetime)|pass"
 )
+_QUOTE: Final = r"\\*[\"']"
+"""As it stands in a text, or in a text within a text."""
 _LOOKS: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\beyJ[\w-]{5,}\.[\w-]+\.?[\w-]*"
     r"|(?P<bearer>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}"
     r"|(?P<user>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+(?=@)"
-    rf"|(?P<pair>[\"']?\b{_NAME}[\"']?\s*[=:]\s*)(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"',;&}}\]]+)",
+    r"|(?P<query>[?&][\w.-]*(?:sig|key|auth)[\w.-]*=)[^\s&\"']+"
+    rf"|(?P<pair>(?:{_QUOTE})?\b(?:{_NAME})(?:{_QUOTE})?\s*[=:]\s*)"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?P<open>\\+[\"']).*?(?:(?P=open)|\Z)|[^\s\"';&}\]]+)",
     re.IGNORECASE | re.DOTALL,
 )
 """Private keys, tokens (JWT), authorisations, passwords in addresses, and values under a name that tells."""
@@ -56,7 +61,7 @@ def secrets_of(settings: Settings, environment: Mapping[str, str]) -> set[str]:
         value = getattr(getattr(settings, section) if section else settings, name)
         if about(field, "secret") and value:
             found.add(str(value))
-        elif isinstance(value, Path) and name in ("password_file", "token_file", "key_file"):
+        elif isinstance(value, Path) and name in ("password_file", "token_file", "key_file", "enrolment_file"):
             files.append(value)
     for file in files:
         found.update(_lines(file))
@@ -75,9 +80,11 @@ def _lines(file: Path) -> set[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """As it may stand in a text: plain, in JSON, in an address."""
+    """As it may stand in a text: plain, in JSON, in JSON within JSON, in a program's words, in an address."""
     return {
         secret,
+        json.dumps(json.dumps(secret)[1:-1])[1:-1],
+        repr(secret)[1:-1],
         json.dumps(secret)[1:-1],
         json.dumps(secret, ensure_ascii=False)[1:-1],
         quote(secret),
@@ -87,4 +94,4 @@ def _forms(secret: str) -> set[str]:
 
 
 def _instead(match: re.Match[str]) -> str:
-    return next((kept for kept in match.groupdict().values() if kept), "") + REDACTED
+    return next((kept for name, kept in match.groupdict().items() if kept and name != "open"), "") + REDACTED

@@ -155,8 +155,24 @@ def test_what_looks_like_a_secret_goes_and_the_rest_stays():
     assert clean("psk=abc next=1") == "psk=*** next=1"
     assert clean("Authorization: Basic bWU6c2VjcmV0") == "Authorization: Basic ***"
     assert clean("-----BEGIN EC PRIVATE KEY-----\nabc\ndef") == "***"
+    assert clean(r'{"reason":"password=\"LEAK\" is wrong"}') == '{"reason":"password=*** is wrong"}'
+    assert clean(r'{"text":"{\"token\": \"LE, AK\"}"}') == r'{"text":"{\"token\": ***}"}'
+    assert clean("X-Api-Key: LEAK, api-key=LEAK private-key:LEAK pwd=LEAK pass=LEAK") == (
+        "X-Api-Key: *** api-key=*** private-key:*** pwd=*** pass=***"
+    )
+    assert clean("password=a,REST") == "password=***"
+    assert clean("https://store.example/x?sv=1&sig=LEAK&key=LEAK") == "https://store.example/x?sv=1&sig=***&key=***"
+    assert clean("3 tests pass, keys: 4") == "3 tests pass, keys: 4"
     assert clean("the topic kitchen/temperature = 21.5") == "the topic kitchen/temperature = 21.5"
     assert clean("password_file = '/etc/x'") == "password_file = '/etc/x'"
+
+
+def test_known_secrets_go_in_every_form():
+    secret = 'Pä"ss\\w'
+    clean = Redactor([secret]).clean
+    once = json.dumps({"v": secret})
+    for text in (secret, once, json.dumps({"text": once}), repr(secret), json.dumps(secret, ensure_ascii=False)):
+        assert "ss" not in clean(text), text
 
 
 def test_short_secrets_are_not_looked_for_everywhere():
