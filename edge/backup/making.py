@@ -36,6 +36,8 @@ def make(data_dir: Path, target: Path | IO[bytes]) -> Manifest:
     """
     if not (data_dir / JOURNAL).is_file():
         raise BackupRefused(f"{data_dir} is no data directory of a gateway: there is no {JOURNAL}")
+    if isinstance(target, Path) and target.absolute().parent.resolve().is_relative_to(data_dir.resolve()):
+        raise BackupRefused(f"{target} is in the data directory, of which the backup is: name another place")
     try:
         if isinstance(target, Path):
             return _into_file(data_dir, target)

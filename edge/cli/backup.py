@@ -56,7 +56,9 @@ def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
     where = "standard output" if to_pipe else str(target)
     click.echo(f"{len(manifest.files)} files, {manifest.size / 1e6:,.1f} MB, are in {printable(where)}", err=to_pipe)
     for path in _elsewhere(settings, file):
-        click.echo(f"edge: not in it, since it is not in the data directory: {printable(str(path))}", err=True)
+        click.echo(
+            f"edge: not in it, since it is not in the data directory, or a link: {printable(str(path))}", err=True
+        )
 
 
 @click.command(epilog=_CODES)
@@ -114,7 +116,7 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
 
 
 def _elsewhere(settings: Settings, file: Path | None) -> list[Path]:
-    """Files and directories that the settings name, and their own, outside of the data directory."""
+    """Files and directories that the settings name, and their own, outside of the data directory; links in it."""
     from edge.config.explain import fields
 
     inside, found = settings.data_dir.absolute(), [] if file is None else [file]
@@ -123,4 +125,5 @@ def _elsewhere(settings: Settings, file: Path | None) -> list[Path]:
         value = getattr(getattr(settings, section) if section else settings, name)
         if isinstance(value, Path):
             found.append(value)
-    return [path for path in found if not path.absolute().is_relative_to(inside)]
+    links = [path for path in sorted(inside.rglob("*")) if path.is_symlink()]
+    return [path for path in found if not path.absolute().is_relative_to(inside)] + links

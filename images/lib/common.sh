@@ -16,6 +16,11 @@ fail() {
   exit 2
 }
 
+# valued WORD...: whether the option that stands first has a value
+valued() {
+  case $1 in -h | --help) ;; *) [ $# -ge 2 ] || fail "$1 needs a value; see --help" ;; esac
+}
+
 # there PATH: absolute, as the caller meant it before the script went to the sources
 there() {
   (cd "$started" && realpath --canonicalize-missing "$1")

@@ -307,3 +307,11 @@ def test_a_copy_of_a_file_that_is_written_to_is_as_of_one_moment(tmp_path):
     with sqlite3.connect(tmp_path / "other" / "edge.sqlite3") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+def test_a_backup_is_not_part_of_what_it_is_of(data, tmp_path):
+    (tmp_path / "link").symlink_to(data)
+    for place in (data / "backup.tar.gz", data / "mappings" / "backup.tar.gz", tmp_path / "link" / "backup.tar.gz"):
+        with pytest.raises(BackupRefused, match="name another place"):
+            make(data, place)
+        assert not place.exists()
