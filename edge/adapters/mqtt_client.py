@@ -16,6 +16,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from edge.adapters.settings import MqttSettings
+from edge.protocol.trust import trusting
 
 CONNECT_TIMEOUT = 5.0
 """Seconds for the TCP connection and the TLS handshake."""
@@ -105,9 +106,7 @@ def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> 
 
 
 def _tls(settings: MqttSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=settings.ca_file)
-    # From Python 3.13 on an authority has to say what its key is for: one made as Mosquitto's manual tells does not.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context = trusting(settings.ca_file)
     if settings.cert_file is not None:
         context.load_cert_chain(settings.cert_file, settings.key_file)
     return context

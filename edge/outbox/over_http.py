@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import ssl
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -19,6 +18,7 @@ from edge import __version__
 from edge.outbox.cut import Segment
 from edge.outbox.landing import Known, LandingFailed, acknowledged, held, parsed
 from edge.outbox.segment import MANIFEST, ROWS
+from edge.protocol.trust import trusting
 
 PART: Final = 256 * 1024
 """Bytes sent in one request: what a slow line has taken is not sent again."""
@@ -151,7 +151,7 @@ class _Calls:
         if parts.scheme == "http":
             return HTTPConnection(host, parts.port, timeout=self._timeout)
         try:
-            context = ssl.create_default_context(cafile=self._ca_file)
+            context = trusting(self._ca_file)
         except OSError as error:
             raise LandingFailed(
                 f"offload.ca_file: {self._ca_file} cannot be used: {error.strerror or error}"

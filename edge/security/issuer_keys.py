@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from edge.protocol.trust import trusting
 from edge.security.jwks import KeySet, KeysRefused, PublicKey
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class IssuerKeys:
         """What the server answers. Certificates are read, and names looked up, in threads. Raises `KeysRefused`."""
         httpx = await asyncio.to_thread(_httpx)
         try:
-            context = await asyncio.to_thread(ssl.create_default_context, cafile=self._settings.ca_file)
+            context = await asyncio.to_thread(trusting, self._settings.ca_file)
             headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
             async with (
                 asyncio.timeout(_LONGEST),
