@@ -43,7 +43,8 @@ class Enrolment:
 
     def _code(self) -> str:
         try:
-            return "" if self._file is None else self._file.read_text(encoding="utf-8").strip()
+            # Nothing that one could wait for, such as a pipe.
+            return self._file.read_text(encoding="utf-8").strip() if self._file and self._file.is_file() else ""
         except (OSError, UnicodeDecodeError):
             return ""  # nobody has made one, or it was used and taken away
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,11 @@ def test_what_is_no_code_is_not_told(clients, tmp_path, content):
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert Enrolment(clients, file, 900).to_message("127.0.0.1", "127.0.0.1") == {"state": "none"}
+
+
+def test_a_pipe_is_not_waited_for(clients, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert Enrolment(clients, tmp_path / "pipe", 900).to_message("127.0.0.1", "127.0.0.1") == {"state": "none"}
 
 
 def test_a_code_that_is_too_old_is_not_told(clients, tmp_path):
