@@ -23,6 +23,7 @@ from edge.doctor.checks import (
     gateway,
     memory,
     restarts,
+    serial,
     temperature,
     units,
     update,
@@ -227,6 +228,17 @@ def test_broker(machine):
         assert "is not connected" in only(broker.check(machine.around(**theirs))).what
         machine.health = None
         assert only(broker.check(machine.around(**theirs))).state == "unknown"
+
+
+def test_serial_ports(machine):
+    machine.health = (200, HEALTHY)
+    assert list(serial.check(machine.around())) == []
+    machine.health = (200, HEALTHY | {"serial": {"dash7": "connected", "lora": "disconnected: no such device"}})
+    good, bad = serial.check(machine.around())
+    assert (good.state, bad.state) == ("ok", "problem")
+    assert "lora is not connected: no such device" in bad.what
+    machine.health = (200, HEALTHY | {"serial": {"lora": "disconnected"}})
+    assert only(serial.check(machine.around())).what == "the port lora is not connected"
 
 
 def test_certificates(machine):

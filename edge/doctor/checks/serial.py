@@ -1,0 +1,27 @@
+"""Are the serial ports there that mapping files declare?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from edge.doctor.finding import Finding, ok
+from edge.doctor.surroundings import Surroundings
+
+
+def check(around: Surroundings) -> Iterator[Finding]:
+    """Told by the gateway, which has none where none is declared."""
+    ports = around.told("serial")
+    if not isinstance(ports, Mapping):
+        return
+    for name, state in ports.items():
+        word, _, reason = str(state).partition(": ")
+        if word == "connected":
+            yield ok(f"the port {name} is connected")
+        else:
+            yield Finding(
+                "problem",
+                f"the port {name} is not connected{f': {reason}' if reason else ''}",
+                "what is behind it is neither heard nor told anything",
+                "see whether it is plugged in, its `device` in the mapping file, and the group dialout "
+                "(docs/serial.md); the gateway connects by itself",
+            )
