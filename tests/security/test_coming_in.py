@@ -88,7 +88,7 @@ async def test_what_is_open_is_this_and_no_more(house):
     open_paths = {*FILES, "/health", "/api/endpoints", "/api/openapi.json"}
     routes = {route.path for route in _routes(house)}
     guarded = {path.partition("?")[0] for _, path in REQUESTS} - {"/timers/t"} | {"/timers/{id:path}"}
-    assert routes - guarded - open_paths == {"/oauth/register", "/oauth/token"}
+    assert routes - guarded - open_paths == {"/oauth/register", "/oauth/token", "/api/enrolment"}
     async with house.http() as http:
         for path in open_paths:
             assert (await http.get(path)).status_code == 200, path
