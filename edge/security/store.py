@@ -97,10 +97,11 @@ class Store:
         self._own = 0
         try:
             self._open()
-        except (sqlite3.Error, StoreRefused) as error:
+        except StoreRefused:
             self._connection.close()
-            if isinstance(error, StoreRefused):
-                raise
+            raise
+        except sqlite3.Error as error:
+            self._connection.close()
             raise StoreRefused(f"{self.path} cannot be used: {error}") from error
 
     def _open(self) -> None:

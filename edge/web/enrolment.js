@@ -3,8 +3,8 @@ import { setToken } from "./token.js";
 
 const TEXTS = {
   open: "Nobody looks after it yet. With this code, which counts once, that will be you.",
-  closed: "Nobody looks after it yet. Its code is on its console; or start it anew and come back within a quarter of an "
-    + "hour from its own network: then the code stands here.",
+  closed: "Nobody looks after it yet. Its code is on its console. If the gateway is set up so, it also stands here for a "
+    + "while after each start, for who comes from its own network.",
 };
 
 const section = document.getElementById("enrolment");

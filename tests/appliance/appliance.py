@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import pwd
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 DIRECTORY = Path(__file__).parents[2] / "images" / "system" / "usr" / "lib" / "sepa-edge-appliance"
+
+
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests owns what would be root's or a service's."""
+    me = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: me)
 
 
 def load(name: str) -> ModuleType:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
 import subprocess
 
 import pytest
 
-from tests.appliance.appliance import load
+from tests.appliance.appliance import load, own
 
 provisioning = load("provisioning")
 files = load("files")
@@ -21,8 +19,7 @@ def box(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(network, "RUN", tmp_path / "run")
     network.KEPT.mkdir()
-    me = pwd.getpwuid(os.getuid())
-    monkeypatch.setattr(pwd, "getpwnam", lambda _: me)  # the owner would be root
+    own(monkeypatch)
 
 
 def test_a_fixed_address_and_back():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.appliance.appliance import load
+from tests.appliance.appliance import load, own
 
 trial = load("trial")
 
@@ -24,6 +24,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "AFTER": "of-undone-update",
     }.items():
         monkeypatch.setattr(trial, name, tmp_path / file)
+    own(monkeypatch)
     trial.DATA.mkdir()
     written(1)
     start(monkeypatch, "A")

@@ -49,8 +49,8 @@ from edge.protocol.moments import When, check_id
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
-
 _NOT_THEMSELVES = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
+"""Headers that say that somebody else asks than who is connected."""
 
 
 async def _nothing_shipped() -> object:

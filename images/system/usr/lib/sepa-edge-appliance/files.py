@@ -14,7 +14,7 @@ def write(file: Path, content: str | bytes, owner: str, mode: int) -> None:
     """
     data = content if isinstance(content, bytes) else content.encode()
     user = pwd.getpwnam(owner)
-    uid = 0 if mode & 0o040 else user.pw_uid
+    uid = pwd.getpwnam("root" if mode & 0o040 else owner).pw_uid
     if file.is_file() and not file.is_symlink() and file.read_bytes() == data:
         found = file.stat()
         if (found.st_uid, found.st_gid, found.st_mode & 0o777) == (uid, user.pw_gid, mode):

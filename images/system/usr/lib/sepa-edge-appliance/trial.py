@@ -20,6 +20,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from files import write
+
 DATA = Path("/data/sepa-edge")
 TRIAL = Path("/data/rauc/trial")
 """There while an update is on trial: the boot loader's name for its slot, and the update's version."""
@@ -34,7 +38,8 @@ AFTER = Path("/data/of-undone-update")
 def main(word: str) -> None:
     """What RAUC and the units tell."""
     if word == "installed":
-        write(TRIAL, f"{'B' if booted() == 'A' else 'A'} {version(os.environ['RAUC_BUNDLE_MOUNT_POINT'])}")
+        tried = version(os.environ["RAUC_BUNDLE_MOUNT_POINT"])
+        write(TRIAL, f"{'B' if booted() == 'A' else 'A'} {tried}", "root", 0o644)
         UNDONE.unlink(missing_ok=True)
         shutil.rmtree(BEFORE, ignore_errors=True)
         shutil.rmtree(AFTER, ignore_errors=True)
@@ -72,7 +77,7 @@ def end() -> str:
     if slot and slot != booted():
         if BEFORE.exists() and formats(BEFORE) != formats(DATA):
             put_back()
-        write(UNDONE, tried)
+        write(UNDONE, tried, "root", 0o644)
         TRIAL.unlink()
     if not UNDONE.exists():
         return ""
@@ -123,16 +128,6 @@ def booted() -> str:
 def rauc(mark: str, slot: str) -> None:
     """Tell the boot loader what a slot is worth."""
     subprocess.run(["rauc", "status", mark, slot], check=True, stdout=subprocess.DEVNULL)
-
-
-def write(file: Path, text: str) -> None:
-    """On the disk when it returns."""
-    new = file.with_name(file.name + ".new")
-    with new.open("w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    new.rename(file)
 
 
 if __name__ == "__main__":
