@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from checks import Failed
+
 T = TypeVar("T")
 
 HERE = ["--register=no"] if Path("/run/systemd/system").exists() else ["--register=no", "--keep-unit"]
@@ -19,17 +21,6 @@ HERE = ["--register=no"] if Path("/run/systemd/system").exists() else ["--regist
 OURS = [f"--setenv={name}" for name in ("http_proxy", "https_proxy", "no_proxy", "PIP_CERT", "PIP_INDEX_URL")]
 """How this machine gets at the network, for the steps that need it."""
 AUTHORITIES = Path("/etc/ssl/certs")
-
-
-class Failed(Exception):
-    """An assertion of these tests does not hold."""
-
-
-def check(what: str, good: object, found: object = "") -> None:
-    """Say it, and end the test where it is not so."""
-    print(f"{'ok  ' if good else 'FAIL'} {what}{f': {found}' if found != '' else ''}", flush=True)
-    if not good:
-        raise Failed(what)
 
 
 def wait(condition: Callable[[], T], seconds: float, what: str) -> T:

@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from container import Container, Failed, check, wait
+from checks import Failed, check
+from container import Container, wait
 
 NUMBER = "SELECT ?n { <urn:of> <urn:number> ?n }"
 EDIT = "# An edit by the owner."

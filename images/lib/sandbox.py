@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from container import Container, check
+from checks import check
+from container import Container
 
 ROOT = Path(__file__).parents[2]
 PLACE = "/srv/sepa-edge"
