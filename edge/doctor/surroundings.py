@@ -84,6 +84,17 @@ class Surroundings:
         return None
 
     @cached_property
+    def shut(self) -> bool:
+        """Whether this user may not look into the data directory."""
+        try:
+            (self.data_dir / LOCK_NAME).stat()
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    @cached_property
     def _health(self) -> tuple[int, dict[str, Any]] | Unasked:
         try:
             status, body = self.ask("health")

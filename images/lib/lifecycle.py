@@ -233,6 +233,7 @@ def found_mosquitto(machine: Container) -> None:
 def purged(machine: Container) -> None:
     """Nothing is left but the user, whose number nobody else shall get."""
     owner = Owner(machine)
+    machine.run("cp --archive /var/lib/sepa-edge /var/lib/sepa-edge.before-restore")
     owner.apt("purge", "sepa-edge")
     check("after the purge nothing is left", not (left := leftovers(machine)), left)
     check("but its user", "sepa-edge:x:871:" in machine.run("getent passwd sepa-edge"))

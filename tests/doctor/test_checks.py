@@ -84,6 +84,24 @@ def test_gateway(machine):
     assert states(gateway.check(machine.around())) == ["warning", "warning", "warning"]
 
 
+def test_who_may_not_look_into_the_data_directory_is_told_so(machine):
+    machine.runs()
+    around = machine.around()
+    machine.data.chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        found = only(gateway.check(around))
+    finally:
+        if root:
+            os.seteuid(0)
+        machine.data.chmod(0o700)
+    assert found.state == "unknown"
+    assert "may not look into" in found.what
+    assert "sudo edge doctor" in found.do
+
+
 def test_a_lock_that_nobody_holds_is_no_gateway(machine):
     (machine.data / "lock").write_text("4711\n")
     machine.put("proc/locks", "1: FLOCK  ADVISORY  WRITE 4711 08:02:1 0 EOF\n")

@@ -15,6 +15,12 @@ _DENIED: Final = (401, 403)
 
 def check(around: Surroundings) -> Iterator[Finding]:
     """Told by the lock of the data directory, and by `/health`."""
+    if around.shut:
+        yield unknown(
+            f"this user may not look into {around.data_dir}: whether a gateway runs there is not known",
+            "run it as root (`sudo edge doctor`), or as the user that runs the gateway",
+        )
+        return
     if around.process is None:
         yield Finding(
             "problem",

@@ -11,6 +11,7 @@ from provisioning import CLEARED, Network, Refused, Wifi
 
 KEPT = Path("/data/network")
 """Here they are kept; any other *.network that stands here counts, too (systemd.network(5))."""
+SUPPLICANT = "wpa_supplicant.conf"
 RUN = Path("/run/systemd/network")
 
 
@@ -27,10 +28,15 @@ def wired(wanted: Network) -> None:
 
 
 def wireless(wanted: Wifi) -> None:
-    """The network that the first radio enters."""
-    file = KEPT / "wpa_supplicant.conf"
+    """The network that the first radio enters. Raises `Refused`."""
+    write(KEPT / SUPPLICANT, supplicant(wanted), "root", 0o600)
+
+
+def supplicant(wanted: Wifi) -> str:
+    """What wpa_supplicant is told. Raises `Refused`."""
     password = wanted.password
     if password == CLEARED:
+        file = KEPT / SUPPLICANT
         before = file.read_text() if file.exists() else ""
         kept = re.search(r'^\tpsk="(.*)"$', before, re.MULTILINE)
         if kept is None or f"\tssid={wanted.name.encode().hex()}\n" not in before:
@@ -42,7 +48,7 @@ def wireless(wanted: Wifi) -> None:
         lines += ["\tkey_mgmt=WPA-PSK WPA-PSK-SHA256 SAE", "\tieee80211w=1", f'\tpsk="{password}"']
     else:
         lines += ["\tkey_mgmt=NONE"]
-    write(file, "\n".join([*lines, "}", ""]), "root", 0o600)
+    return "\n".join([*lines, "}", ""])
 
 
 def enter() -> None:
