@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import hashlib
@@ -304,9 +305,8 @@ def test_a_copy_of_a_file_that_is_written_to_is_as_of_one_moment(tmp_path):
         engine.close()
     restore(archive, tmp_path / "other")
     assert value_in(tmp_path / "other") == 50
-    with sqlite3.connect(tmp_path / "other" / "edge.sqlite3") as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "other" / "edge.sqlite3")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
 
 
 def test_a_backup_is_not_part_of_what_it_is_of(data, tmp_path):

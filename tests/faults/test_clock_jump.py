@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from edge.security.clients import Clients, Rights
-from edge.security.store import Store
+from edge.security.clients import Rights
 from tests.faults.watched import Watched
 from tests.gates.gate_client import Client, rows
+from tests.support.clients import clients_of
 from tests.support.processes import GatewayProcess, wait_for
 
 HOUR = 3600
@@ -127,7 +127,8 @@ async def test_over_a_restart_a_delay_is_what_is_left_of_it(start, clock):
 
 def test_a_token_ends_when_the_clock_says_so_and_the_next_one_is_good(start, clock):
     watched = start(EDGE__SECURITY__ENABLED="true", EDGE__SECURITY__HTTPS_PORT="0", EDGE__SECURITY__WSS_PORT="0")
-    Clients(Store(watched.process.data_dir)).allow("lamp", Rights())
+    with clients_of(watched.process.data_dir) as clients:
+        clients.allow("lamp", Rights())
     registered = post(watched, "/oauth/register", {"register": {"client_identity": "lamp"}})
     known = registered["credentials"]
     basic = base64.b64encode(f"{known['client_id']}:{known['client_secret']}".encode()).decode()

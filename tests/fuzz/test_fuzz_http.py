@@ -20,10 +20,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from edge.gates.http.description import openapi
-from edge.security.clients import ACTIONS, Clients, Rights
-from edge.security.store import Store
+from edge.security.clients import ACTIONS, Rights
 from tests.fuzz.house import running
 from tests.fuzz.messages import SPARQL, is_error, sendable
+from tests.support.clients import clients_of
 
 GATE = "http"
 
@@ -60,7 +60,8 @@ def test_the_open_gateway_is_as_described(case, house, beside):
 def secured(tmp_path_factory):
     """A gateway with security, and the token of a client that may do everything."""
     data_dir = tmp_path_factory.mktemp("secured")
-    Clients(Store(data_dir)).allow("fuzz", Rights(actions=ACTIONS))
+    with clients_of(data_dir) as clients:
+        clients.allow("fuzz", Rights(actions=ACTIONS))
     settings = {
         "EDGE__SECURITY__ENABLED": "true",
         "EDGE__SECURITY__HTTPS_PORT": "0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -47,7 +48,9 @@ class House:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.security = gateway._security
-        self.clients = Clients(Store(gateway.settings.data_dir))
+        store = Store(gateway.settings.data_dir)
+        self.clients = Clients(store)
+        weakref.finalize(self, store.close)
         self._own = gateway._engine.subscriptions
 
     @property

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.security.clients import Clients, Rights
+from edge.security.clients import Rights
 from edge.security.enrolment import Enrolment, is_near
-from edge.security.store import Store
+from tests.support.clients import clients_of
 
 
 @pytest.fixture
 def clients(tmp_path):
-    store = Store(tmp_path)
-    yield Clients(store)
-    store.close()
+    with clients_of(tmp_path) as clients:
+        yield clients
 
 
 @pytest.fixture

@@ -6,14 +6,22 @@ import hmac
 import os
 import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 
 from edge.security import secret
-from edge.security.clients import Clients, Rights
+from edge.security.clients import Rights
 from edge.security.store import NAME, Store
+from tests.support.clients import clients_of
 
 REFUSED = (401, "unauthorized_client")
+
+
+@pytest.fixture
+def clients(tmp_path):
+    with clients_of(tmp_path) as clients:
+        yield clients
 
 
 def asking(identity: object, **members: object) -> dict[str, object]:
@@ -188,8 +196,7 @@ def test_secrets_are_compared_in_constant_time(monkeypatch):
     assert hmac is secret.hmac
 
 
-def test_the_hash_of_no_secret_is_computed_for_an_unknown_client_too(tmp_path, monkeypatch):
-    clients = Clients(Store(tmp_path))
+def test_the_hash_of_no_secret_is_computed_for_an_unknown_client_too(clients, monkeypatch):
     asked = []
     monkeypatch.setattr(secret, "matches", lambda password, kept: asked.append(kept) or True)
     with pytest.raises(Exception, match="not known"):
@@ -241,7 +248,7 @@ async def test_tokens_and_clients_survive_a_restart(secured):
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path):
     Store(tmp_path).close()
-    with sqlite3.connect(tmp_path / NAME) as connection:
+    with closing(sqlite3.connect(tmp_path / NAME)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(Exception, match="newer version"):
         Store(tmp_path)
@@ -254,8 +261,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     assert (tmp_path / NAME).read_bytes() == b"x" * 5000
 
 
-def test_rights_on_topics_go_with_who_registers_while_it_is_open(tmp_path):
-    clients = Clients(Store(tmp_path))
+def test_rights_on_topics_go_with_who_registers_while_it_is_open(clients):
     rights = Rights(actions=frozenset(), publish=frozenset({"kitchen/#", "hall"}), receive=frozenset())
     clients.open(rights, 60)
     clients.register("lamp")
@@ -266,27 +272,24 @@ def test_rights_on_topics_go_with_who_registers_while_it_is_open(tmp_path):
 
 @pytest.mark.parametrize(("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",)), (3, ())])
 def test_a_file_of_an_older_version_is_read_on(tmp_path, version, missing):
-    store = Store(tmp_path)
-    Clients(store).allow("lamp", Rights(read=frozenset({"http://a/b"})))
-    Clients(store).open(Rights(), 60)
-    store.close()
-    with sqlite3.connect(tmp_path / NAME) as connection:
+    with clients_of(tmp_path) as clients:
+        clients.allow("lamp", Rights(read=frozenset({"http://a/b"})))
+        clients.open(Rights(), 60)
+    with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as connection:
         for table in ("client", "opening"):
             for column in missing:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("ALTER TABLE client DROP COLUMN token_until")
         connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-    clients = Clients(Store(tmp_path))
-    clients.register("new")
-    found = {client.identity: client for client in clients.all()}
+    with clients_of(tmp_path) as clients:
+        clients.register("new")
+        found = {client.identity: client for client in clients.all()}
     assert found["new"].access(None).receive is None
     assert (found["lamp"].access(None).publish, found["lamp"].access(None).receive) == (None, frozenset())
     assert {client.rights.priority for client in found.values()} == {"normal"}
 
 
-def test_priority_is_kept_and_changes_at_once(tmp_path):
-    clients = Clients(Store(tmp_path))
+def test_priority_is_kept_and_changes_at_once(clients):
     clients.allow("lamp", Rights(priority="low"))
     clients.register("lamp")
     (lamp,) = clients.registered().values()

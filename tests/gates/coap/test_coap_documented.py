@@ -1,6 +1,7 @@
 """The examples of docs/coap.md, run as they stand, by the program that they name."""
 
 import asyncio
+import contextlib
 import json
 import re
 import shlex
@@ -68,5 +69,6 @@ async def test_follow(house, tmp_path):  # noqa: F811
     await eventually(
         lambda: house.metrics.registry.get_sample_value("edge_subscriptions", {"gate": "coap"}) == 0, "its end"
     )
-    process.kill()
+    with contextlib.suppress(ProcessLookupError):  # newer ones end by themselves when there is nothing to follow
+        process.kill()
     await process.communicate()

@@ -16,8 +16,8 @@ from edge.cli.run import _greet
 from edge.gates.mqtt.client import state_of
 from edge.gates.mqtt.strays import Strays
 from edge.gates.mqtt.topics import Topics
-from edge.security.clients import Clients, Rights
-from edge.security.store import Store
+from edge.security.clients import Rights
+from tests.support.clients import clients_of
 from tests.support.processes import wait_for
 
 INSERT = "INSERT DATA {{ <urn:a> <urn:b> {} }}"
@@ -431,9 +431,8 @@ def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
     with (
         house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}, security=security) as gateway,
         MqttClient(mosquitto.port) as client,
+        clients_of(gateway.settings.data_dir) as clients,
     ):
-        store = Store(gateway.settings.data_dir)
-        clients = Clients(store)
         clients.allow("reader", Rights(actions=frozenset({"query", "subscribe"})))
         with httpx.Client(base_url=gateway.endpoints["http"]) as http:
             body = {"register": {"client_identity": "reader", "grant_types": ["client_credentials"]}}
@@ -445,6 +444,5 @@ def test_with_security_a_request_needs_a_token(tmp_path, mosquitto):
         client.subscribe(**mine)
         assert client.ask({"query": {"sparql": "ASK {}", **mine}})["result"]["boolean"] is True
         clients.revoke("reader")
-        store.close()
         assert client.receive()["status_code"] == 401
         wait_for(lambda: subscriptions(gateway) == 0, what="the end of the subscription")
