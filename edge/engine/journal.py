@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn, Self
 
 import pyoxigraph as ox
 
+from edge import database
 from edge.engine import journal_codec, journal_file
 from edge.engine.changes import NO_CHANGE, ChangeSet
 from edge.engine.datadir import DirectoryLock
@@ -267,7 +268,7 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Make all durable, move the write-ahead log into the file, let another gateway have the directory.
+        """Make all durable, move the write-ahead log's content into the file, let another gateway have the directory.
 
         Raises `StorageFailed` as `flush` does, and is closed all the same.
         """
@@ -275,7 +276,7 @@ class Journal:
         try:
             self.flush()
         finally:
-            self._connection.close()
+            database.close(self._connection)
             if lock is not None:
                 lock.release()
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from edge import database
 from edge.protocol.errors import EdgeError, StorageFailed
 
 NAME: Final = "clients.sqlite3"
@@ -125,7 +126,7 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._connection.close()
+            database.close(self._connection)
 
     @property
     def version(self) -> tuple[int, int]:

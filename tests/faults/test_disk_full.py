@@ -24,6 +24,7 @@ topic = "sensor/{number}"
 observation = "http://example.org/{number}"
 store = "all"
 """
+SECURED = {"ENABLED": "true", "HTTPS_PORT": "0", "WSS_PORT": "0"}
 VALUES = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
 SELECT ?v { ?o a sosa:Observation ; sosa:hasResult ?q . ?q qudt:numericValue ?v }"""
 
@@ -127,15 +128,31 @@ def test_a_gateway_that_filled_its_disk_keeps_what_it_acknowledged_and_starts_wi
     assert refused(answer)
     assert watched.values(SET) == acknowledged
     process.kill()
-    for _ in range(2):
+    for stop in (subprocess.Popen.kill, subprocess.Popen.terminate, subprocess.Popen.kill):
         disk.fill()
         running = started(process)
         try:
             wait_for(lambda: answers(watched), what="the gateway")
             assert watched.values(SET) == acknowledged
         finally:
-            running.kill()
-            running.wait(10)
+            stop(running)
+            running.wait(30)
+
+
+def test_a_gateway_with_security_that_was_stopped_starts_where_the_disk_was_filled_up_since(disk, gateway):
+    secured = {f"EDGE__SECURITY__{name}": value for name, value in SECURED.items()}
+    process = gateway(disk.data, EDGE__MQTT__ENABLED="false", EDGE__HTTP__PORT=str(free_port()), **secured)
+    watched = Watched(process)
+    assert watched.ask("/query", query=SET)[0] == 401
+    process.stop()
+    disk.fill()
+    running = started(process)
+    try:
+        wait_for(lambda: answers(watched), what="the gateway")
+        assert watched.ask("/query", query=SET)[0] == 401
+    finally:
+        running.terminate()
+        running.wait(30)
 
 
 def started(process: GatewayProcess) -> subprocess.Popen[bytes]:
