@@ -18,7 +18,6 @@ from typing import Any, Literal, NoReturn, Self
 
 import pyoxigraph as ox
 
-from edge import database
 from edge.engine import journal_codec, journal_file
 from edge.engine.changes import NO_CHANGE, ChangeSet
 from edge.engine.datadir import DirectoryLock
@@ -268,7 +267,7 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Make all durable, move the write-ahead log's content into the file, let another gateway have the directory.
+        """Make all durable, move the write-ahead log into the file, let another gateway have the directory.
 
         Raises `StorageFailed` as `flush` does, and is closed all the same.
         """
@@ -276,7 +275,7 @@ class Journal:
         try:
             self.flush()
         finally:
-            database.close(self._connection)
+            self._connection.close()
             if lock is not None:
                 lock.release()
 

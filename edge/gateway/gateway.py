@@ -16,7 +16,7 @@ from edge.adapters.observations import Observations
 from edge.config import Settings
 from edge.config.keys import default_data_dir
 from edge.config.parts import part
-from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine import EngineSettings, Scheduler, open_engine, reserve
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.journal import Journal
 from edge.engine.journal_file import FILE_NAME
@@ -149,6 +149,7 @@ class Gateway:
         watched = settings.watchdog
         interval = min(watched.interval, self._longest_silence)
         watchdog = Watchdog(interval, watched.stall_after, watched.end_after, self.metrics, self._on_progress)
+        self._stack.enter_context(reserve.used(settings.data_dir))
         tls = await self._start_security()  # the engine asks it for the rights of updates that were given to run later
         engine = await self._start_engine()
         security = self._security

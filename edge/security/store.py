@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from edge import database
 from edge.protocol.errors import EdgeError, StorageFailed
 
 NAME: Final = "clients.sqlite3"
@@ -126,7 +125,7 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            database.close(self._connection)
+            self._connection.close()
 
     @property
     def version(self) -> tuple[int, int]:
