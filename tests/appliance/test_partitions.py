@@ -63,15 +63,24 @@ def test_the_data_partition_is_appended_as_the_first_start_does_it(disk):
     subprocess.run(
         ["sfdisk", "--quiet", "--relocate", "gpt-bak-std", disk], check=False, capture_output=True, env={"PATH": PATH}
     )
-    start, sectors = 2308 * 2048, CARD // 512 - 2308 * 2048 - 2048
+    behind = re.search(r"start=\$\(\(\$\{last% \*\} \+ \$\{last#\* \} \+ (\d+)\)\)", script)
+    assert behind is not None
+    start = 2308 * 2048 + int(behind[1])
+    sectors = CARD // 512 - start - 2048
     entry = line[1].replace("$start", str(start)).replace("$sectors", str(sectors))
     sfdisk("--quiet", "--force", "--no-reread", "--no-tell-kernel", "--append", disk, script=entry)
-    assert entries(disk) == [*before, (2308, CARD // MEBIBYTE - 2308 - 1)]
+    assert entries(disk) == [*before, (2312, CARD // MEBIBYTE - 2312 - 1)]
     kind = sfdisk("--part-type", disk, "4").strip()
     assert any(fnmatch(kind, swap) for swap in re.findall(r"^  (.*)\) make ;;", script, re.MULTILINE)[0].split(" | "))
     sfdisk("--quiet", "--force", "--no-reread", "--no-tell-kernel", "--part-type", disk, "4", "L")
     assert sfdisk("--part-type", disk, "4").strip() in ("83", "0FC63DAF-8483-4772-8E79-3D69D8477DE4")
     assert len(entries(disk)) == 4
+
+
+def test_an_image_that_is_flashed_again_ends_where_data_begins(board, tmp_path):
+    image = tmp_path / "image"
+    subprocess.run([IMAGES / "lib" / "partitions", board, image, "256"], check=True)
+    assert image.stat().st_size == 2312 * MEBIBYTE  # where the test above has seen it begin
 
 
 @pytest.mark.parametrize("board", ["pi"])

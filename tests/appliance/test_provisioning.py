@@ -65,7 +65,8 @@ def test_all_that_can_be_said(tmp_path):
     )
     provisioning.clear(tmp_path / "provision.toml")
     after = provisioning.read(tmp_path / "provision.toml")
-    assert (after.devices, after.wifi.password, after.history.token) == ((), provisioning.CLEARED, provisioning.CLEARED)
+    assert after.devices == (("kitchen", provisioning.CLEARED),)
+    assert (after.wifi.password, after.history.token) == (provisioning.CLEARED, provisioning.CLEARED)
     assert after.network == wanted.network
 
 
@@ -117,10 +118,24 @@ def test_secrets_are_cleared_over_the_whole_length_and_not_applied_again(tmp_pat
     provisioning.clear(file)
     assert "sesame" not in file.read_text()
     assert file.read_text().startswith("# mine\n[[device]]\n")
-    assert provisioning.read(file) == provisioning.Wanted(keys=(KEY,))
+    assert provisioning.read(file) == provisioning.Wanted(devices=(("kitchen", provisioning.CLEARED),), keys=(KEY,))
     before = file.read_bytes()
     provisioning.clear(file)
     assert file.read_bytes() == before
+
+
+def test_secrets_that_are_commented_out_are_cleared_too_and_examples_are_not(tmp_path):
+    read(tmp_path, '# [wifi]\n# password = "open sesame"\n#token = \'seven\'\n# password = "..."\n')
+    provisioning.clear(tmp_path / "provision.toml")
+    text = (tmp_path / "provision.toml").read_text()
+    assert "sesame" not in text
+    assert "seven" not in text
+    assert '# password = "..."\n' in text
+
+
+def test_a_file_that_names_no_key_is_not_one_that_names_none(tmp_path):
+    assert read(tmp_path, "[ssh]\nauthorized_keys = []").keys == ()
+    assert read(tmp_path, "[ssh]\n").keys is None
 
 
 def test_what_other_systems_write_is_read(tmp_path):

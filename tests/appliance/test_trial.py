@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.appliance.appliance import load, own
 
 trial = load("trial")
+bootenv = sys.modules["bootenv"]
 
 
 @pytest.fixture
@@ -22,20 +24,44 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "UNDONE": "undone",
         "BEFORE": "before-update",
         "AFTER": "of-undone-update",
+        "LOST": "lost",
     }.items():
         monkeypatch.setattr(trial, name, tmp_path / file)
+    monkeypatch.setattr(bootenv, "FILE", tmp_path / "grubenv")
+    monkeypatch.setattr(bootenv, "ORDER", tmp_path / "order")
     own(monkeypatch)
     trial.DATA.mkdir()
     written(1)
+    monkeypatch.setattr(trial, "booted", lambda: "A")
     start(monkeypatch, "A")
     (tmp_path / "manifest.raucm").write_text("[update]\ncompatible=sepa-edge-amd64\nversion=7.0\n")
     monkeypatch.setenv("RAUC_BUNDLE_MOUNT_POINT", str(tmp_path))
-    monkeypatch.setattr(trial, "rauc", lambda *_: None)
+    monkeypatch.setattr(trial, "rauc", mark)
     return tmp_path
+
+
+def env(**variables: str) -> dict[str, str]:
+    """What the boot loader has kept, after these were changed."""
+    found = bootenv.read(trial.booted())
+    if variables:
+        bootenv._write(found | variables)
+    return found | variables
+
+
+def mark(what: str, which: str) -> None:
+    """RAUC marks a slot, as its grub back end does."""
+    slot = trial.booted() if which == "booted" else trial.other()
+    env(**{f"{slot}_OK": "1" if what == "mark-good" else "0", f"{slot}_TRY": "0"})
+
+
+def activated(slot: str) -> None:
+    """RAUC has written a system into that slot."""
+    env(**{"ORDER": "B A" if slot == "B" else "A B", f"{slot}_OK": "1", f"{slot}_TRY": "0"})
 
 
 def start(monkeypatch: pytest.MonkeyPatch, slot: str) -> str:
     """A start of the box in that slot; what the owner is told."""
+    env(**{f"{slot}_TRY": str(int(env()[f"{slot}_TRY"]) + 1)})  # grub.cfg
     monkeypatch.setattr(trial, "booted", lambda: slot)
     told = trial.end()
     trial.begin()
@@ -58,7 +84,8 @@ def found() -> list[int]:
 
 
 def test_an_update_that_serves_stays_with_all_that_was_written(box, monkeypatch):
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     start(monkeypatch, "B")
     written(2)
     trial.main("good")
@@ -68,7 +95,8 @@ def test_an_update_that_serves_stays_with_all_that_was_written(box, monkeypatch)
 
 
 def test_where_the_older_system_can_read_what_the_update_wrote_nothing_is_lost(box, monkeypatch):
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     start(monkeypatch, "B")
     written(1)
     assert start(monkeypatch, "A") == "update: 7.0 was undone: it did not reach health"
@@ -76,7 +104,8 @@ def test_where_the_older_system_can_read_what_the_update_wrote_nothing_is_lost(b
 
 
 def test_where_it_cannot_the_data_of_before_is_back_and_the_other_kept(box, monkeypatch):
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     start(monkeypatch, "B")
     written(2)
     told = start(monkeypatch, "A")
@@ -86,7 +115,8 @@ def test_where_it_cannot_the_data_of_before_is_back_and_the_other_kept(box, monk
 
 
 def test_a_power_cut_while_data_is_put_back_loses_none(box, monkeypatch):
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     start(monkeypatch, "B")
     written(2)
     trial.DATA.rename(trial.AFTER)
@@ -97,7 +127,8 @@ def test_a_power_cut_while_data_is_put_back_loses_none(box, monkeypatch):
 
 
 def test_a_second_start_on_trial_keeps_the_first_copy(box, monkeypatch):
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     start(monkeypatch, "B")
     written(2)
     start(monkeypatch, "B")
@@ -106,11 +137,13 @@ def test_a_second_start_on_trial_keeps_the_first_copy(box, monkeypatch):
 
 
 def test_the_owner_is_told_until_the_next_update(box, monkeypatch):
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     start(monkeypatch, "B")
     start(monkeypatch, "A")
     assert "undone" in start(monkeypatch, "A")
-    trial.main("installed")
+    trial.main("installing")
+    activated("B")
     assert start(monkeypatch, "B") == ""
 
 
@@ -118,3 +151,78 @@ def test_without_an_update_nothing_is_copied(box, monkeypatch):
     assert start(monkeypatch, "A") == ""
     assert start(monkeypatch, "B") == ""
     assert not trial.BEFORE.exists()
+
+
+def test_a_start_that_is_no_trial_is_a_good_one_as_soon_as_it_has_its_data(box, monkeypatch):
+    for _ in range(5):
+        start(monkeypatch, "A")
+        assert env()["A_TRY"] == "0"
+
+
+def test_a_trial_is_counted_until_its_gateway_serves(box, monkeypatch):
+    trial.main("installing")
+    activated("B")
+    start(monkeypatch, "B")
+    start(monkeypatch, "B")
+    assert env()["B_TRY"] == "2"
+    trial.main("good")
+    assert (env()["B_OK"], env()["B_TRY"]) == ("1", "0")
+
+
+def test_the_trial_of_another_system_is_not_this_ones(box, monkeypatch):
+    """Health that comes, or is missed, between the installation and the restart."""
+    trial.main("installing")
+    activated("B")
+    trial.main("good")
+    trial.main("failed")
+    assert env()["A_OK"] == "1"
+    start(monkeypatch, "B")
+    written(2)
+    assert (trial.TRIAL.exists(), trial.BEFORE.exists()) == (True, True)
+
+
+def test_what_was_not_installed_to_its_end_was_not_undone(box, monkeypatch):
+    trial.main("installing")
+    assert start(monkeypatch, "A") == ""
+    assert not trial.TRIAL.exists()
+
+
+def test_who_goes_to_an_undone_update_by_hand_has_it(box, monkeypatch):
+    trial.main("installing")
+    activated("B")
+    start(monkeypatch, "B")
+    assert "undone" in start(monkeypatch, "A")
+    trial.main("good")
+    assert env()["B_OK"] == "0"
+    activated("B")  # rauc status mark-active other
+    assert start(monkeypatch, "B") == ""
+    trial.main("good")
+    assert env()["A_OK"] == "1"
+    assert not trial.UNDONE.exists()
+
+
+def test_a_system_that_does_not_start_is_told_of_and_tried_again(box, monkeypatch):
+    env(ORDER="B A", B_TRY="3")
+    assert "slot B did not start three times" in start(monkeypatch, "A")
+    assert env()["B_TRY"] == "0"
+
+
+@pytest.mark.parametrize("left", [b"", b"# GRUB Envir", b"\0" * 1024])
+def test_a_file_of_the_boot_loader_that_a_power_cut_has_spoilt_is_made_again(box, monkeypatch, left):
+    activated("B")
+    start(monkeypatch, "B")
+    bootenv.FILE.write_bytes(left)
+    assert start(monkeypatch, "B") == ""
+    assert env() == {"ORDER": "B A", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
+    assert bootenv.FILE.stat().st_size == 1024
+
+
+def test_without_its_data_a_start_is_no_good_one(box, monkeypatch):
+    start(monkeypatch, "A")
+    trial.LOST.touch()
+    env(A_TRY="1")
+    trial.begin()
+    assert "cannot be read" in trial.end()
+    with pytest.raises(SystemExit, match="cannot be read"):
+        trial.main("good")
+    assert env()["A_TRY"] == "1"

@@ -332,7 +332,7 @@ def test_update(machine):
     assert only(update.check(machine.around())).state == "ok"
     machine.put("data/rauc/trial", "B 7.0")
     assert "7.0 is on trial" in only(update.check(machine.around())).what
-    machine.put("data/rauc/undone", "7.0")
+    machine.put("data/rauc/undone", "B 7.0")
     assert "7.0 was undone" in only(update.check(machine.around())).what
 
 

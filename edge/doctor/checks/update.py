@@ -12,7 +12,7 @@ from edge.doctor.surroundings import Surroundings
 def check(around: Surroundings) -> Iterator[Finding]:
     """Told by the files that the image keeps of it."""
     kept = around.root / "data/rauc"
-    if undone := _version(kept / "undone"):
+    if undone := _version(kept / "undone").partition(" ")[2]:
         yield Finding(
             "warning",
             f"the update to {undone} was undone: its gateway did not reach health",

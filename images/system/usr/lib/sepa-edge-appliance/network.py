@@ -10,7 +10,7 @@ from files import write
 from provisioning import CLEARED, Network, Refused, Wifi
 
 KEPT = Path("/data/network")
-"""Here they are kept; any other *.network that stands here counts, too (systemd.network(5))."""
+"""Here they are kept; any other *.network, *.netdev and *.link that stands here counts, too (systemd.network(5))."""
 SUPPLICANT = "wpa_supplicant.conf"
 RUN = Path("/run/systemd/network")
 
@@ -52,7 +52,7 @@ def supplicant(wanted: Wifi) -> str:
 
 
 def enter() -> None:
-    """Before systemd-networkd starts."""
+    """Before systemd-networkd starts, and as it can read them."""
     RUN.mkdir(parents=True, exist_ok=True)
-    for file in KEPT.glob("*.network"):
-        shutil.copy(file, RUN / file.name)
+    for file in [*KEPT.glob("*.network"), *KEPT.glob("*.netdev"), *KEPT.glob("*.link")]:
+        shutil.copyfile(file, RUN / file.name)

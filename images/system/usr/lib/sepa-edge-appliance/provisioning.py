@@ -20,7 +20,9 @@ _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-\S+|sk-\S+) [A-Za-z0-9+/=]+(
 _COUNTRY = re.compile(r"[A-Z]{2}")
 """ISO 3166-1, as the rules for radios have it."""
 _URL = re.compile(r"https://[A-Za-z0-9.\[\]:_/~%-]+")
-_SECRET = re.compile(r"""^(\s*(?:password|token)\s*=\s*)("(?:[^"\\\n]|\\.)+"|'[^'\n]+')""", re.MULTILINE)
+_SECRET = re.compile(
+    r"""^(\s*(?:\#\s*)?(?:password|token)\s*=\s*)(?!"\.\.\.")("(?:[^"\\\n]|\\.)+"|'[^'\n]+')""", re.MULTILINE
+)
 
 
 class Refused(Exception):
@@ -63,9 +65,9 @@ class Wanted:
 
     hostname: str = ""
     devices: tuple[tuple[str, str], ...] = ()
-    """Name and password of each that is to be let in."""
-    keys: tuple[str, ...] = ()
-    """Public keys that may log in."""
+    """Name and password of each that is to be let in; `CLEARED`: that of before."""
+    keys: tuple[str, ...] | None = None
+    """Public keys that may log in, in place of those that could."""
     network: Network | None = None
     wifi: Wifi | None = None
     history: History | None = None
@@ -91,7 +93,7 @@ def read(file: Path) -> Wanted:
     return Wanted(
         name,
         tuple(_devices(found.get("device", []))),
-        tuple(_keys(found.get("ssh", {}))),
+        _keys(found.get("ssh", {})),
         _network(found["network"]) if "network" in found else None,
         _wifi(found["wifi"]) if "wifi" in found else None,
         _history(found["history"]) if "history" in found else None,
@@ -149,16 +151,17 @@ def _devices(found: object) -> list[tuple[str, str]]:
             raise Refused(f"device {position}: name is missing, taken or no name; letters, digits, . _ - make one")
         if not isinstance(password, str) or not password or not password.isprintable():
             raise Refused(f"device {position} ({name}): password is missing, or has signs that nobody sees")
-        if password != CLEARED:
-            devices.append((name, password))
+        devices.append((name, password))
     return devices
 
 
-def _keys(found: object) -> list[str]:
-    keys = _table("ssh", found, {"authorized_keys"}).get("authorized_keys", [])
+def _keys(found: object) -> tuple[str, ...] | None:
+    keys = _table("ssh", found, {"authorized_keys"}).get("authorized_keys")
+    if keys is None:
+        return None
     if not isinstance(keys, list) or not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
         raise Refused('ssh: authorized_keys is a list of public keys, like ["ssh-ed25519 AAAA... me"]')
-    return keys
+    return tuple(keys)
 
 
 def _network(found: object) -> Network:

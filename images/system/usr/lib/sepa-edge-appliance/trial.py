@@ -1,12 +1,15 @@
 #!/usr/bin/python3 -I
 """An update on trial, from its installation until its gateway has reached health, or the system before it is back.
 
-    trial.py installed   RAUC has written a system: its first start is a trial (RAUC's post-install handler)
-    trial.py good        this system serves: it stays (after boot-complete.target)
-    trial.py failed      this system does not: the other one starts instead
+    trial.py installing  RAUC is about to write a system: its first start is a trial (RAUC's pre-install handler)
+    trial.py good        the gateway of this system serves: if it is on trial, it stays (after boot-complete.target)
+    trial.py failed      it does not: if it is on trial, the other system starts instead
 
 What a newer gateway makes of its data an older one may not read, so data is copied aside before the new system's first
 start (`begin`), and the copy takes its place again if the old system could not read what the new one left (`end`).
+
+The boot loader counts starts. One on trial is good when the gateway serves; any other one as soon as it has its data:
+a gateway that does not serve is no reason to leave a system that did, but a system that does not start is one.
 """
 
 from __future__ import annotations
@@ -22,43 +25,64 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import bootenv
 from files import write
 
 DATA = Path("/data/sepa-edge")
 TRIAL = Path("/data/rauc/trial")
 """There while an update is on trial: the boot loader's name for its slot, and the update's version."""
 UNDONE = Path("/data/rauc/undone")
-"""There when the last update was undone: its version."""
+"""There when an update was undone: the same of it."""
 BEFORE = Path("/data/before-update")
 """The data as it was before the new system's first start."""
 AFTER = Path("/data/of-undone-update")
 """The data that an update left which was undone, where the system before it cannot read it."""
+LOST = Path("/run/edge-data-lost")
+"""There when the data partition could not be mounted: what is in /data is of this start alone."""
+_TRIES = 3
+"""Starts in vain after which the boot loader takes the other slot (grub.cfg)."""
 
 
 def main(word: str) -> None:
     """What RAUC and the units tell."""
-    if word == "installed":
-        tried = version(os.environ["RAUC_BUNDLE_MOUNT_POINT"])
-        write(TRIAL, f"{'B' if booted() == 'A' else 'A'} {tried}", "root", 0o644)
-        UNDONE.unlink(missing_ok=True)
+    if LOST.exists():
+        sys.exit("the data partition cannot be read: nothing is known of updates, and this start is no good one")
+    if word == "installing":
         shutil.rmtree(BEFORE, ignore_errors=True)
         shutil.rmtree(AFTER, ignore_errors=True)
+        UNDONE.unlink(missing_ok=True)
+        write(TRIAL, f"{other()} {version(os.environ['RAUC_BUNDLE_MOUNT_POINT'])}", "root", 0o644)
     elif word == "good":
-        rauc("mark-good", "booted")
-        if UNDONE.exists():
-            rauc("mark-bad", "other")
-        TRIAL.unlink(missing_ok=True)
-        shutil.rmtree(BEFORE, ignore_errors=True)
+        good()
     elif word == "failed":
-        rauc("mark-bad", "booted")
-        subprocess.run(["systemctl", "--no-block", "reboot"], check=True)
+        if slot_of(TRIAL) == booted():
+            write(UNDONE, TRIAL.read_text(), "root", 0o644)
+            rauc("mark-bad", "booted")
+            subprocess.run(["systemctl", "--no-block", "reboot"], check=True)
     else:
-        sys.exit(f"{word} is not known; there are installed, good and failed")
+        sys.exit(f"{word} is not known; there are installing, good and failed")
+
+
+def good() -> None:
+    """This system serves."""
+    if slot_of(TRIAL) == booted():
+        rauc("mark-good", "booted")
+        TRIAL.unlink()
+        shutil.rmtree(BEFORE, ignore_errors=True)
+    if slot_of(UNDONE) == booted():  # the owner wanted it all the same
+        UNDONE.unlink()
+    elif UNDONE.exists():
+        rauc("mark-bad", "other")
 
 
 def begin() -> None:
-    """In a system on trial, before anything touches the data: keep a copy, where there is room for one."""
-    if on_trial()[0] != booted() or BEFORE.exists():
+    """Before anything touches the data: of a system on trial keep a copy of it, where there is room for one."""
+    if LOST.exists():
+        return
+    if slot_of(TRIAL) != booted():
+        bootenv.clear_count(booted(), booted())
+        return
+    if BEFORE.exists():
         return
     needed = sum(file.stat().st_size for file in DATA.rglob("*") if file.is_file())
     if needed * 1.2 > shutil.disk_usage(DATA).free:
@@ -72,17 +96,26 @@ def begin() -> None:
 
 
 def end() -> str:
-    """What to tell the owner where an update was undone; with data that this system can read, in any case."""
-    slot, tried = on_trial()
-    if slot and slot != booted():
-        if BEFORE.exists() and formats(BEFORE) != formats(DATA):
-            put_back()
-        write(UNDONE, tried, "root", 0o644)
-        TRIAL.unlink()
-    if not UNDONE.exists():
-        return ""
-    aside = f"; its data is in {AFTER}" if AFTER.exists() else ""
-    return f"update: {UNDONE.read_text()} was undone: it did not reach health{aside}"
+    """What to tell the owner where this is not the system that was wanted; with data that this one can read."""
+    if LOST.exists():
+        return "the data partition cannot be read: nothing is kept, and nobody can come in; docs/images.md"
+    env = bootenv.read(booted())
+    tried = int(env.get(f"{other()}_TRY") or 0)
+    if slot_of(TRIAL) == other():
+        if tried or slot_of(UNDONE) == other() or BEFORE.exists():
+            if BEFORE.exists() and formats(BEFORE) != formats(DATA):
+                put_back()
+            write(UNDONE, TRIAL.read_text(), "root", 0o644)
+        TRIAL.unlink()  # else its installation has not come to its end
+    if slot_of(UNDONE) == other():
+        aside = f"; its data is in {AFTER}" if AFTER.exists() else ""
+        return f"update: {version_of(UNDONE)} was undone: it did not reach health{aside}"
+    if env.get("ORDER", "").startswith(other()) and env.get(f"{other()}_OK") == "1" and tried >= _TRIES:
+        bootenv.clear_count(other(), booted())
+        return (
+            f"the system in slot {other()} did not start three times: this is the one before it, until the next start"
+        )
+    return ""
 
 
 def put_back() -> None:
@@ -95,10 +128,14 @@ def put_back() -> None:
     BEFORE.rename(DATA)
 
 
-def on_trial() -> tuple[str, str]:
-    """Slot and version of the update that is on trial; nothing where none is."""
-    slot, _, tried = (TRIAL.read_text() if TRIAL.exists() else "").partition(" ")
-    return slot, tried
+def slot_of(file: Path) -> str:
+    """The slot of the update that is on trial, or that was undone; empty where none was."""
+    return file.read_text().partition(" ")[0] if file.exists() else ""
+
+
+def version_of(file: Path) -> str:
+    """Its version."""
+    return file.read_text().partition(" ")[2]
 
 
 def formats(data: Path) -> dict[str, int]:
@@ -123,6 +160,11 @@ def booted() -> str:
     """The boot loader's name for the slot of this system."""
     found = re.search(r"\brauc\.slot=(\w+)", Path("/proc/cmdline").read_text())
     return found[1] if found else "A"
+
+
+def other() -> str:
+    """And for the other one."""
+    return "B" if booted() == "A" else "A"
 
 
 def rauc(mark: str, slot: str) -> None:
