@@ -27,11 +27,13 @@ def copy() -> bool:
         found = {name: (TLS / name).read_bytes() for name in NAMES}
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(TLS / "server.pem", TLS / "server.key")
-            break
         except ssl.SSLError:  # the gateway is about to write the other one
             if attempt == 9:
                 raise
             time.sleep(1)
+        else:
+            if all((TLS / name).read_bytes() == found[name] for name in NAMES):
+                break
     changed = any(not (COPY / name).exists() or (COPY / name).read_bytes() != found[name] for name in NAMES)
     for name in NAMES:
         write(COPY / name, found[name], "mosquitto", 0o600)
