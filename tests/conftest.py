@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import signal
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,13 +14,67 @@ from hypothesis import HealthCheck, settings
 # A shell has what it starts in the background ignore Ctrl-C, and processes that tests start and interrupt inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+ROOT = Path(__file__).parent
+SLOW = (
+    *("adapters/test_actuation", "adapters/test_broker", "adapters/test_mqtt", "adapters/test_serial_gateway"),
+    *("appliance/test_package", "engine/test_apart", "engine/test_background_snapshot", "engine/test_fault_isolation"),
+    *("engine/test_journal_crash", "engine/test_oracle", "engine/test_processing", "engine/test_size"),
+    *("backup/", "bench/", "cli/", "client/", "doctor/", "examples/", "faults/", "fuzz/", "gates/", "gateway/"),
+    *("history/", "outbox/", "security/", "simulation/", "web/"),
+    *("test_app", "test_clean_stop", "test_last_run", "test_replay", "test_test_runs", "test_timers_crash"),
+)
+"""Directories and files below tests/ whose tests are marked `slow`. Others: property tests, and `@pytest.mark.slow`."""
+
 # No property is about time, and a machine may be busy.
 settings.register_profile("unhurried", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Where tests run side by side, those of a file stay together, and so do those that share a Spark session."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the slow files if slow tests are not wanted, which halves the time until the first test."""
+    if config.getoption("markexpr") != "not slow":
+        return None
+    name = collection_path.relative_to(ROOT).as_posix() + ("/" if collection_path.is_dir() else "")
+    return True if name.startswith(SLOW) else None
+
+
+@pytest.fixture(autouse=True)
+def root_log_level() -> None:
+    """Each test starts at the default log level, whatever an earlier one in the same process has configured."""
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark slow tests. Keep the tests of a file, and all tests with a Spark session, on one worker of pytest-xdist.
+
+    A test may name a group of its own instead.
+    """
+    if not hasattr(config, "workerinput"):  # the controller of pytest-xdist checks what its workers collected
+        refuse_duplicate_ids([item.nodeid for item in items])
     for item in items:
-        shared = "spark" if "spark" in getattr(item, "fixturenames", ()) else str(item.path)
+        searches = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if searches or item.nodeid.removeprefix("tests/").startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("xdist_group") is not None:
+            continue
+        shared = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(shared))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: Sequence[str]) -> None:
+    """Check the tests of a worker before the controller distributes them."""
+    refuse_duplicate_ids(ids)
+
+
+def refuse_duplicate_ids(ids: Sequence[str]) -> None:
+    """End the run if two tests have one node id: pytest-xdist identifies tests by id, and runs one of them."""
+    duplicates = [nodeid for nodeid, count in Counter(ids).items() if count > 1]
+    if duplicates:
+        reason = (
+            f"{len(duplicates)} node ids name more than one test, like {duplicates[0]}: pytest-xdist would run one of "
+            "them only. Give each test its own id. If the ids are generated, run `make .venv/.test-ready`: this may be "
+            "a version of pytest that pyproject.toml excludes."
+        )
+        pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)

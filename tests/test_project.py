@@ -75,6 +75,17 @@ def test_make_run_needs_no_tools(tmp_path):
     assert plan.splitlines()[-1].endswith("edge run --data-dir x")
 
 
+def test_make_prefers_the_python_of_the_system(tmp_path):
+    system = Path("/usr/bin/python3")
+    enough = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"
+    if not system.exists() or subprocess.run([system, "-c", enough], check=False).returncode:
+        pytest.skip("needs a Python 3.11 or newer with venv in /usr/bin; install the package python3-venv")
+    other = tmp_path / "python3"
+    other.symlink_to(sys.executable)
+    plan = make("-n", "run", f"VENV={tmp_path / 'venv'}", PATH=f"{tmp_path}:{os.environ['PATH']}").stdout
+    assert f"\n{system} -m venv" in plan
+
+
 def test_make_says_when_python_is_too_old(tmp_path):
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\nexit 1\n")
@@ -103,6 +114,19 @@ def test_the_walls_hold():
     command = [str(Path(sys.executable).with_name("lint-imports"))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout
+
+
+def test_no_group_has_a_possessive_quantifier():
+    """Python 3.11.2 of Debian 12 matches `(...)*+` wrongly (CPython issue 106052); `(?>(...)*)` works everywhere."""
+    pattern = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+(?![^\[]*\])")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for package in ("edge", "spark_offload")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if not line.lstrip().startswith("#") and pattern.search(line)
+    ]
+    assert found == []
 
 
 def test_links_in_the_documentation_lead_somewhere():

@@ -1,0 +1,60 @@
+"""How tests are run: no test is lost, and pytest-xdist keeps the tests of a file on one worker."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).with_name("conftest.py")
+FILE = """
+import os, pathlib, pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_worker(number):
+    with pathlib.Path("workers").open("a") as file:
+        file.write(f"{__name__} {os.environ.get('PYTEST_XDIST_WORKER')}\\n")
+"""
+SAME_IDS = """
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    item._nodeid = item.nodeid.partition("[")[0]
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A directory with two test files under this project's conftest."""
+    shutil.copy(CONFTEST, tmp_path / "conftest.py")
+    for name in ("test_one.py", "test_two.py"):
+        (tmp_path / name).write_text(FILE)
+    return tmp_path
+
+
+def run(project, workers):
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadgroup", "--rootdir", project]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [*command, "-c", os.devnull], cwd=project, env=own, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_tests_of_a_file_run_on_one_worker(project):
+    done = run(project, 2)
+    assert "12 passed" in done.stdout, done.stdout + done.stderr
+    lines = (project / "workers").read_text().splitlines()
+    assert len(lines) == 12
+    assert len(set(lines)) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tests_with_the_same_id_are_refused(project, workers):
+    with (project / "conftest.py").open("a") as conftest:
+        conftest.write(SAME_IDS)
+    done = run(project, workers)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "2 node ids name more than one test, like test_one.py::test_worker" in done.stdout + done.stderr
+    assert not (project / "workers").exists()
