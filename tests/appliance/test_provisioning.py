@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.appliance.appliance import load
+from tests.support.power_cut import build, power_cuts
 
 ROOT = Path(__file__).parents[2] / "images"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBoot me@here"
@@ -160,3 +161,48 @@ def test_no_password_is_left(tmp_path_factory, word):
     file.write_text(f'[[device]]\nname = "a"\npassword={written}\n')
     provisioning.clear(file)
     assert tomllib.loads(file.read_text())["device"] == [{"name": "a", "password": provisioning.CLEARED}]
+
+
+SECTOR = 512
+
+
+@pytest.mark.parametrize("password", ["p", "open sesame, and some more of it"])
+def test_a_power_cut_while_secrets_are_cleared_leaves_none(tmp_path, password):
+    """Sectors of the old text and of the new one may stand beside each other; the next start clears all of it."""
+    file = tmp_path / "provision.toml"
+    device = f'[[device]]\nname = "device"\npassword = "{password}"\n# {"x" * 40}\n'
+    text = (device * 40).encode()
+    file.write_bytes(text)
+    finished = [dict(left) for left in power_cuts(tmp_path, lambda: provisioning.clear(file))]
+    blank = file.read_bytes()
+    assert len(text) > 4 * SECTOR
+    torn = [whole for whole in finished if whole.get("provision.toml") == blank and "provision.cleared" in whole]
+    assert torn, "the copy is there while the file is written over"
+    sectors = range(0, max(len(blank), len(text)), SECTOR)
+    for chosen in [*(2**n - 1 for n in range(len(sectors))), 0b10101, 0b1010]:
+        pieces = [(blank if chosen >> n & 1 else text)[begin : begin + SECTOR] for n, begin in enumerate(sectors)]
+        build(tmp_path, (("provision.cleared", blank), ("provision.toml", b"".join(pieces))))
+        start_again(file)
+        assert provisioning.CLEARED in file.read_text()
+        assert f'"{password}"' not in file.read_text()
+    for whole in finished:
+        build(tmp_path, tuple(sorted(whole.items())))
+        start_again(file)
+        assert file.read_bytes() == blank
+        assert [path.name for path in tmp_path.iterdir()] == ["provision.toml"]
+
+
+def start_again(file: Path) -> None:
+    """What the next start does with the file."""
+    provisioning.finish_clearing(file)
+    provisioning.read(file)
+    provisioning.clear(file)
+
+
+def test_what_its_owner_has_written_since_is_not_overwritten(tmp_path):
+    file = tmp_path / "provision.toml"
+    file.with_suffix(".cleared").write_text('hostname = "edge-hall"\n')
+    file.write_text('hostname = "edge-kitchen"\n')
+    provisioning.finish_clearing(file)
+    assert provisioning.read(file).hostname == "edge-kitchen"
+    assert [path.name for path in tmp_path.iterdir()] == ["provision.toml"]

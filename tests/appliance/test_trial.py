@@ -36,7 +36,6 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     start(monkeypatch, "A")
     (tmp_path / "manifest.raucm").write_text("[update]\ncompatible=sepa-edge-amd64\nversion=7.0\n")
     monkeypatch.setenv("RAUC_BUNDLE_MOUNT_POINT", str(tmp_path))
-    monkeypatch.setattr(trial, "rauc", mark)
     return tmp_path
 
 
@@ -46,12 +45,6 @@ def env(**variables: str) -> dict[str, str]:
     if variables:
         bootenv._write(found | variables)
     return found | variables
-
-
-def mark(what: str, which: str) -> None:
-    """RAUC marks a slot, as its grub back end does."""
-    slot = trial.booted() if which == "booted" else trial.other()
-    env(**{f"{slot}_OK": "1" if what == "mark-good" else "0", f"{slot}_TRY": "0"})
 
 
 def activated(slot: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from files import write as write_file
+from files import write_in_place
 
 FILE = Path("/boot/efi/grubenv")
 ORDER = Path("/data/rauc/order")
@@ -35,11 +35,18 @@ def clear_count(slot: str, booted: str) -> None:
     write_file(ORDER, variables.get("ORDER", booted), "root", 0o644)
 
 
+def mark(slot: str, *, good: bool, booted: str) -> None:
+    """Say whether the boot loader may choose this slot, and clear its count (`rauc status mark-good` and `mark-bad`).
+
+    RAUC's own command empties the file before it writes it, so a power cut could lose the variables.
+    """
+    _write(read(booted) | {f"{slot}_OK": "1" if good else "0", f"{slot}_TRY": "0"})
+
+
 def _write(variables: dict[str, str]) -> None:
-    """Where it stands, as GRUB does it itself: a file system that could be half written is not touched."""
+    """Where it stands, as GRUB does it itself: a file system that could be half written is not touched.
+
+    All variables are in the first sector, so that the change is one write of the disk's.
+    """
     text = _HEAD + "".join(f"{name}={value}\n" for name, value in variables.items())
-    with os.fdopen(os.open(FILE, os.O_WRONLY | os.O_CREAT, 0o644), "w") as out:
-        out.write(text.ljust(_SIZE, "#"))
-        out.flush()
-        out.truncate()
-        os.fsync(out.fileno())
+    write_in_place(FILE, text.ljust(_SIZE, "#").encode())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from files import write
+from files import make_directory, write
 
 TLS = Path("/data/sepa-edge/tls")
 COPY = Path("/data/mosquitto/tls")
@@ -21,8 +20,7 @@ NAMES = ("server.key", "server.pem")
 
 def copy() -> bool:
     """Whether it was another one until now. Raises `ssl.SSLError` where key and certificate never go together."""
-    COPY.mkdir(mode=0o700, exist_ok=True)
-    shutil.chown(COPY, "mosquitto", "mosquitto")
+    make_directory(COPY, "mosquitto", 0o700)
     for attempt in range(10):
         found = {name: (TLS / name).read_bytes() for name in NAMES}
         try:

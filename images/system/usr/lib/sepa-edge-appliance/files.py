@@ -1,16 +1,22 @@
-"""How the box writes what must not be lost, or seen by others."""
+"""Durable changes of files and directories.
+
+A power cut may lose every change that the file system has not written yet: up to 30 seconds of them (`commit=30`), and
+not always in their order. What a function here has changed is on the disk when it returns, and a power cut before that
+leaves either the old state or the new one. So steps of a procedure stay in order.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
+import shutil
 from pathlib import Path
 
 
 def write(file: Path, content: str | bytes, owner: str, mode: int) -> None:
-    """Atomically, on the disk when it returns, never readable by others in between. What a group may read is root's.
+    """Replace a file by one with this content, which others cannot read in between. What a group may read is root's.
 
-    What is there already is not written again.
+    A file that has this content, owner and mode already is not written again.
     """
     data = content if isinstance(content, bytes) else content.encode()
     user = pwd.getpwnam(owner)
@@ -27,4 +33,62 @@ def write(file: Path, content: str | bytes, owner: str, mode: int) -> None:
         os.fchmod(descriptor, mode)
         out.flush()
         os.fsync(descriptor)
-    new.rename(file)
+    rename(new, file)
+
+
+def write_in_place(file: Path, content: bytes) -> None:
+    """Overwrite a file where it lies on the disk: for content that must not stay elsewhere, and for the boot loader.
+
+    A power cut may leave part of the new content, unless it fits into one sector.
+    """
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o644), "wb") as out:
+        out.write(content)
+        out.truncate()
+        out.flush()
+        os.fsync(out.fileno())
+    sync_directory(file.parent)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename a file or directory within its directory; a file with the new name is replaced."""
+    old.rename(new)
+    sync_directory(new.parent)
+
+
+def remove(file: Path) -> None:
+    """Remove a file, which may be missing."""
+    if file.exists() or file.is_symlink():
+        file.unlink()
+        sync_directory(file.parent)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory with its content; it may be missing. It is never seen with half of its content."""
+    aside = removed(directory)
+    shutil.rmtree(aside, ignore_errors=True)
+    if directory.exists():
+        rename(directory, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def removed(directory: Path) -> Path:
+    """The name that a directory has while it is being removed. A power cut may leave it behind."""
+    return directory.with_name(directory.name + ".removed")
+
+
+def make_directory(directory: Path, owner: str, mode: int) -> None:
+    """Make a directory, unless it exists."""
+    if not directory.is_dir():
+        directory.mkdir(mode=mode)
+        sync_directory(directory.parent)
+    user = pwd.getpwnam(owner)
+    os.chown(directory, user.pw_uid, user.pw_gid)
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

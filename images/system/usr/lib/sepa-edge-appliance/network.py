@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from files import write
+from files import remove, write
 from provisioning import CLEARED, Network, Refused, Wifi
 
 KEPT = Path("/data/network")
@@ -19,7 +19,7 @@ def wired(wanted: Network) -> None:
     """A fixed address, or none."""
     file = KEPT / "50-wired.network"
     if not wanted.address:
-        file.unlink(missing_ok=True)
+        remove(file)
         return
     lines = ["# From provision.toml.", "[Match]", "Name=en* eth*", "", "[Network]", f"Address={wanted.address}"]
     lines += [f"Gateway={wanted.gateway}"] if wanted.gateway else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devices import may_be_called
+from files import remove, rename, write_in_place
 
 CLEARED = "(applied)"
 """What stands where a secret was."""
@@ -109,13 +109,32 @@ def clear(file: Path) -> None:
     cleared = _cleared(text)
     if cleared == text:
         return
-    # In place and over the whole length: what is written beside leaves the old text on the card.
+    # In place and over the whole length: what is written beside leaves the old text on the card. A power cut may leave
+    # some sectors of the old text between those of the new one, so the new one is kept until all of it is there.
     blank = cleared.encode().ljust(len(text.encode()), b"\n")
-    with file.open("r+b") as out:
-        out.write(blank)
-        out.truncate()
-        out.flush()
-        os.fsync(out.fileno())
+    copy = _copy(file)
+    new = copy.with_suffix(".new")
+    write_in_place(new, blank)
+    rename(new, copy)
+    write_in_place(file, blank)
+    remove(copy)
+
+
+def finish_clearing(file: Path) -> None:
+    """Clear the file to its end if a power cut interrupted that, unless its owner has changed it since."""
+    copy = _copy(file)
+    remove(copy.with_suffix(".new"))
+    if not copy.exists():
+        return
+    blank, found = copy.read_bytes(), file.read_bytes() if file.exists() else b""
+    if found and found != blank and (len(found) == len(blank) or not _can_be_cleared(found.decode(errors="replace"))):
+        write_in_place(file, blank)
+    remove(copy)
+
+
+def _copy(file: Path) -> Path:
+    """Where the text without secrets is kept while it is written over the one with them."""
+    return file.with_suffix(".cleared")
 
 
 def _cleared(text: str) -> str:

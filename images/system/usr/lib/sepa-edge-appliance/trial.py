@@ -10,6 +10,16 @@ start (`begin`), and the copy takes its place again if the old system could not 
 
 The boot loader counts starts. One on trial is good when the gateway serves; any other one as soon as it has its data:
 a gateway that does not serve is no reason to leave a system that did, but a system that does not start is one.
+
+The power may be cut at any moment, so each step is on the disk before the next one begins (`files`), and the order of
+the steps matters:
+
+- An installation removes the copy of an earlier update before it writes `TRIAL`: else the old copy would be taken for
+  the data before this update.
+- The copy is complete before it has its name (`BEFORE`), and has it before the gateway of the update starts.
+- An update is confirmed by the removal of `TRIAL`; only then is the copy removed.
+- An update is undone when the data is back, `UNDONE` is written and `TRIAL` removed, in this order: a start that was
+  interrupted in between begins again where it was.
 """
 
 from __future__ import annotations
@@ -26,7 +36,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import bootenv
-from files import write
+from files import remove, remove_tree, removed, rename, write
 
 DATA = Path("/data/sepa-edge")
 TRIAL = Path("/data/rauc/trial")
@@ -48,17 +58,17 @@ def main(word: str) -> None:
     if LOST.exists():
         sys.exit("the data partition cannot be read: nothing is known of updates, and this start is no good one")
     if word == "installing":
-        shutil.rmtree(BEFORE, ignore_errors=True)
-        shutil.rmtree(AFTER, ignore_errors=True)
-        UNDONE.unlink(missing_ok=True)
+        remove_tree(BEFORE)
+        remove_tree(AFTER)
+        remove(UNDONE)
         write(TRIAL, f"{other()} {version(os.environ['RAUC_BUNDLE_MOUNT_POINT'])}", "root", 0o644)
     elif word == "good":
         good()
     elif word == "failed":
         if slot_of(TRIAL) == booted():
             write(UNDONE, TRIAL.read_text(), "root", 0o644)
-            rauc("mark-bad", "booted")
-            subprocess.run(["systemctl", "--no-block", "reboot"], check=True)
+            bootenv.mark(booted(), good=False, booted=booted())
+            reboot()
     else:
         sys.exit(f"{word} is not known; there are installing, good and failed")
 
@@ -66,13 +76,13 @@ def main(word: str) -> None:
 def good() -> None:
     """This system serves."""
     if slot_of(TRIAL) == booted():
-        rauc("mark-good", "booted")
-        TRIAL.unlink()
-        shutil.rmtree(BEFORE, ignore_errors=True)
+        bootenv.mark(booted(), good=True, booted=booted())
+        remove(TRIAL)
+        remove_tree(BEFORE)
     if slot_of(UNDONE) == booted():  # the owner wanted it all the same
-        UNDONE.unlink()
+        remove(UNDONE)
     elif UNDONE.exists():
-        rauc("mark-bad", "other")
+        bootenv.mark(other(), good=False, booted=booted())
 
 
 def begin() -> None:
@@ -88,17 +98,20 @@ def begin() -> None:
     if needed * 1.2 > shutil.disk_usage(DATA).free:
         print("no room for a copy of the data before the update is tried; it is tried without", file=sys.stderr)
         return
-    new = BEFORE.with_name(BEFORE.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
+    new = unfinished(BEFORE)
     subprocess.run(["cp", "--archive", DATA, new], check=True)
     os.sync()
-    new.rename(BEFORE)
+    rename(new, BEFORE)
 
 
 def end() -> str:
     """What to tell the owner where this is not the system that was wanted; with data that this one can read."""
     if LOST.exists():
         return "the data partition cannot be read: nothing is kept, and nobody can come in; docs/images.md"
+    for leftover in (unfinished(BEFORE), removed(BEFORE), removed(AFTER)):  # of a start that was interrupted
+        shutil.rmtree(leftover, ignore_errors=True)
+    if BEFORE.exists() and AFTER.exists() and not any(DATA.iterdir()):
+        put_back()  # whichever system starts: none may begin with empty data
     env = bootenv.read(booted())
     tried = int(env.get(f"{other()}_TRY") or 0)
     if slot_of(TRIAL) == other():
@@ -106,7 +119,9 @@ def end() -> str:
             if BEFORE.exists() and formats(BEFORE) != formats(DATA):
                 put_back()
             write(UNDONE, TRIAL.read_text(), "root", 0o644)
-        TRIAL.unlink()  # else its installation has not come to its end
+        remove(TRIAL)  # else its installation has not come to its end
+    if not TRIAL.exists():
+        remove_tree(BEFORE)
     if slot_of(UNDONE) == other():
         aside = f"; its data is in {AFTER}" if AFTER.exists() else ""
         return f"update: {version_of(UNDONE)} was undone: it did not reach health{aside}"
@@ -121,11 +136,14 @@ def end() -> str:
 def put_back() -> None:
     """The data of before the update; that of the update aside. Where this was interrupted, it goes on."""
     if any(DATA.iterdir()):
-        shutil.rmtree(AFTER, ignore_errors=True)
-        DATA.rename(AFTER)
-    else:
-        DATA.rmdir()
-    BEFORE.rename(DATA)
+        remove_tree(AFTER)
+        rename(DATA, AFTER)
+    rename(BEFORE, DATA)  # which is missing, or empty: the initial RAM disk makes it
+
+
+def unfinished(directory: Path) -> Path:
+    """The name that a copy has until it is complete."""
+    return directory.with_name(directory.name + ".new")
 
 
 def slot_of(file: Path) -> str:
@@ -167,9 +185,9 @@ def other() -> str:
     return "B" if booted() == "A" else "A"
 
 
-def rauc(mark: str, slot: str) -> None:
-    """Tell the boot loader what a slot is worth."""
-    subprocess.run(["rauc", "status", mark, slot], check=True, stdout=subprocess.DEVNULL)
+def reboot() -> None:
+    """Start the other system."""
+    subprocess.run(["systemctl", "--no-block", "reboot"], check=True)
 
 
 if __name__ == "__main__":
