@@ -122,3 +122,77 @@ def _table() -> dict[str, str]:
 
 UNIT_CODES: Final[dict[str, str]] = _table()
 """Unit code of a payload to unit IRI. `C` is the coulomb here, as in SenML; files may say otherwise in `units`."""
+
+_SYMBOLS: Final = {
+    "Millibar": "hPa",
+    "Ohm": "Ω",
+    "DegreeCelsius": "°C",
+    "DegreeFahrenheit": "°F",
+    "SquareMeter": "m²",
+    "CubicMeter": "m³",
+    "MeterPerSecondSquared": "m/s²",
+    "CubicMeterPerSecond": "m³/s",
+    "CubicMeterPerHour": "m³/h",
+    "WattPerSquareMeter": "W/m²",
+    "CandelaPerSquareMeter": "cd/m²",
+    "KilogramPerCubicMeter": "kg/m³",
+    "DegreeAngle": "°",
+    "Number": "",
+    "Unitless": "",
+    "HeartBeatsPerMinute": "bpm",
+    "MicroGM-PER-M3": "µg/m³",
+    "GM-PER-M3": "g/m³",
+}
+"""Symbols that are not the first code of a unit."""
+
+_OTHER_SYMBOLS: Final = {
+    "PercentRH": "% RH",
+    "PERCENT": "%",
+    "PERCENT_RH": "% RH",
+    "DEG_C": "°C",
+    "DEG_F": "°F",
+    "DEG": "°",
+    "K": "K",
+    "M": "m",
+    "SEC": "s",
+    "MIN": "min",
+    "HR": "h",
+    "V": "V",
+    "A": "A",
+    "W": "W",
+    "KiloW": "kW",
+    "W-HR": "Wh",
+    "KiloW-HR": "kWh",
+    "HZ": "Hz",
+    "LUX": "lx",
+    "PA": "Pa",
+    "HectoPA": "hPa",
+    "HectoPascal": "hPa",
+    "Hectopascal": "hPa",
+    "MegaHertz": "MHz",
+    "GigaHertz": "GHz",
+    "MilliVolt": "mV",
+    "MilliAmpere": "mA",
+    "KiloWatt": "kW",
+    "WattHour": "Wh",
+    "KilowattHour": "kWh",
+    "VoltAmpere": "VA",
+    "DecibelMilliwatt": "dBm",
+    "PartsPerMillion": "ppm",
+    "KiloByte": "kB",
+    "MegaByte": "MB",
+    "GigaByte": "GB",
+    "BYTE": "B",
+    "MicroGramPerCubicMeter": "µg/m³",
+    "MicrogramPerCubicMeter": "µg/m³",
+    "Dimensionless": "",
+    "UNITLESS": "",
+    "NUM": "",
+}
+"""Symbols of further QUDT names, which clients use and no unit code leads to."""
+
+
+def unit_symbols() -> dict[str, str]:
+    """The last part of a unit's IRI to the symbol that people read; empty for what has none, as a plain count."""
+    first = {name: codes[0] for names in (_QUDT_1_1_NAMES, _QUDT_2_NAMES) for name, codes in names.items()}
+    return {**first, **_SYMBOLS, **_OTHER_SYMBOLS}

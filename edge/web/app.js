@@ -1,6 +1,6 @@
 // The live page: subscribes, reconnects, shows. Values from the graph go into the page as text, never as markup.
 import { hideEnrolment, offerEnrolment, watchEnrolment } from "./enrolment.js";
-import { ELSEWHERE, Observations, QUERY } from "./observations.js";
+import { labelAt, Observations, placeName, QUERY } from "./observations.js";
 import { askForToken, concernsToken, fetchAs, token, tokenCounts, watchToken } from "./token.js";
 
 const FIRST_WAIT = 500;   // ms before the first new attempt to connect; doubles
@@ -115,6 +115,7 @@ function draw() {
     show(entry);
   }
   for (const id of gone) remove(id);
+  nameApart();
   document.getElementById("empty").hidden = entries.length > 0;
   const rooms = places.children.length;
   document.getElementById("summary").textContent = entries.length
@@ -135,7 +136,8 @@ function show(entry) {
     flash(item.element);
   }
   Object.assign(item, { value: entry.value, time: entry.time });
-  write(item.label, entry.label);
+  write(item.label, labelAt(entry.label, placeName(entry.place)));
+  item.label.title = entry.label;
   const [value, unit] = readable(entry.value, entry.unit);
   write(item.reading, value);
   write(item.unit, unit);
@@ -152,22 +154,41 @@ function newItem(entry) {
   element.append(label, right, when);
   element.title = entry.id;
   const list = placeList(entry.place);
-  const before = [...list.children].find((other) => compare(other.firstChild.textContent, entry.label) > 0);
+  const text = labelAt(entry.label, placeName(entry.place));
+  const before = [...list.children].find((other) => compare(other.firstChild.textContent, text) > 0);
   list.insertBefore(element, before ?? null);
   return { element, label, reading, unit, when, place: entry.place };
 }
 
-function placeList(name) {
-  for (const section of places.children) if (section.dataset.place === name) return section.lastChild;
+function placeList(iri) {
+  for (const section of places.children) if (section.dataset.place === iri) return section.lastChild;
   const section = make("section", "place");
-  section.dataset.place = name;
+  section.dataset.place = iri;
   const heading = make("h2");
-  heading.textContent = name;
+  heading.textContent = placeName(iri);
+  if (iri) heading.title = iri;
   section.append(heading, make("ul"));
-  const before = [...places.children].find(
-    (other) => other.dataset.place === ELSEWHERE || (name !== ELSEWHERE && compare(other.dataset.place, name) > 0));
+  const before = [...places.children].find((other) => comparePlaces(other.dataset.place, iri) > 0);
   places.insertBefore(section, before ?? null);
   return section.lastChild;
+}
+
+// What has no place comes last.
+function comparePlaces(one, other) {
+  return !one - !other || compare(placeName(one), placeName(other)) || compare(one, other);
+}
+
+// Places that have the same name show their IRIs, too.
+function nameApart() {
+  const count = new Map();
+  for (const { dataset } of places.children) {
+    const name = placeName(dataset.place);
+    count.set(name, (count.get(name) ?? 0) + 1);
+  }
+  for (const section of places.children) {
+    const iri = section.dataset.place;
+    section.classList.toggle("ambiguous", iri !== "" && count.get(placeName(iri)) > 1);
+  }
 }
 
 function remove(id) {

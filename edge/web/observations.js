@@ -1,5 +1,7 @@
 // What is observed now: the rows of one subscription, kept up to date by its notifications. Knows no page.
 
+import { SYMBOLS } from "./units.js";
+
 export const QUERY = `PREFIX sosa: <http://www.w3.org/ns/sosa/>
 PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
 PREFIX time: <http://www.w3.org/2006/time#>
@@ -12,18 +14,6 @@ SELECT ?observation ?label ?place ?value ?unit ?time WHERE {
   OPTIONAL { ?quantity qudt:unit ?unit }
   OPTIONAL { ?quantity time:hasTime ?instant . ?instant time:inXSDDateTimeStamp ?time }
 }`;
-
-// Symbols of QUDT 1.1 units that are common at home. Any other unit shows the last part of its IRI.
-const SYMBOLS = {
-  DegreeCelsius: "°C", DegreeFahrenheit: "°F", Kelvin: "K", Percent: "%", PercentRH: "% RH",
-  Hertz: "Hz", MegaHertz: "MHz", GigaHertz: "GHz", Volt: "V", MilliVolt: "mV", Ampere: "A", MilliAmpere: "mA", Watt: "W", KiloWatt: "kW",
-  WattHour: "Wh", KilowattHour: "kWh", Kilowatthour: "kWh", VoltAmpere: "VA", Lux: "lx", Pascal: "Pa",
-  HectoPascal: "hPa", Hectopascal: "hPa", Bar: "bar", MeterPerSecond: "m/s", KilometerPerHour: "km/h",
-  Meter: "m", Centimeter: "cm", Millimeter: "mm", Liter: "l", CubicMeter: "m³", Kilogram: "kg", Gram: "g",
-  Decibel: "dB", DecibelMilliwatt: "dBm", PartsPerMillion: "ppm", PPM: "ppm", PPB: "ppb", Byte: "B", KiloByte: "kB", MegaByte: "MB",
-  GigaByte: "GB", Bit: "bit", SecondTime: "s", MinuteTime: "min", Hour: "h", Day: "d", DegreeAngle: "°",
-  MicroGramPerCubicMeter: "µg/m³", MicrogramPerCubicMeter: "µg/m³", Unitless: "", Number: "", Dimensionless: "",
-};
 
 // The place of what says of itself no place.
 export const ELSEWHERE = "Elsewhere";
@@ -39,8 +29,24 @@ export function unitSymbol(iri) {
   return Object.hasOwn(SYMBOLS, name) ? SYMBOLS[name] : name;
 }
 
+/** The name of a place without its IRI's path. Different places can have the same. */
 export function placeName(iri) {
   return iri ? localName(iri).replaceAll("_", " ") : ELSEWHERE;
+}
+
+/** A label without the name of the place under which it stands: "Temperature of Kitchen" is "Temperature" there. */
+export function labelAt(label, place) {
+  const name = place.toLowerCase(), text = label.replaceAll("_", " "), lower = text.toLowerCase();
+  if (name.length < 2 || lower.length !== label.length) return label;
+  let rest = "";
+  for (const word of [" of ", " at ", " in ", ", ", " – ", " - "]) {
+    if (lower.endsWith(word + name)) rest = label.slice(0, -(word + name).length);
+  }
+  for (const word of [" ", ": ", ", ", " – ", " - "]) {
+    if (lower.startsWith(name + word)) rest = label.slice((name + word).length);
+  }
+  rest = rest.trim();
+  return rest ? rest[0].toUpperCase() + rest.slice(1) : label;
 }
 
 /** The rows of the subscription, as a bag: a row counts as often as it was added more than removed. */
@@ -64,7 +70,7 @@ export class Observations {
     }
   }
 
-  /** One entry for each observation, the newest of its rows: {id, label, place, value, unit, time}. */
+  /** One entry for each observation, the newest of its rows: {id, label, place, value, unit, time}; IRIs as they are. */
   current() {
     const newest = new Map();
     for (const row of this.#rows.values()) {
@@ -75,7 +81,7 @@ export class Observations {
     return [...newest.entries()].map(([id, { binding }]) => ({
       id,
       label: binding.label?.value || localName(id),
-      place: placeName(binding.place?.value),
+      place: binding.place?.value ?? "",
       value: binding.value.value,
       unit: unitSymbol(binding.unit?.value),
       time: binding.time?.value,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 from browser import launch, quit_browser
@@ -10,8 +12,11 @@ from edge.gates.http import HttpGate
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
+from edge.mapping.unit_symbols import javascript
+from edge.mapping.units import UNIT_CODES, unit_symbols
 from edge.metrics import Metrics
 
+ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "<img src=x onerror='document.title=1'><script>document.title=2</script>"
 
 
@@ -91,8 +96,65 @@ async def test_places_and_labels_are_sorted_and_grouped(served, page):
     await page.wait_for("document.querySelectorAll('.observation').length === 5")
     headings = "[...document.querySelectorAll('h2')].filter(h => h.closest('.place')).map(h => h.textContent).join()"
     assert await page.evaluate(headings) == "A,B,Elsewhere"
-    labels = "[...document.querySelectorAll('[data-place=B] .label')].map(l => l.textContent).join()"
+    labels = "[...document.querySelectorAll('[data-place$=B] .label')].map(l => l.textContent).join()"
     assert await page.evaluate(labels) == "Sensor 1,Sensor 2,Sensor 10"
+
+
+async def test_places_with_the_same_name_stay_apart_and_show_what_tells_them_apart(served, page):
+    served.update(observe("urn:1", "1", label="One", place="http://ex.org/house/kitchen"))
+    served.update(observe("urn:2", "2", label="Two", place="http://ex.org/shop/kitchen"))
+    served.update(observe("urn:3", "3", label="Three", place="http://ex.org/shop/office"))
+    await page.wait_for("document.querySelectorAll('.observation').length === 3")
+    cards = (
+        "[...document.querySelectorAll('.place')].map(card => [card.querySelector('h2').textContent, "
+        "getComputedStyle(card.querySelector('h2'), '::after').content, card.querySelectorAll('li').length].join('|'))"
+        ".join('  ')"
+    )
+    assert await page.evaluate(cards) == (
+        'kitchen|"http://ex.org/house/kitchen"|1  kitchen|"http://ex.org/shop/kitchen"|1  office|none|1'
+    )
+    assert await page.evaluate(text_of("#summary")) == "3 values in 3 places"
+    served.update("DELETE WHERE { <urn:2> a ?c }")
+    await page.wait_for("document.querySelectorAll('.place').length === 2")
+    assert await page.evaluate(cards) == "kitchen|none|1  office|none|1"
+
+
+@pytest.mark.parametrize(
+    ("label", "place", "shown"),
+    [
+        ("temperature of kitchen", "http://ex.org/kitchen", "Temperature"),
+        ("Temperature at Kitchen_sensor", "http://ex.org/kitchen_sensor", "Temperature"),
+        ("Server room temperature", "http://ex.org/Server_room", "Temperature"),
+        ("Kitchen: humidity", "http://ex.org/kitchen", "Humidity"),
+        ("kitchen", "http://ex.org/kitchen", "kitchen"),
+        ("kitchenette temperature", "http://ex.org/kitchen", "kitchenette temperature"),
+        ("Power of the oven", "http://ex.org/kitchen", "Power of the oven"),
+    ],
+)
+async def test_a_label_does_not_repeat_the_title_of_its_card(served, page, label, place, shown):
+    served.update(observe("urn:o", "1", label=label, place=place))
+    await page.wait_for("document.querySelectorAll('.observation').length === 1")
+    assert await page.evaluate(text_of(".label")) == shown
+    assert await page.evaluate("document.querySelector('.label').title") == label
+
+
+async def test_every_unit_that_mappings_know_has_its_symbol(served, page):
+    """The page has the engine's table: what a unit code leads to is shown as people write it, never as an IRI's end."""
+    units = sorted(set(UNIT_CODES.values()))
+    for number, unit in enumerate(units):
+        served.update(observe(f"urn:o{number:03}", "1", label=f"{number:03}", place="http://ex.org/p").replace(
+            "numericValue 1 .", f"numericValue 1 ; qudt:unit <{unit}> ."))  # fmt: skip
+    await page.wait_for(f"document.querySelectorAll('.observation').length === {len(units)}")
+    found = await page.evaluate("[...document.querySelectorAll('.unit')].map(unit => unit.textContent).join(' ')")
+    symbols = unit_symbols()
+    shown = [symbols[unit.rpartition("#")[2].rpartition("/")[2]] for unit in units]
+    assert found.split(" ") == shown
+    assert all(len(symbol) <= 7 for symbol in shown), "a symbol, not a name"
+    assert page.problems() == []
+
+
+def test_the_table_of_the_page_is_the_engines():
+    assert (ROOT / "edge" / "web" / "units.js").read_text(encoding="utf-8") == javascript(), "out of date: make docs"
 
 
 async def test_hostile_text_stays_text(served, page):
