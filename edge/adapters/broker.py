@@ -10,6 +10,7 @@ from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
+from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_door import Door, OwnDoor
 from edge.adapters.settings import BrokerSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
@@ -49,6 +50,7 @@ class EmbeddedBroker:
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[BoundedWriter] = set()
         """Of the devices' connections."""
+        self._backlog = Backlog(settings.max_queued_bytes)
         self._closing = False
 
     @property
@@ -95,7 +97,10 @@ class EmbeddedBroker:
             # Of amqtt's own plug-ins none: two log every packet, one publishes $SYS topics with psutil every 20 s.
             plugins={
                 "edge.adapters.broker_plugins.AnonymousPlugin": {},
-                "edge.adapters.broker_plugins.RetainedPlugin": {"limit": self._settings.max_retained},
+                "edge.adapters.broker_plugins.RetainedPlugin": {
+                    "limit": self._settings.max_retained,
+                    "max_bytes": self._settings.max_retained_bytes,
+                },
             },
         )
         self._closing = False
@@ -194,8 +199,8 @@ class EmbeddedBroker:
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
         settings, own = self._settings, door is self._own_door
-        bounded_reader = BoundedReader(reader, settings.max_message)
-        bounded = BoundedWriter(writer, None if own else settings.max_unread)
+        bounded_reader = BoundedReader(reader, settings.max_message, None if own else self._backlog)
+        bounded = BoundedWriter(writer, None, self._backlog) if own else BoundedWriter(writer, settings.max_unread)
         self._clients.add(client)
         try:
             if not await bounded_reader.begins():

@@ -22,6 +22,8 @@ _TOLD: Final = "edge.told"
 """What was refused in it and is in the log: once each, so that nobody fills the log."""
 _SUBSCRIPTIONS: Final = 1000
 """Of one session: each message is compared with all there are."""
+_LONGEST_FILTER: Final = 1024
+"""Characters; each filter is kept as long as its client is connected."""
 _LOOK: Final = 0.001
 """Seconds between two looks at what is not passed on yet."""
 _REFUSED: Final = 0x80
@@ -102,7 +104,8 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
         """Returns the code for SUBACK."""
         if (
-            sum(one is session for subscribed in self._subscriptions.values() for one, _ in subscribed)
+            len(subscription[0]) > _LONGEST_FILTER
+            or sum(one is session for subscribed in self._subscriptions.values() for one, _ in subscribed)
             >= _SUBSCRIPTIONS
         ):
             return _REFUSED

@@ -9,6 +9,9 @@ from typing import Final, Protocol
 
 from edge.protocol.errors import InvalidGrant
 
+BETWEEN: Final = "\x1f"
+"""Between the name of a client and its identifier at the broker. Names are printable, so none has it."""
+
 
 class Visitor(Protocol):
     """A client that was let in, for as long as it is connected."""

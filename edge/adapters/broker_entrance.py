@@ -23,7 +23,7 @@ from amqtt.mqtt.connack import (
 from amqtt.mqtt.connect import ConnectPacket, ConnectVariableHeader
 from amqtt.mqtt.packet import CONNECT, MQTTFixedHeader
 
-from edge.adapters.broker_door import Door
+from edge.adapters.broker_door import BETWEEN, Door
 from edge.adapters.broker_streams import BEGIN, BoundedReader, BoundedWriter
 from edge.protocol.errors import EdgeError, Forbidden, Unauthorized
 
@@ -31,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 _LEVEL: Final = 4
 """MQTT 3.1.1, which amqtt speaks."""
-_BETWEEN: Final = "\x1f"
-"""Between the name of a client and its identifier at the broker. Names are printable, so none has it."""
 
 
 class _RefusedError(Exception):
@@ -93,4 +91,4 @@ def _admit(connect: ConnectPacket, writer: BoundedWriter, door: Door) -> None:
             raise _RefusedError(IDENTIFIER_REJECTED, "A session that is kept needs a client identifier")
         payload.client_id = ""
     else:
-        writer.session = payload.client_id = f"{visitor.name}{_BETWEEN}{payload.client_id}"
+        writer.session = payload.client_id = f"{visitor.name}{BETWEEN}{payload.client_id}"

@@ -7,7 +7,9 @@ import logging
 
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 
+from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_door import ANYBODY, Visitor
+from edge.adapters.broker_packets import PacketBoundaries
 
 _log = logging.getLogger(__name__)
 
@@ -22,12 +24,15 @@ _READ_ENOUGH = 65536
 class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no types
     """Ends the stream at a packet that is too large, or when nothing comes at first."""
 
-    def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
+    def __init__(self, reader: asyncio.StreamReader, limit: int, backlog: Backlog | None = None) -> None:
+        """At most `limit` bytes a packet. While the `backlog` has no room nothing is read."""
         super().__init__(reader)
         self._limit = limit
+        self._backlog = backlog
         self._begun = False
         self._ended = False
         self._ahead = b""
+        self._packets = PacketBoundaries()
 
     async def begins(self) -> bool:
         """Wait for the first byte. False: the client says nothing."""
@@ -40,13 +45,24 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         self._ahead = data
 
     async def read(self, n: int = -1) -> bytes:
-        """At most `n` bytes; empty at the end."""
+        """At most `n` bytes; empty at the end, which a packet that the standard forbids is, too."""
         if self._ahead:
             data, self._ahead = self._ahead[:n], self._ahead[n:]
             return data
+        data = await self._receive(n)
+        if not self._packets.take(data):
+            _log.info("broker.bad_packet", extra={"reason": self._packets.fault})
+            self._ended = True
+            return b""
+        return data
+
+    async def _receive(self, n: int) -> bytes:
         if self._ended or n > self._limit:
             self._ended = True
             return b""
+        data: bytes
+        if self._backlog is not None:
+            await self._backlog.room()
         try:
             if self._begun:
                 data = await super().read(n)
@@ -64,15 +80,21 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
 
     is_closed: bool
 
-    def __init__(self, writer: asyncio.StreamWriter, limit: int | None) -> None:
-        """At most `limit` bytes wait for the client; None: as many as there are."""
+    def __init__(self, writer: asyncio.StreamWriter, limit: int | None, backlog: Backlog | None = None) -> None:
+        """At most `limit` bytes wait for the client; None: as many as there are, which the `backlog` counts."""
         super().__init__(writer)
         self._limit = limit
+        self._backlog = backlog
         self._waiting = 0
         self.visitor: Visitor = ANYBODY
         """Who is at the other end."""
         self.session = ""
         """The session that this connection is for; empty where it has no name."""
+
+    def write(self, data: bytes) -> None:
+        """Send, unless the connection is lost; asyncio would log a line for each further packet."""
+        if not self._writer.transport.is_closing():
+            super().write(data)
 
     async def drain(self) -> None:
         """Wait until the client has taken enough. Raises ConnectionResetError if it does not."""
@@ -87,7 +109,7 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
 
     def begin(self, length: int) -> bool:
         """A message of so many bytes is to be sent. False: too much waits, and the connection is cut."""
-        self._waiting += length
+        self._count(length)
         if self._limit is None or self._waiting <= self._limit:
             return True
         if not self.is_closed:
@@ -98,7 +120,12 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
 
     def end(self, length: int) -> None:
         """It was acknowledged, or given up."""
-        self._waiting -= length
+        self._count(-length)
+
+    def _count(self, length: int) -> None:
+        self._waiting += length
+        if self._backlog is not None:
+            self._backlog.add(length)
 
     def cut(self) -> None:
         """End the connection at once."""

@@ -53,13 +53,18 @@ class MappingFiles:
         self.mapper = self._mapper()
 
     @property
+    def watches(self) -> bool:
+        """Whether changed files are to be read: `mappings.reload_interval` can be 0."""
+        return self._directory is not None and self._interval > 0
+
+    @property
     def alive(self) -> bool:
         """Whether its thread works."""
         return self._thread.is_alive()
 
     def start(self) -> None:
         """Watch the directory."""
-        if self._directory is not None and self._interval > 0:
+        if self.watches:
             self._thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:

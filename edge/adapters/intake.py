@@ -74,6 +74,10 @@ class Intake:
         for arrival, reason in plan.refused:
             self._refuse(arrival, reason)
 
+    def remember(self, receipt: bytes) -> None:
+        """Store a receipt and wait for the commit. Raises the engine's `EdgeError`."""
+        self._observations.remember(receipt).result()
+
     def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:
         """Count readings that the engine refuses for what they say."""
         for arrival in arrivals:

@@ -1,16 +1,11 @@
-"""Messages on their way from an MQTT connection to the engine: a bounded queue, and the receipts of what was done."""
+"""Messages on their way from an MQTT connection to the engine: a bounded queue."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b
-
-_DIGEST = 8
-_RECEIPT = 2 + _DIGEST
 
 
 @dataclass(slots=True, eq=False)
@@ -26,46 +21,19 @@ class Message:
     connection: int
     """Which connection may acknowledge it: the last one it came over."""
     receipt: bytes
-    """Packet identifier and digest of topic and payload: the same again if the broker delivers it again."""
-
-
-def receipt_of(mid: int, topic: str, payload: bytes) -> bytes:
-    """What a message is known by when it is delivered again. A topic holds no zero byte (MQTT 3.1.1, section 4.7.3)."""
-    return mid.to_bytes(2, "big") + blake2b(topic.encode() + b"\0" + payload, digest_size=_DIGEST).digest()
-
-
-class Receipts:
-    """The messages carried out lately, to know those that a broker delivers again. Not thread-safe.
-
-    A message is delivered again when the connection or this process ended between the commit and the acknowledgement:
-    with the same packet identifier, topic and payload, and the DUP flag. As many are remembered as can be
-    unacknowledged at a time, far fewer than the 65,535 after which identifiers come round.
-    """
-
-    def __init__(self, limit: int, stored: Iterable[bytes] = ()) -> None:
-        """`stored`: blocks of receipts from before the start. They count until `limit` new ones are there."""
-        self._limit = limit
-        self._recent: OrderedDict[bytes, None] = OrderedDict()
-        self._stored = {block[start : start + _RECEIPT] for block in stored for start in range(0, len(block), _RECEIPT)}
-
-    def __contains__(self, receipt: bytes) -> bool:
-        return receipt in self._recent or receipt in self._stored
-
-    def add(self, receipts: Iterable[bytes]) -> None:
-        """These messages are carried out and committed."""
-        for receipt in receipts:
-            self._recent[receipt] = None
-            self._recent.move_to_end(receipt)
-        while len(self._recent) > self._limit:
-            self._recent.popitem(last=False)
-            self._stored.clear()
+    """By which it is known when the broker delivers it again (`receipts`); empty with QoS 0."""
+    started: threading.Event | None = None
+    """Of a mark, which is no message: set when all before it are carried out and their receipts count no more."""
 
 
 class Inbox:
     """A bounded queue of messages between the connection's thread and the one that writes. Thread-safe."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        """At most `limit` messages wait, and their topics and payloads take `max_bytes`, unless it is one alone."""
         self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._messages: deque[Message] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -76,7 +44,7 @@ class Inbox:
     def offer(self, message: Message) -> bool:
         """Put it in if there is room. False: full or closed."""
         with self._changed:
-            if self._closed or len(self._messages) >= self._limit:
+            if self._closed or not self._has_room(message):
                 return False
             self._put(message)
             return True
@@ -84,15 +52,20 @@ class Inbox:
     def put(self, message: Message) -> bool:
         """Wait for room, then put it in. False: closed."""
         with self._changed:
-            while not self._closed and len(self._messages) >= self._limit:
+            while not self._closed and not self._has_room(message):
                 self._changed.wait()
             if self._closed:
                 return False
             self._put(message)
             return True
 
+    def _has_room(self, message: Message) -> bool:
+        fits = len(self._messages) < self._limit and self._bytes + _size(message) <= self._max_bytes
+        return fits or not self._messages
+
     def _put(self, message: Message) -> None:
         self._messages.append(message)
+        self._bytes += _size(message)
         if len(self._messages) == 1:
             self._changed.notify_all()
 
@@ -102,6 +75,7 @@ class Inbox:
             while not self._messages and not self._closed:
                 self._changed.wait()
             taken = [self._messages.popleft() for _ in range(min(limit, len(self._messages)))]
+            self._bytes -= sum(map(_size, taken))
             self._changed.notify_all()
             return taken
 
@@ -110,3 +84,7 @@ class Inbox:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+
+def _size(message: Message) -> int:
+    return len(message.topic) + len(message.payload)

@@ -6,8 +6,9 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import groupby
 
 from paho.mqtt.client import (
     Client,
@@ -22,8 +23,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.adapters.intake import Intake
-from edge.adapters.messages import Inbox, Message, Receipts, receipt_of
+from edge.adapters.messages import Inbox, Message
 from edge.adapters.mqtt_client import close_sockets, make_client, subscribe, why_lost
+from edge.adapters.receipts import NEW_SESSION, Receipts, receipt_of
 from edge.adapters.settings import MqttSettings
 from edge.adapters.writer import Writer
 
@@ -37,7 +39,7 @@ class MqttAdapter:
     """One connection to one broker: a thread that receives and acknowledges, and one that writes.
 
     A message of QoS 1 or 2 is acknowledged after the commit of the updates it led to, also when that was none. While
-    the engine cannot take them, messages stay unacknowledged; when `max_queued` wait, the connection is read no
+    the engine cannot take them, messages stay unacknowledged; when too many wait, the connection is read no
     further and messages of QoS 0 are dropped. A broker that is away is tried again for ever.
     """
 
@@ -45,7 +47,7 @@ class MqttAdapter:
         self,
         settings: MqttSettings,
         intake: Intake,
-        receipts: Iterable[bytes] = (),
+        receipts: bytes = b"",
         own: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`receipts`: those the engine has. `own` is told the topics of messages that come on `settings.own_topics`.
@@ -60,9 +62,13 @@ class MqttAdapter:
         self._client.on_disconnect = self._on_disconnect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
-        self._inbox = Inbox(settings.max_queued)
+        self._inbox = Inbox(settings.max_queued, settings.max_queued_bytes)
         self._lock = threading.Lock()
-        self._receipts = Receipts(max(1000, 4 * settings.max_inflight), receipts)
+        self._receipts = Receipts(receipts)
+        self._replaying = False
+        """Whether no new message has come over this connection of an old session yet."""
+        self._forgetting = False
+        """Whether the receipts are of a session that has ended."""
         self._pending: dict[bytes, Message] = {}
         self._connection = 0
         self._extra: frozenset[str] = frozenset()
@@ -161,6 +167,12 @@ class MqttAdapter:
         if reason.is_failure:
             self._reason = f"the broker refused the connection: {reason}"
             return
+        self._replaying = flags.session_present
+        self._forgetting = self._forgetting or (not flags.session_present and bool(self._receipts or self._pending))
+        if self._forgetting and not self._forget_session():
+            self._reason = self._reason or "the gateway could not store in time that another session has begun"
+            client.disconnect()
+            return
         self.connected = True
         self._note_up()
         if not (flags.session_present and self._asked):
@@ -169,6 +181,19 @@ class MqttAdapter:
             self._asked = True
         else:
             self.subscribed = True
+
+    def _forget_session(self) -> bool:
+        """Have all messages of the session before carried out, and then their receipts count no more, also on disk.
+
+        Nothing has been subscribed to yet, so no message of the new session can come before that. False: it takes
+        longer than the broker waits for a sign of life.
+        """
+        mark = Message("", b"", 0, False, 0, datetime.now(UTC), self._connection, NEW_SESSION, threading.Event())
+        if not self._inbox.put(mark):
+            return False
+        assert mark.started is not None  # noqa: S101
+        self._forgetting = not mark.started.wait(self._settings.keepalive)
+        return not self._forgetting
 
     def _on_disconnect(
         self, _: Client, __: object, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
@@ -221,26 +246,42 @@ class MqttAdapter:
             self._inbox.put(message)
 
     def _is_known(self, message: Message, again: bool) -> bool:
-        """Whether a message that is delivered again was carried out or is waiting; if not, it now counts as waiting."""
+        """Whether a message was carried out or is waiting; if not, it now counts as waiting. `again`: its DUP flag."""
         receipt = message.receipt
         with self._lock:
-            if again:
-                if receipt in self._receipts:
-                    self.duplicates += 1
-                    self._client.acknowledge(message.mid, message.qos)
-                    return True
-                if waiting := self._pending.get(receipt):
-                    waiting.connection = message.connection
-                    return True
+            if (again and receipt in self._receipts) or (self._replaying and self._receipts.repeats(receipt)):
+                self.duplicates += 1
+                self._client.acknowledge(message.mid, message.qos)
+                return True
+            if (again or self._replaying) and (waiting := self._pending.get(receipt)):
+                waiting.connection = message.connection
+                return True
+            self._replaying = self._replaying and again
             self._pending[receipt] = message
             return False
 
     def _write(self, writer: Writer) -> None:
         while batch := self._inbox.take(self._settings.max_batch):
-            if not writer.write(batch):
-                return
-            self.written += len(batch)
-            self._acknowledge([message for message in batch if message.qos])
+            for is_mark, messages in groupby(batch, lambda message: message.started is not None):
+                if not (self._begin_session if is_mark else self._carry_out)(writer, list(messages)):
+                    return
+
+    def _carry_out(self, writer: Writer, batch: list[Message]) -> bool:
+        if not writer.write(batch):
+            return False
+        self.written += len(batch)
+        self._acknowledge([message for message in batch if message.qos])
+        return True
+
+    def _begin_session(self, writer: Writer, marks: list[Message]) -> bool:
+        if not writer.remember(NEW_SESSION):
+            return False
+        with self._lock:
+            self._receipts.clear()
+        for mark in marks:
+            if mark.started is not None:
+                mark.started.set()
+        return True
 
     def _acknowledge(self, messages: list[Message]) -> None:
         with self._lock:

@@ -105,6 +105,10 @@ class Observations:
             plan = self._planner.plan(arrivals)
             return self._submit(plan, receipt)
 
+    def remember(self, receipt: bytes) -> Future[list[UpdateOutcome]]:
+        """Have the engine store a receipt alone. Fails with its `EdgeError`."""
+        return self._engine.update([], receipt=receipt)
+
     def declare(self, readings: Iterable[Reading]) -> Plan:
         """Add the observations that mappings declare, before the first value comes (the initial mappings of the paper).
 

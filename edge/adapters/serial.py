@@ -33,7 +33,7 @@ class SerialAdapter:
         self._settings = settings
         self._intake = intake
         self._up = up
-        self._inbox = Inbox(settings.max_queued)
+        self._inbox = Inbox(settings.max_queued, settings.max_queued * settings.max_frame)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._ports: dict[str, Port] = {}

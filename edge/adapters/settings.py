@@ -34,6 +34,8 @@ class MqttSettings:
     """Messages of QoS 1 and 2 that are not acknowledged yet (MQTT 5; with 3.1.1 the broker decides)."""
     max_queued: int = 10_000
     """Messages that wait in the adapter. Beyond, QoS 0 is dropped and the connection is read no further."""
+    max_queued_bytes: int = 16 * 1024 * 1024
+    """Bytes of these messages, likewise."""
     max_batch: int = 500
     """Messages that go to the engine together at most."""
     retry_min: float = 0.2
@@ -118,6 +120,10 @@ class BrokerSettings:
     max_message: int = 1024 * 1024
     """Largest packet in bytes; a client that sends a larger one is disconnected."""
     max_retained: int = 10_000
-    """Retained messages that are kept; the oldest go first."""
+    """Retained messages that are kept; with more the client that has most loses its oldest."""
+    max_retained_bytes: int = 16 * 1024 * 1024
+    """The same in bytes, with topics and 1,000 bytes for each message."""
     max_unread: int = 4 * 1024 * 1024
     """Bytes that may wait for a client that does not read; with more it is disconnected."""
+    max_queued_bytes: int = 16 * 1024 * 1024
+    """Bytes that may wait for the gateway's own clients; with more, devices are read no further."""

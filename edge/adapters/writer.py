@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from edge.adapters.intake import Intake
@@ -66,7 +67,7 @@ class Writer:
             return True
         receipt = b"".join(message.receipt for message in part)
         try:
-            return self._commit(arrivals, receipt)
+            return self._commit(lambda: self._intake.write(arrivals, receipt), len(arrivals))
         except EdgeError as error:
             reason = error.description
         except Exception as error:  # noqa: BLE001  a fault of ours; what caused it must not hold up what comes after
@@ -83,21 +84,25 @@ class Writer:
             return arrivals
         return self._intake.news(arrivals)
 
-    def _commit(self, arrivals: list[Arrival], receipt: bytes) -> bool:
+    def remember(self, receipt: bytes) -> bool:
+        """Store a receipt, waiting while the engine cannot. False: the adapter stops and it is not done."""
+        return self._commit(lambda: self._intake.remember(receipt), 0)
+
+    def _commit(self, write: Callable[[], None], readings: int) -> bool:
         wait = self._settings.retry_min
         waited = False
         while not self._stopping.is_set():
             try:
-                self._intake.write(arrivals, receipt)
+                write()
             except _LATER as error:
                 if not waited:
-                    told = {"reason": error.description, "readings": len(arrivals)}
+                    told = {"reason": error.description, "readings": readings}
                     _log.error(f"{self._name}.engine_behind", extra=told)
                 waited = True
                 self._stopping.wait(wait)
                 wait = min(wait * 2, self._settings.retry_max)
             else:
                 if waited:
-                    _log.info(f"{self._name}.engine_caught_up", extra={"readings": len(arrivals)})
+                    _log.info(f"{self._name}.engine_caught_up", extra={"readings": readings})
                 return True
         return False

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 from typing import Final
 
+from edge import durable
 from edge.outbox.cut import Segment
 from edge.outbox.landing import Known, LandingFailed, acknowledged, parsed
 from edge.outbox.segment import MANIFEST, ROWS, held
@@ -15,9 +14,6 @@ ACKNOWLEDGEMENTS: Final = "ack.json"
 
 _DRAFT: Final = "."
 """What the names of files begin with that are being written; nobody reads them."""
-
-_NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""What some network file systems say when a directory is to be synchronised; it is enough that the file is."""
 
 
 class DirectoryLanding:
@@ -42,7 +38,7 @@ class DirectoryLanding:
         try:
             if not self._path.is_dir():  # a mount that went: nothing must be written below it
                 raise LandingFailed(f"{self._path} is gone; mount it again")
-            _make(folder, self._path)
+            durable.make_directory(folder, self._path)
             for stray in folder.glob(f"{_DRAFT}*"):
                 stray.unlink(missing_ok=True)  # of an attempt that was cut off
             if not manifest.tombstone:
@@ -65,38 +61,8 @@ class DirectoryLanding:
             return ()
 
 
-def _make(folder: Path, root: Path) -> None:
-    """A folder below `root`, its name as durable as what will be in it."""
-    if folder == root or folder.is_dir():
-        return
-    _make(folder.parent, root)
-    folder.mkdir(exist_ok=True)
-    _synchronise(folder.parent)
-
-
 def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(f"{_DRAFT}{path.name}")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    _synchronise(path.parent)
-
-
-def _synchronise(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
-    finally:
-        os.close(descriptor)
+    durable.write(path, content, draft=path.with_name(f"{_DRAFT}{path.name}"))
 
 
 def _failed(error: OSError) -> LandingFailed:

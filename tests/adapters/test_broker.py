@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import paho.mqtt.client as paho
 import pytest
 from adapter_parts import Gateway, Publisher, value_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edge.adapters.broker import EmbeddedBroker
+from edge.adapters.broker_packets import PacketBoundaries
 from edge.adapters.settings import BrokerSettings
 from tests.support.processes import wait_for
 
@@ -61,6 +64,55 @@ async def test_a_port_that_is_taken(broker):
     with pytest.raises(OSError, match="Address already in use"):
         await other.open()
     await other.stop()
+
+
+CONNECT = bytes.fromhex("101100044d5154540402003c0005") + b"craft"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        pytest.param(b"\x36\x06\x00\x01a\x00\x01x", id="PUBLISH with QoS 3"),
+        pytest.param(b"\x3f\x06\x00\x01a\x00\x01x", id="PUBLISH with all flags"),
+        pytest.param(b"\x60\x02\x00\x01", id="PUBREL without its flag"),
+        pytest.param(b"\x80\x06\x00\x01\x00\x01a\x01", id="SUBSCRIBE without its flag"),
+        pytest.param(b"\xc1\x00", id="PINGREQ with a flag"),
+        pytest.param(b"\xf0\x00", id="reserved type 15"),
+        pytest.param(b"\x00\x00", id="reserved type 0"),
+        pytest.param(b"\x30\xff\xff\xff\xff\x01", id="remaining length of five bytes"),
+    ],
+)
+async def test_a_forbidden_packet_ends_its_connection_without_a_traceback(broker, caplog, packet):
+    caplog.set_level(logging.INFO)
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.write(CONNECT)
+    assert await reader.readexactly(4) == b"\x20\x02\x00\x00"
+    writer.write(packet * 20)
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    assert [record.message for record in caplog.records].count("broker.bad_packet") == 1
+    assert not [record for record in caplog.records if record.exc_info or record.name.startswith("amqtt")]
+    await asyncio.to_thread(lambda: Publisher(broker.port).__exit__())
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from([0x30, 0x32, 0x34, 0x62, 0xC0]), st.binary(max_size=300))), st.randoms())
+def test_packets_are_told_apart_however_the_stream_is_cut(packets, chance):
+    stream = b"".join(bytes([first]) + variable_length(len(body)) + body for first, body in packets)
+    boundaries = PacketBoundaries()
+    while stream:
+        size = chance.randint(1, len(stream))
+        assert boundaries.take(stream[:size])
+        stream = stream[size:]
+    assert not boundaries.take(b"\x36")
+    assert boundaries.fault == "a PUBLISH with QoS 3"
+
+
+def variable_length(number):
+    """A remaining length (MQTT 3.1.1, section 2.2.3)."""
+    low = number & 0x7F
+    return bytes([low]) if number < 128 else bytes([low | 0x80]) + variable_length(number >> 7)
 
 
 async def test_too_large_a_message_ends_the_connection_and_no_other(broker):
@@ -208,5 +260,34 @@ async def test_names_and_identifiers_that_make_the_same_together_are_not_the_sam
 
     try:
         await asyncio.to_thread(use)
+    finally:
+        await broker.stop()
+
+
+async def test_retained_messages_are_bounded_in_bytes_and_a_flood_keeps_those_of_others():
+    broker = EmbeddedBroker(BrokerSettings(port=0, max_retained_bytes=20_000))
+    await broker.start()
+    await broker.open()
+
+    def retained() -> dict[str, bytes]:
+        assert broker._broker is not None
+        return {topic: kept.data for topic, kept in broker._broker._retained_messages.items()}
+
+    def use() -> None:
+        with Publisher(broker.port) as neighbour, Publisher(broker.port) as flooder:
+            neighbour.publish("neighbour", "here", qos=1, retain=True)
+            wait_for(lambda: "neighbour" in retained())
+            for number in range(100):
+                flooder.publish(f"flood/{number}", "x" * 4000, qos=1, retain=True)
+            wait_for(lambda: "flood/99" in retained() and len(retained()) <= 5, what="only the last ones are left")
+            flooder.publish("flood/99", "", qos=1, retain=True)
+            wait_for(lambda: "flood/99" not in retained())
+            flooder.publish("flood/100", "x" * 4000, qos=1, retain=True)
+            wait_for(lambda: "flood/100" in retained())
+
+    try:
+        await asyncio.to_thread(use)
+        assert retained()["neighbour"] == b"here"
+        assert len(retained()) == 4, "three of 5 KB beside it: what was cleared counts no more"
     finally:
         await broker.stop()

@@ -1,9 +1,10 @@
-"""Messages that wait, and the receipts of those that are done."""
+"""Messages that wait, and registers of those that nothing could read."""
 
 import threading
 from datetime import UTC, datetime
 
-from edge.adapters.messages import Inbox, Message, Receipts, receipt_of
+from edge.adapters.messages import Inbox, Message
+from edge.adapters.receipts import receipt_of
 from edge.adapters.registry import BadValues, UnmappedTopics
 from tests.support.processes import wait_for
 
@@ -14,23 +15,8 @@ def message(mid: int = 1) -> Message:
     return Message("t", b"1", 1, False, mid, NOW, 1, receipt_of(mid, "t", b"1"))
 
 
-def test_receipts_tell_identifier_topic_and_payload_apart():
-    receipts = {receipt_of(1, "t", b"1"), receipt_of(2, "t", b"1"), receipt_of(1, "u", b"1"), receipt_of(1, "t", b"2")}
-    assert len(receipts) == 4
-    assert {len(receipt) for receipt in receipts} == {10}
-
-
-def test_only_the_latest_receipts_count():
-    receipts = Receipts(2, [message(7).receipt + message(8).receipt])
-    assert message(7).receipt in receipts
-    assert message(8).receipt in receipts
-    for mid in (1, 2, 3):
-        receipts.add([message(mid).receipt])
-    assert [mid for mid in (1, 2, 3, 7, 8) if message(mid).receipt in receipts] == [2, 3]
-
-
 def test_an_inbox_gives_what_is_there_in_order_and_no_more_than_asked():
-    inbox = Inbox(10)
+    inbox = Inbox(10, 1000)
     sent = [message(mid) for mid in range(5)]
     assert all(inbox.offer(each) for each in sent)
     assert inbox.take(3) == sent[:3]
@@ -38,7 +24,7 @@ def test_an_inbox_gives_what_is_there_in_order_and_no_more_than_asked():
 
 
 def test_a_full_inbox_refuses_or_makes_wait():
-    inbox = Inbox(1)
+    inbox = Inbox(1, 1000)
     first, second = message(1), message(2)
     assert inbox.offer(first)
     assert not inbox.offer(second)
@@ -50,8 +36,20 @@ def test_a_full_inbox_refuses_or_makes_wait():
     assert done == [True]
 
 
+def test_an_inbox_is_full_by_bytes_too_unless_it_is_empty():
+    inbox = Inbox(10, 3)
+    large = Message("topic", b"larger than the limit", 0, False, 0, NOW, 1, b"")
+    assert inbox.offer(large)
+    assert not inbox.offer(message(1))
+    assert inbox.take(5) == [large]
+    assert inbox.offer(message(1))
+    assert not inbox.offer(message(2))
+    assert len(inbox.take(5)) == 1
+    assert inbox.offer(message(2))
+
+
 def test_a_closed_inbox_gives_what_is_left_and_wakes_who_waits():
-    inbox = Inbox(1)
+    inbox = Inbox(1, 1000)
     inbox.offer(message(1))
     done: list[bool] = []
     thread = threading.Thread(target=lambda: done.append(inbox.put(message(2))))

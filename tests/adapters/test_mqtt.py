@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from adapter_parts import Gateway, Publisher, Values, select, update, value_of
+from support.logs import records_of
 
 from edge.adapters.observations import Observations
 from edge.engine import open_engine
@@ -58,8 +59,8 @@ def test_a_broker_that_is_down_at_first_and_goes_away_later(engine, observations
             publisher.publish(TOPIC, 2)
             wait_for(lambda: value_of(engine, KITCHEN) == "2")
     assert [m for m in caplog.messages if m.startswith("mqtt.")] == ["mqtt.down", "mqtt.up", "mqtt.down", "mqtt.up"]
-    assert caplog.records[0].broker == mosquitto.url
-    assert caplog.records[0].reason
+    assert records_of("edge", caplog)[0].broker == mosquitto.url
+    assert records_of("edge", caplog)[0].reason
     assert "connection broke" in [each.reason for each in caplog.records if each.message == "mqtt.down"][1]
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_outbox import SECOND, MemoryOutbox, ToldShipper, Zone
+from support.logs import records_of
 
 from edge.outbox.cut import cut
 from edge.outbox.directory import DirectoryLanding
@@ -163,7 +164,7 @@ def test_after_a_failure_what_was_stored_until_then_is_replayed(zone, shipping, 
         assert ship(shipper) == (3, 22, "")
     assert [manifest.replayed for manifest in zone.manifests()] == [False, True, True, False]
     assert zone.ranges() == [(1, 5), (6, 15), (16, 25), (26, 27)]
-    assert [record.getMessage() for record in caplog.records] == ["offload.down", "offload.up"]
+    assert [record.getMessage() for record in records_of("edge", caplog)] == ["offload.down", "offload.up"]
     assert (shipper.failures, shipper.failure) == (2, "")
     outbox.store(1)
     ship(shipper)

@@ -1,0 +1,103 @@
+"""Receipts of MQTT messages: how the adapter knows a message that a broker delivers again.
+
+A broker delivers a message again when the connection, the gateway or the broker itself ended between the commit of the
+message and the acknowledgement: with the same packet identifier, and with the DUP flag (MQTT 3.1.1 and 5, section 4.4).
+So the last message of each identifier is remembered, and the receipts are stored in the commits of the readings. No
+message that can be unacknowledged is forgotten, since a session has no more than 65,535 identifiers.
+
+A broker that was killed may also fall back to an older state of its own. It then delivers what it delivered before
+without the DUP flag. Brokers that number their messages in ascending order, as Mosquitto does, give them the same
+identifiers again: see `Receipts.repeats`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+RECEIPT: Final = 6
+"""Bytes of a receipt: packet identifier, digest."""
+
+NEW_SESSION: Final = bytes(RECEIPT)
+"""The receipt that ends the validity of all before it: 0 is no packet identifier (MQTT 3.1.1, section 2.3.1)."""
+
+IDENTIFIERS: Final = 65_535
+"""Packet identifiers of a session; the one after the last is 1."""
+
+_RECENT: Final = IDENTIFIERS // 2
+_COUNTED: Final = 1024
+_FEW: Final = 50
+
+
+def receipt_of(identifier: int, topic: str, payload: bytes) -> bytes:
+    """Return the receipt of a message: the same again if the broker delivers it again.
+
+    The digest has 32 bits: it is only ever compared with that of one other message. A topic holds no zero byte
+    (MQTT 3.1.1, section 4.7.3).
+    """
+    digest = blake2b(topic.encode() + b"\0" + payload, digest_size=4).digest()
+    return identifier.to_bytes(2, "big") + (digest if any(digest) else b"\0\0\0\1")
+
+
+class Receipts:
+    """The last message carried out under each packet identifier of one session. Not thread-safe."""
+
+    def __init__(self, stored: bytes = b"") -> None:
+        """`stored`: receipts from before the start, the oldest first."""
+        self.clear()
+        self.add(stored[start : start + RECEIPT] for start in range(0, len(stored) - RECEIPT + 1, RECEIPT))
+
+    def clear(self) -> None:
+        """Forget everything: another session has begun, and its identifiers mean other messages."""
+        self._digests = array("I", bytes(4 * (IDENTIFIERS + 1)))
+        self._last = 0
+        self._count = 0
+        self._falls = 0
+
+    def __bool__(self) -> bool:
+        return self._last != 0
+
+    def __contains__(self, receipt: bytes) -> bool:
+        return self._digests[_identifier(receipt)] == _digest(receipt)
+
+    def add(self, receipts: Iterable[bytes]) -> None:
+        """Remember messages that were carried out and committed."""
+        for receipt in receipts:
+            if receipt == NEW_SESSION:
+                self.clear()
+                continue
+            identifier = _identifier(receipt)
+            self._count_order(identifier)
+            self._last = identifier
+            self._digests[identifier] = _digest(receipt)
+
+    def repeats(self, receipt: bytes) -> bool:
+        """Whether a message without the DUP flag, among the first of a connection, was carried out before.
+
+        Only a broker that fell back to an older state delivers such a message. It is known by an identifier that was
+        used lately, where the broker's identifiers ascend: the next new message has a later one. A new message that
+        is equal to the one that was lost with the broker's state cannot be told from it, and is left out.
+        """
+        ascending = self._falls * _FEW <= self._count
+        return receipt in self and ascending and self._is_recent(_identifier(receipt))
+
+    def _is_recent(self, identifier: int) -> bool:
+        """Whether an identifier is the last one or came before it, as far as numbers that start over can tell."""
+        return self._last != 0 and (self._last - identifier) % IDENTIFIERS < _RECENT
+
+    def _count_order(self, identifier: int) -> None:
+        self._falls += self._is_recent(identifier)
+        self._count += 1
+        if self._count >= _COUNTED:
+            self._count //= 2
+            self._falls //= 2
+
+
+def _identifier(receipt: bytes) -> int:
+    return int.from_bytes(receipt[:2], "big")
+
+
+def _digest(receipt: bytes) -> int:
+    return int.from_bytes(receipt[2:], "big")
