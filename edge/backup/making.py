@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
-from edge import __version__
+from edge import __version__, durable
 from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, BackupRefused, Entry, Manifest, belongs
 from edge.engine import journal_file
 from edge.engine.datadir import DataDirectoryRefused
@@ -60,7 +60,7 @@ def _into_file(data_dir: Path, target: Path) -> Manifest:
             file.flush()
             os.fsync(file.fileno())
         archive.replace(target)
-    sync(target.absolute().parent)
+    durable.sync_directory(target.absolute().parent)
     return manifest
 
 
@@ -139,12 +139,3 @@ class _Hashed(io.RawIOBase):
         self._rest -= len(found)
         self.sum.update(found)
         return found
-
-
-def sync(path: Path) -> None:
-    """Have a file, or the names in a directory, on the disk. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from edge import __version__, last_run
+from edge import __version__, durable, last_run
 from edge.backup.archive import DATA, JOURNAL, LONGEST_MANIFEST, MANIFEST, BackupRefused, Entry, Manifest, is_safe
 from edge.backup.exchange import exchange
-from edge.backup.making import sync
 from edge.engine import journal_file
 from edge.engine.datadir import LOCK_NAME, DataDirectoryRefused, DirectoryLock
 from edge.security.oscore import leap
@@ -59,13 +58,15 @@ def restore(source: IO[bytes], data_dir: Path, *, replace: bool = False, remove:
                     shutil.rmtree(draft, ignore_errors=True)
                 raise
             with contextlib.suppress(OSError):
-                sync(place.parent)
+                durable.sync_directory(place.parent)
         # From here on the backup is in place, and the draft holds what was there before.
         if not occupied or remove:
             shutil.rmtree(draft, ignore_errors=True)
             return Restored(manifest, None)
         kept = _free_name(place)
         draft.rename(kept)
+        with contextlib.suppress(OSError):
+            durable.sync_directory(place.parent)
         return Restored(manifest, kept)
     except DataDirectoryRefused as error:
         raise BackupRefused(error.description) from error
@@ -158,7 +159,7 @@ def _make_ready(draft: Path, place: Path) -> None:
         for path in (Path(directory), *(Path(directory, name) for name in names)):
             if os.geteuid() == 0:
                 os.chown(path, owner.st_uid, owner.st_gid)
-        sync(Path(directory))
+        durable.sync_directory(Path(directory))
 
 
 def _free_name(place: Path) -> Path:

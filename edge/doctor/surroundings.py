@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge.config import Settings
-from edge.engine.datadir import LOCK_NAME
+from edge.engine.datadir import DATABASE_NAME, LOCK_NAME, holder_of
 
 _PATIENCE: Final = 10.0
 """Seconds that a command of the machine gets."""
@@ -72,14 +72,13 @@ class Surroundings:
     @cached_property
     def process(self) -> int | None:
         """The process that uses the data directory; None: there is none. The lock itself is not touched."""
-        lock = self.data_dir / LOCK_NAME
-        try:
-            inode, holder = lock.stat().st_ino, int(lock.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return None
-        for line in (self.text("proc", "locks") or "").splitlines():
-            fields = line.split()  # 1: FLOCK ADVISORY WRITE 4711 08:02:1234 0 EOF
-            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+        locks = self.text("proc", "locks") or ""
+        for name in (LOCK_NAME, DATABASE_NAME):  # the second holds where somebody removed the first
+            try:
+                inode = (self.data_dir / name).stat().st_ino
+            except OSError:
+                continue
+            if (holder := holder_of(inode, locks)) is not None:
                 return holder
         return None
 

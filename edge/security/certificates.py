@@ -7,7 +7,6 @@ gateway then renews nothing by itself.
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import socket
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from edge import durable
 from edge.protocol.errors import EdgeError
 
 _AUTHORITY: Final = timedelta(days=3650)
@@ -38,6 +38,7 @@ _SLACK: Final = timedelta(days=1)
 """By which clocks of clients may be slow."""
 _EPOCH: Final = datetime(2025, 1, 1, tzinfo=UTC)
 """It is later than this: a box without a battery may believe in 1970 until NTP has told it."""
+_SECRET: Final = 0o600
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 
 
@@ -91,19 +92,33 @@ def make(directory: Path, names: Iterable[str] = ()) -> Files:
         own = generate_private_key(SECP256R1())
         certificate = _sign(own.public_key(), [_general(name) for name in wanted], authority, key)
         # A half-written pair is none: the key comes first, and the gateway loads the two only where they fit.
-        _write(files.server_key, _private(own), secret=True)
-        _write(files.server, certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
+        durable.write(files.server_key, _private(own), mode=_SECRET)
+        durable.write(files.server, certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM))
     except OSError as error:
         raise CertificateRefused(f"{error.filename or directory}: {error.strerror or error}") from error
     return files
 
 
-def ensure(directory: Path) -> Files:
-    """The certificate that there is, or a new one where there is none or it ends soon. Raises `CertificateRefused`."""
+def ensure(directory: Path, *, repair: bool = False) -> Files:
+    """The certificate that there is, or a new one where there is none or it ends soon. Raises `CertificateRefused`.
+
+    `repair`: also where its key is another one's, as a power cut between the two leaves it. Only for who alone writes
+    there: between the two files of another writer it would make a third pair.
+    """
     files = Files(directory)
-    if not files.server.exists() or (_ends_soon(files.server) and files.authority_key.exists()):
+    if not files.server.exists():
+        return make(directory)
+    if files.authority_key.exists() and (_ends_soon(files.server) or (repair and not _is_pair(files))):
         return make(directory)
     return files
+
+
+def _is_pair(files: Files) -> bool:
+    """Whether the gateway's key is that of its certificate."""
+    try:
+        return _key(files.server_key).public_key() == _certificate(files.server).public_key()
+    except CertificateRefused:
+        return False
 
 
 def _ends_soon(file: Path) -> bool:
@@ -183,8 +198,8 @@ def _make_authority(files: Files) -> tuple[x509.Certificate, EllipticCurvePrivat
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    _write(files.authority_key, _private(key), secret=True)
-    _write(files.authority, certificate.public_bytes(Encoding.PEM))
+    durable.write(files.authority_key, _private(key), mode=_SECRET)
+    durable.write(files.authority, certificate.public_bytes(Encoding.PEM))
     return certificate, key
 
 
@@ -218,7 +233,10 @@ def _certificate(file: Path) -> x509.Certificate:
     except OSError as error:
         raise CertificateRefused(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CertificateRefused(f"{file} is no certificate: {error}") from error
+        raise CertificateRefused(
+            f"{file} is not a certificate, or is damaged ({str(error).partition('. ')[0]}). Put a good copy in its "
+            "place; one that the gateway made itself can be moved away, and `edge cert init` makes another"
+        ) from error
 
 
 def _key(file: Path) -> EllipticCurvePrivateKey:
@@ -229,7 +247,10 @@ def _key(file: Path) -> EllipticCurvePrivateKey:
             f"{file} cannot be read: {error.strerror}; without the authority's key it signs no certificate"
         ) from error
     except (ValueError, TypeError) as error:
-        raise CertificateRefused(f"{file} is no private key: {error}") from error
+        raise CertificateRefused(
+            f"{file} is not a private key, or is damaged ({str(error).partition('. ')[0]}). Put a good copy in its "
+            "place"
+        ) from error
     if not isinstance(key, EllipticCurvePrivateKey):
         raise CertificateRefused(f"{file} is not the key that `edge cert init` made")
     return key
@@ -237,17 +258,6 @@ def _key(file: Path) -> EllipticCurvePrivateKey:
 
 def _private(key: EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write(file: Path, content: bytes, *, secret: bool = False) -> None:
-    """Put a file there as a whole; a secret is nobody else's at any moment."""
-    part = file.with_name(file.name + ".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if secret else 0o644), "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
 
 
 def _now() -> datetime:

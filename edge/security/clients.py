@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 import time
@@ -13,16 +14,20 @@ from typing import Any, ClassVar, Final, Literal
 
 from edge.protocol.access import ACTIONS, DEFAULT_GRAPH, Access, Action, Priority
 from edge.protocol.errors import EdgeError, InvalidClient, InvalidRequest, UnauthorizedClient
-from edge.security import secret
+from edge.security import row_checksums, secret
 from edge.security.store import Store
 
-State = Literal["allowed", "invited", "registered", "trusted", "revoked"]
-"""allowed: whoever says this name may register, once. invited: who has the code. trusted: it has another issuer."""
+State = Literal["allowed", "invited", "registered", "trusted", "revoked", "damaged"]
+"""allowed: whoever says this name may register, once. invited: who has the code. trusted: it has another issuer.
+damaged: its row in the file is not what was written; it is refused until it is revoked and allowed again."""
+
+_log = logging.getLogger(__name__)
 
 _IDENTITY: Final = re.compile(r"[\w.:@/+-]{1,200}", re.ASCII)
 _LONGEST_NAME: Final = 200
 _RIGHTS: Final = "actions, read, write, publish, receive, priority"
-_COLUMNS: Final = f"identity, state, client_id, since, {_RIGHTS}"
+_SECRET: Final = row_checksums.COLUMNS["client"].index("secret")
+_REMEDY: Final = "Revoke it (edge clients revoke), allow it again (edge clients allow), and have it register"
 
 
 class NoSuchClient(EdgeError):
@@ -116,7 +121,7 @@ class Clients:
 
     def all(self) -> list[Client]:
         """Every client, by identity."""
-        return [_client(row) for row in self._store.rows(f"SELECT {_COLUMNS} FROM client ORDER BY identity")]  # noqa: S608
+        return [_client(row) for row in self._store.rows(f"{row_checksums.select('client')} ORDER BY identity")]
 
     def registered(self) -> dict[str, Client]:
         """Clients that can have tokens, by client id. Any thread."""
@@ -133,6 +138,9 @@ class Clients:
             clients = self.all()
             can = [one for one in clients if one.state in ("registered", "trusted")]
             registered = {one.client_id: one for one in can if one.client_id}
+            for one in clients:
+                if one.state == "damaged":
+                    _log.error("security.client_damaged", extra={"client": one.identity, "remedy": _REMEDY})
             self._known = known = version, registered, {one.identity: one for one in clients if " " in one.identity}
         return known[1:]
 
@@ -171,7 +179,7 @@ class Clients:
             _put(connection, identity, "invited", rights)
             connection.execute("DELETE FROM invitation WHERE identity = ?", [identity])
             connection.execute(
-                "INSERT INTO invitation VALUES (?, ?, ?)",
+                "INSERT INTO invitation (code, identity, until) VALUES (?, ?, ?)",
                 [secret.fingerprint(code), identity, _now() + _micro(seconds)],
             )
         return code
@@ -196,7 +204,12 @@ class Clients:
     def revoke(self, identity: str) -> None:
         """End all rights of an identity, its tokens' and its secret's. Raises `NoSuchClient`."""
         with self._store.change() as connection:
-            if self._state(connection, identity) is None:
+            row = _row(connection, identity)
+            if row is not None and not row_checksums.is_sound(row):
+                connection.execute("DELETE FROM client WHERE identity = ?", [identity])
+                _put(connection, identity, "revoked", Rights(frozenset()))
+                return
+            if row is None:
                 if " " in identity:  # all clients of that issuer may come in, but this one
                     _put(connection, identity, "revoked", Rights(frozenset()))
                     return
@@ -225,28 +238,29 @@ class Clients:
 
     def authenticate(self, client_id: str, password: str) -> Client:
         """The client with this secret. Raises `InvalidClient`."""
-        rows = self._store.rows(
-            f"SELECT {_COLUMNS}, secret FROM client WHERE client_id = ? AND state = 'registered'",  # noqa: S608
-            client_id,
+        found = self._store.rows(
+            f"{row_checksums.select('client')} WHERE client_id = ? AND state = 'registered'", client_id
         )
-        kept = rows[0][-1] if rows else secret.NOBODY
+        rows = list(filter(row_checksums.is_sound, found))
+        kept = rows[0][_SECRET] if rows else secret.NOBODY
         if not secret.matches(password, kept) or not rows:
             raise InvalidClient("This client is not known, or its secret is wrong; register first")
-        return _client(rows[0][:-1])
+        return _client(rows[0])
 
     def _registering(self, connection: sqlite3.Connection, name: str) -> str:
         invitation = connection.execute(
-            "DELETE FROM invitation WHERE code = ? RETURNING identity, until", [secret.fingerprint(name)]
+            "DELETE FROM invitation WHERE code = ? RETURNING code, identity, until, crc", [secret.fingerprint(name)]
         ).fetchone()
-        if invitation is not None and invitation[1] > _now():
-            return str(invitation[0])
+        if invitation is not None and row_checksums.is_sound(invitation) and invitation[2] > _now():
+            self._state(connection, invitation[1])  # raises where the client is damaged
+            return str(invitation[1])
         state = self._state(connection, name)
         if state == "allowed":
             return name
-        opening = connection.execute(f"SELECT {_RIGHTS}, until FROM opening").fetchone()  # noqa: S608
-        if state is None and opening is not None and opening[-1] > _now():
+        opening = connection.execute(row_checksums.select("opening")).fetchone()
+        if state is None and opening is not None and row_checksums.is_sound(opening) and opening[-2] > _now():
             _check_identity(name)
-            _put(connection, name, "allowed", _rights(opening[:-1]))
+            _put(connection, name, "allowed", _rights(opening[:-2]))
             return name
         raise UnauthorizedClient(
             "This identity may not register: it is not allowed to, or it has done so before. Who runs the gateway can "
@@ -254,8 +268,11 @@ class Clients:
         )
 
     def _state(self, connection: sqlite3.Connection, identity: str) -> State | None:
-        row = connection.execute("SELECT state FROM client WHERE identity = ?", [identity]).fetchone()
-        return row[0] if row else None
+        """The state of a client; None: there is none. Raises `UnauthorizedClient` where it is damaged."""
+        row = _row(connection, identity)
+        if row is not None and not row_checksums.is_sound(row):
+            raise UnauthorizedClient(f'What is stored of the client "{identity}" is damaged. {_REMEDY}')
+        return None if row is None else row[1]
 
 
 def foreign(issuer: str, name: str) -> str:
@@ -280,12 +297,22 @@ def _put(connection: sqlite3.Connection, identity: str, state: State, rights: Ri
 
 
 def _one(connection: sqlite3.Connection, identity: str) -> Client:
-    row = connection.execute(f"SELECT {_COLUMNS} FROM client WHERE identity = ?", [identity]).fetchone()  # noqa: S608
+    row = _row(connection, identity)
+    assert row is not None, "it was written just now"  # noqa: S101
     return _client(row)
 
 
+def _row(connection: sqlite3.Connection, identity: str) -> tuple[Any, ...] | None:
+    """All columns of a client, and the checksum."""
+    query = f"{row_checksums.select('client')} WHERE identity = ?"
+    row: tuple[Any, ...] | None = connection.execute(query, [identity]).fetchone()
+    return row
+
+
 def _client(row: tuple[Any, ...]) -> Client:
-    identity, state, client_id, since, *rights = row
+    if not row_checksums.is_sound(row):
+        return Client(row_checksums.printable(row[0]), "damaged", Rights(frozenset()), None, 0)
+    identity, state, *rights, client_id, _, since, _, _ = row
     return Client(identity, state, _rights(rights), client_id, since)
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from edge import durable
 from edge.protocol.trust import trusting
 from edge.security.jwks import KeySet, KeysRefused, PublicKey
 
@@ -104,9 +105,7 @@ class IssuerKeys:
             if self._cache.exists() and self._cache.read_text(encoding="utf-8") == text:
                 return
             self._cache.parent.mkdir(mode=0o700, exist_ok=True)
-            part = self._cache.with_suffix(".part")
-            part.write_text(text, encoding="utf-8")
-            part.replace(self._cache)
+            durable.write(self._cache, text.encode())
         except OSError as error:
             _log.error("issuer.keys_not_written", extra={"reason": str(error)})
 

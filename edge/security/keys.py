@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from typing import Any, Final
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -16,8 +18,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from edge.security import row_checksums
 from edge.security.store import Store
 
+_log = logging.getLogger(__name__)
+
+_REMEDY: Final = (
+    "Tokens that it signed are refused: clients ask for new ones. Remove the key, with all others: edge clients "
+    "rotate-key --now"
+)
 _BITS: Final = 2048
 _MICRO: Final = 1_000_000
 
@@ -76,7 +85,9 @@ class Keys:
                 "WHERE next.created > signing_key.created AND next.created < ?) AND needed < ?",
                 [now - int(self._lifetime * _MICRO), now],
             )
-            connection.execute("INSERT INTO signing_key VALUES (?, ?, ?, 0)", [kid, text, now])
+            connection.execute(
+                "INSERT INTO signing_key (kid, private, created, needed) VALUES (?, ?, ?, 0)", [kid, text, now]
+            )
         return kid
 
     @property
@@ -94,13 +105,27 @@ class Keys:
         version = self._store.version
         if version == self._version:
             return
-        rows = self._store.rows("SELECT kid, private, created FROM signing_key ORDER BY created")
         private: dict[str, RSAPrivateKey] = {}
-        for kid, text, _ in rows:
-            key = self._private.get(kid) or load_pem_private_key(text.encode(), None)
-            if isinstance(key, RSAPrivateKey):
+        newest = ("", 0)
+        for row in self._store.rows(f"{row_checksums.select('signing_key')} ORDER BY created"):
+            kid, text, created = row[:3]
+            key = _read(text) if row_checksums.is_sound(row) else None
+            if key is None:
+                # What it signed is refused. The others go on, and `signing` makes a new one where none is left.
+                _log.error("security.key_damaged", extra={"kid": row_checksums.printable(kid), "remedy": _REMEDY})
+            else:
                 private[kid] = key
+                newest = kid, created
         self._private = private
         self._public = {kid: key.public_key() for kid, key in private.items()}
-        self._newest = (rows[-1][0], rows[-1][2]) if rows else ("", 0)
+        self._newest = newest
         self._version = version
+
+
+def _read(text: str) -> RSAPrivateKey | None:
+    """A key from its PEM text; None: it is not one."""
+    try:
+        key = load_pem_private_key(text.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return key if isinstance(key, RSAPrivateKey) else None

@@ -7,6 +7,7 @@ clients, which its owner alone may read.
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import sqlite3
 import time
@@ -16,18 +17,12 @@ from typing import Any, ClassVar, Final
 
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidClient
+from edge.security import row_checksums
 from edge.security.clients import Clients
 from edge.security.store import Store
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS oscore (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- as bytes the client's Sender ID; no number comes twice
-    client_id TEXT NOT NULL UNIQUE,            -- a registration: it ends when the client is revoked
-    secret BLOB NOT NULL,
-    salt BLOB NOT NULL,
-    next INTEGER NOT NULL                      -- the gateway has used no sequence number from here on
-)
-"""
+_log = logging.getLogger(__name__)
+
 _SECRET: Final = 16
 _SALT: Final = 8
 """Bytes."""
@@ -69,8 +64,6 @@ class Contexts:
         self._version: tuple[int, int] | None = None
         self._by_kid: dict[bytes, SharedContext] = {}
         self._kids: dict[str, bytes] = {}
-        with store.change() as connection:
-            connection.execute(_SCHEMA)
 
     def make(self, client_id: str) -> SharedContext:
         """A new context for a registered client, in place of the one that it has: that one ends at once."""
@@ -127,8 +120,12 @@ class Contexts:
         version = self._store.version
         if version == self._version:
             return
-        rows = self._store.rows("SELECT number, client_id, secret, salt FROM oscore")
-        found = [_context(row) for row in rows]
+        found = []
+        for row in self._store.rows(row_checksums.select("oscore")):
+            if row_checksums.is_sound(row):
+                found.append(_context(row[:4]))
+            else:
+                _log.error("security.oscore_key_damaged", extra={"number": row_checksums.printable(row[0])})
         self._by_kid = {context.kid: context for context in found}
         self._kids = {context.client_id: context.kid for context in found}
         self._version = version
@@ -143,6 +140,7 @@ def leap(file: Path, now: float | None = None) -> None:
     """
     least = int(((time.time() if now is None else now) - _SINCE) * _RATE)
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        row_checksums.connect(connection)
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'oscore'").fetchone():
             return
         if least < 0:

@@ -34,6 +34,7 @@ class SecuritySettings:
 
 _WHY_NOT: Final[Mapping[State, str]] = {
     "invited": '"{0}" is invited; it has not registered yet. Once it has, with its code, it can have this',
+    "damaged": 'What is stored of "{0}" is damaged: edge clients revoke {0}, then edge clients allow {0}',
     "revoked": '"{0}" was revoked; edge clients allow {0} lets it in again',
 }
 

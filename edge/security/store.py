@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from edge.protocol.errors import EdgeError, StorageFailed
+from edge.security import row_checksums
 
 NAME: Final = "clients.sqlite3"
 
@@ -72,6 +73,24 @@ PRAGMA user_version = 4;
 """What one of version 3, which forgot what it had handed out, lacks."""
 
 
+_FROM_4: Final = """
+CREATE TABLE IF NOT EXISTS oscore (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- as bytes the client's Sender ID; no number comes twice
+    client_id TEXT NOT NULL UNIQUE,            -- a registration: it ends when the client is revoked
+    secret BLOB NOT NULL,
+    salt BLOB NOT NULL,
+    next INTEGER NOT NULL                      -- the gateway has used no sequence number from here on
+);
+PRAGMA user_version = 5;
+"""
+"""What one of version 4, which had no checksums (`row_checksums`), lacks."""
+
+_REMEDY: Final = (
+    "Restore a backup (edge restore). Without one move the file away; then no client is known, and each must be "
+    "allowed (edge clients allow) and register again"
+)
+
+
 class StoreRefused(EdgeError):
     """The file with the clients cannot be used."""
 
@@ -92,19 +111,27 @@ class Store:
             self._connection = sqlite3.connect(
                 self.path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=64
             )
-        except (OSError, sqlite3.Error) as error:
-            raise StoreRefused(f"{self.path} cannot be used: {error}") from error
+            row_checksums.connect(self._connection)
+        except sqlite3.Error as error:
+            raise StoreRefused(f"{self.path} cannot be used: {error}. {_REMEDY}") from error
+        except OSError as error:
+            raise StoreRefused(
+                f"{self.path} cannot be used: {error.strerror}. It must be a file that this user may read and write"
+            ) from error
         self._own = 0
         try:
             self._open()
         except StoreRefused:
             self._connection.close()
             raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes what is damaged, which need not be text
             self._connection.close()
-            raise StoreRefused(f"{self.path} cannot be used: {error}") from error
+            raise StoreRefused(f"{self.path} cannot be used: {error}. {_REMEDY}") from error
 
     def _open(self) -> None:
+        faults = [fault for (fault,) in self._connection.execute("PRAGMA quick_check(1)")]
+        if faults != ["ok"]:
+            raise StoreRefused(f"{self.path} is damaged: {faults[0]}. {_REMEDY}")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         with self._transaction():
@@ -112,11 +139,13 @@ class Store:
             if version == 0:
                 self._run(_SCHEMA)
                 self._connection.execute("INSERT INTO gateway VALUES ('issuer', ?)", [f"urn:uuid:{uuid.uuid4()}"])
-            elif version in (1, 2, 3):
-                for script in (_FROM_1, _FROM_2, _FROM_3)[version - 1 :]:
-                    self._run(script)
-            elif version != 4:
+                version = 4
+            if version > row_checksums.VERSION:
                 raise StoreRefused(f"{self.path} was written by a newer version of the gateway")
+            for script in (_FROM_1, _FROM_2, _FROM_3, _FROM_4)[version - 1 :]:
+                self._run(script)
+            if version < row_checksums.VERSION:
+                row_checksums.add(self._connection)
 
     def _run(self, script: str) -> None:
         for statement in script.split(";\n"):
@@ -135,14 +164,17 @@ class Store:
     @property
     def issuer(self) -> str:
         """The name under which this gateway issues tokens, made with the file."""
-        return str(self.rows("SELECT value FROM gateway WHERE name = 'issuer'")[0][0])
+        rows = self.rows(f"{row_checksums.select('gateway')} WHERE name = 'issuer'")
+        if not rows or not row_checksums.is_sound(rows[0]):
+            raise StoreRefused(f"{self.path} is damaged: the name of the issuer is not what was written. {_REMEDY}")
+        return str(rows[0][1])
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """What a query finds. Raises `StorageFailed`."""
         try:
             with self._lock:
                 return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise StorageFailed(f"{self.path} cannot be read: {error}") from error
 
     @contextmanager

@@ -47,7 +47,7 @@ class Tls:
         Raises `CertificateRefused`; what was loaded before stays.
         """
         if self._given is None:
-            files = ensure(self._directory)
+            files = ensure(self._directory, repair=not self._loaded)
             certificate, key = files.server, files.server_key
         else:
             certificate, key = self._given, self._key or self._given

@@ -16,6 +16,7 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import Dataset, Graph, QueryRequest, Solutions, UpdateRequest
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden
+from tests.support.processes import wait_for
 
 MINE, OTHER, THEIRS = "urn:g:mine", "urn:g:other", "urn:g:theirs"
 SECRET = "secret"
@@ -28,6 +29,12 @@ INSERT DATA {{ <urn:s> <urn:p> 'default-{SECRET}' .
 """
 
 LIMITED = Access("lamp", read=frozenset({MINE, OTHER}), write=frozenset({MINE}))
+
+
+def settle(engine: Any) -> None:
+    """Wait until subscribers have what re-evaluated queries found."""
+    wait_for(lambda: not engine.pending_evaluations)
+    engine.on_writer(lambda: None).result()
 
 
 @pytest.fixture(params=[False, True], ids=["store", "union"])
@@ -148,6 +155,7 @@ def test_a_subscriber_is_told_of_changes_in_its_graphs_only(engine):
     engine.update([UpdateRequest(f"INSERT DATA {{ GRAPH <{THEIRS}> {{ <urn:s> <urn:p> 'more-{SECRET}' }} }}")]).result()
     engine.update([UpdateRequest(f"INSERT DATA {{ <urn:s> <urn:p> 'even-more-{SECRET}' }}")]).result()
     engine.update([UpdateRequest(f"INSERT DATA {{ GRAPH <{OTHER}> {{ <urn:s> <urn:p> 'seen' }} }}")]).result()
+    settle(engine)
     assert "seen" in str(notes[-1].delta.added)
     assert SECRET not in str(notes)
 
@@ -161,6 +169,25 @@ def test_clients_that_see_the_same_share_an_spu_and_others_do_not(plain):
         plain.subscribe(QueryRequest(query, Dataset(), access), lambda _: None).result()
     assert plain.spus - began == 3
     assert sorted(results[0].split()) == sorted(results[1].split()) != sorted(results[2].split())
+
+
+def test_load_names_its_graph_before_anything_is_fetched():
+    """An empty document changes nothing, and one that cannot be fetched nothing with SILENT: the answer is the same."""
+    fetched: list[str] = []
+
+    def load(document: str) -> list[ox.Quad]:
+        fetched.append(document)
+        return []
+
+    engine = open_engine(None, EngineSettings(allow_load=True), load=load)
+    for into in (f" INTO GRAPH <{THEIRS}>", " INTO GRAPH <urn:g:none>", ""):
+        for silent in ("", "SILENT "):
+            with pytest.raises(Forbidden):
+                engine.update([UpdateRequest(f"LOAD {silent}<urn:doc>{into}", access=LIMITED)]).result()
+    assert fetched == []
+    engine.update([UpdateRequest(f"LOAD <urn:doc> INTO GRAPH <{MINE}>", access=LIMITED)]).result()
+    assert fetched == ["urn:doc"]
+    engine.close()
 
 
 TRIPLE = "<urn:x> <urn:p> 1"
@@ -196,9 +223,36 @@ WRITES = {
     "MOVE of what may only be seen": f"MOVE <{OTHER}> TO <{MINE}>",
     "COPY to another": f"COPY <{MINE}> TO <{THEIRS}>",
     "ADD of nothing": f"ADD SILENT <urn:g:none> TO <{THEIRS}>",
+    "WITH hidden": f"WITH <{THEIRS}> DELETE {{ ?s ?p ?o }} INSERT {{ ?s ?p 1 }} WHERE {{ ?s ?p ?o }}",
+    "WITH none": "WITH <urn:g:none> DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }",
+    "WITH and a WHERE without solutions": f"WITH <{THEIRS}> INSERT {{ {TRIPLE} }} WHERE {{ ?s <urn:none> ?o }}",
+    "WITH and USING": f"WITH <{THEIRS}> DELETE {{ ?s ?p ?o }} USING <{MINE}> WHERE {{ ?s <urn:none> ?o }}",
+    "DELETE WHERE hidden": f"DELETE WHERE {{ GRAPH <{THEIRS}> {{ ?s ?p ?o }} }}",
+    "DELETE WHERE none": "DELETE WHERE { GRAPH <urn:g:none> { ?s ?p ?o } }",
+    "DELETE WHERE default": "DELETE WHERE { ?s <urn:none> ?o }",
+    "a template without solutions": f"DELETE {{ GRAPH <{THEIRS}> {{ ?s ?p ?o }} }} WHERE {{ ?s <urn:none> ?o }}",
+    "a general WHERE without solutions": f"INSERT {{ GRAPH <{THEIRS}> {{ ?s ?p ?o }} }} "
+    f"USING NAMED <{MINE}> WHERE {{ GRAPH ?g {{ ?s <urn:none>* ?o FILTER(false) }} ?s ?p ?o }}",
+    "a template of two graphs": f"INSERT {{ GRAPH <{MINE}> {{ {TRIPLE} }} GRAPH <{THEIRS}> {{ {TRIPLE} }} }} "
+    "WHERE { FILTER(false) }",
+    "a template with an unbound variable": f"INSERT {{ GRAPH <{THEIRS}> {{ <urn:x> <urn:p> ?v }} }} WHERE {{}}",
+    "MOVE of one that may only be seen and is not there": f"DROP SILENT GRAPH <{MINE}> ; "
+    f"MOVE SILENT <{OTHER}> TO <{MINE}>",
+    "COPY of none to hidden": f"COPY <{OTHER}> TO <{THEIRS}>",
+    "CREATE SILENT": f"CREATE SILENT GRAPH <{THEIRS}>",
     "long data": f"INSERT DATA {{ GRAPH <{OTHER}> {{ {' . '.join(f'<urn:x> <urn:p> {n}' for n in range(2000))} }} }}",
     "a blank node's graph": "INSERT { GRAPH ?g { <urn:x> <urn:p> 1 } } WHERE { BIND(IRI('') AS ?g) }",
 }
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("write", sorted(WRITES.keys() - {"GRAPH variable"}))  # that depends on what the client may see
+def test_it_is_refused_whether_or_not_the_graph_exists_and_in_the_same_words(plain, write, empty):
+    if empty:
+        plain.update([UpdateRequest("DROP ALL")]).result()
+    plain.update([UpdateRequest(f"CREATE SILENT GRAPH <{MINE}> ; CREATE SILENT GRAPH <{OTHER}>")]).result()
+    with pytest.raises(Forbidden):
+        plain.update([UpdateRequest(WRITES[write], access=LIMITED)]).result()
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -308,6 +362,7 @@ def test_a_limited_client_is_told_what_a_store_of_its_graphs_would_tell(quads, r
                 own.update(text)
         expected = sorted(map(str, own.query(query, use_default_graph_as_union=union and "FROM" not in query)))
         found = engine.query(QueryRequest(query, Dataset(), access)).result()
+        settle(engine)
         told: list[Any] = []
         for note in notes:
             for row in note.delta.removed:

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from edge.security import secret
+from edge.security import row_checksums, secret
 from edge.security.clients import Rights
 from edge.security.store import NAME, Store
 from tests.support.clients import clients_of
@@ -270,16 +270,23 @@ def test_rights_on_topics_go_with_who_registers_while_it_is_open(clients):
     assert (lamp.access(None).publish, lamp.access(None).receive) == (rights.publish, frozenset())
 
 
-@pytest.mark.parametrize(("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",)), (3, ())])
+@pytest.mark.parametrize(
+    ("version", "missing"), [(1, ("publish", "receive", "priority")), (2, ("priority",)), (3, ()), (4, ())]
+)
 def test_a_file_of_an_older_version_is_read_on(tmp_path, version, missing):
     with clients_of(tmp_path) as clients:
         clients.allow("lamp", Rights(read=frozenset({"http://a/b"})))
         clients.open(Rights(), 60)
     with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as connection:
+        for table in row_checksums.COLUMNS:
+            connection.execute(f"DROP TRIGGER {table}_inserted")
+            connection.execute(f"DROP TRIGGER {table}_updated")
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN crc")
         for table in ("client", "opening"):
             for column in missing:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("ALTER TABLE client DROP COLUMN token_until")
+        if version < 4:
+            connection.execute("ALTER TABLE client DROP COLUMN token_until")
         connection.execute(f"PRAGMA user_version = {version}")
     with clients_of(tmp_path) as clients:
         clients.register("new")

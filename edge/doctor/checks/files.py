@@ -18,6 +18,7 @@ from edge.doctor.finding import Finding, ok
 from edge.doctor.surroundings import Surroundings
 from edge.engine import journal_file
 from edge.engine.datadir import LOCK_NAME, DirectoryLock
+from edge.security import row_checksums, store
 
 _OTHERS: Final = 0o077
 _SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client-id")
@@ -34,7 +35,7 @@ def check(around: Surroundings) -> Iterator[Finding]:
     if not directory.exists():
         yield ok(f"{directory} is not there yet; the gateway makes it")
         return
-    found = [*_readable(directory), *_foreign(directory), *_left(around), *_log(around)]
+    found = [*_readable(directory), *_foreign(directory), *_left(around), *_log(around), *_clients(directory)]
     yield from found
     if not found:
         yield ok(f"{directory} is in order")
@@ -51,6 +52,31 @@ def _readable(directory: Path) -> Iterator[Finding]:
             "they read there what others need a token for",
             f"chmod go= {' '.join(map(str, wide))}",
             partial(_close, wide),
+        )
+
+
+def _clients(directory: Path) -> Iterator[Finding]:
+    """The rows of the file of the clients have checksums."""
+    file = directory / store.NAME
+    if not file.is_file():
+        return
+    try:
+        damaged = row_checksums.damage(file)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        yield Finding(
+            "problem",
+            f"{store.NAME} is damaged, or cannot be read: {error}",
+            "the gateway does not start with security, or clients are refused",
+            "edge restore of a backup; without one move the file away, and let the clients in again",
+        )
+        return
+    if damaged:
+        yield Finding(
+            "problem",
+            f"{store.NAME} has damaged rows: {', '.join(damaged)}",
+            "these are refused; all others work",
+            "a client: edge clients revoke, then edge clients allow; a signing key: edge clients rotate-key --now; "
+            "an OSCORE key: edge clients oscore; or edge restore of a backup",
         )
 
 
