@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from edge import durable
+
 NAME: Final = "endpoints.json"
 
 DEFAULTS: Final = {
@@ -20,9 +22,7 @@ DEFAULTS: Final = {
 def write(data_dir: Path, endpoints: Mapping[str, str]) -> None:
     """Put the file there as a whole: a reader finds all of it or none. Raises `OSError`."""
     file = data_dir / NAME
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(dict(endpoints), indent=2) + "\n", encoding="utf-8")
-    part.replace(file)
+    durable.write(file, (json.dumps(dict(endpoints), indent=2) + "\n").encode(), draft=file.with_suffix(".part"))
 
 
 def remove(data_dir: Path) -> None:

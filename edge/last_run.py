@@ -6,16 +6,16 @@ start of a machine has a number of its own (`/proc/sys/kernel/random/boot_id`).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from edge import durable
 
 _log = logging.getLogger(__name__)
 
@@ -177,17 +177,10 @@ def write(data_dir: Path, record: Record) -> None:
     """Put the file there as a whole, where there is room; else over the one that is there. Raises `OSError`."""
     file = data_dir / NAME
     content = _encoded(record)
-    part = file.with_suffix(".part")
     try:
-        with part.open("wb") as new:
-            new.write(content)
-            new.flush()
-            os.fsync(new.fileno())
-        part.replace(file)
+        durable.write(file, content, draft=file.with_suffix(".part"))
     except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        with file.open("r+b") as old:
+        with file.open("r+b") as old:  # the disk is full
             old.write(content)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -27,6 +28,19 @@ _STRANGERS: Final = 100
 _SELECT: Final = 1024
 """Descriptors that `select` can look at (FD_SETSIZE); the MQTT client library uses it."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_DISCONNECTED: Final = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNRESET,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+        errno.EPIPE,
+        errno.ESHUTDOWN,
+        errno.ETIMEDOUT,
+    }
+)
+"""What system calls report of a connection that the client, or the network, has ended."""
 _QUIET: Final = 10.0
 """Seconds between two log lines on connections that were turned away."""
 
@@ -40,6 +54,20 @@ def is_local(host: str) -> bool:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def is_disconnect(error: BaseException | None) -> bool:
+    """Whether an error only says that a connection is lost, which clients cause and no operator can change."""
+    return isinstance(error, ConnectionError) or (isinstance(error, OSError) and error.errno in _DISCONNECTED)
+
+
+def ignore_disconnects(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Exception handler of an event loop: lost connections are logged at level debug, without a traceback."""
+    error = context.get("exception")
+    if is_disconnect(error):
+        _log.debug("listener.disconnected", extra={"reason": str(error)})
+    else:
+        loop.default_exception_handler(context)
 
 
 def use_all_descriptors() -> int:
@@ -126,6 +154,7 @@ class Listener(socket.socket):
             self._turn_away(host)
             return None
         connection = _Connection(self.family, self.type, self.proto, descriptor)
+        connection.peer = address
         connection.stranger = not local
         connection.gone = lambda: self._gone(connection, address, local)
         if local:
@@ -190,10 +219,24 @@ class Listener(socket.socket):
 
 
 class _Connection(socket.socket):
-    """A connection that tells when it is closed."""
+    """A connection that tells when it is closed, and takes no harm from a client that closes it at any time."""
 
     stranger = False
+    peer: Any = None
+    """The client's address, as `accept` reported it."""
     gone: Callable[[], None] | None = None
+
+    def getpeername(self) -> Any:  # noqa: ANN401 - of whatever family
+        """The client's address, also after a reset, when the system does not know it any more (ENOTCONN)."""
+        return self.peer
+
+    def shutdown(self, how: int) -> None:
+        """Shut down; no error if the client was faster. `write_eof` of asyncio would raise it in any callback."""
+        try:
+            super().shutdown(how)
+        except OSError as error:
+            if not is_disconnect(error):
+                raise
 
     def close(self) -> None:
         super().close()

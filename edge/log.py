@@ -13,7 +13,9 @@ import sys
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TextIO
+
+from edge.log_limit import LineLimit
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -37,7 +39,7 @@ def configure(level: Level = "info", form: Format = "auto") -> None:
     """Send the process's log lines to standard error. `form` "auto": text on a terminal, JSON elsewhere."""
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LimitedHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
     root = logging.getLogger()
     for old in list(root.handlers):
@@ -50,46 +52,29 @@ def configure(level: Level = "info", form: Format = "auto") -> None:
         library.handlers.clear()
         library.propagate = True
         library.setLevel(max(threshold, logging.WARNING) if level != "debug" else logging.INFO)
-    sparse = Sparse()
-    for name in _REPEATING:
-        repeating = logging.getLogger(name)
-        for earlier in [known for known in repeating.filters if isinstance(known, Sparse)]:
-            repeating.removeFilter(earlier)
-        repeating.addFilter(sparse)
     logging.captureWarnings(True)
     logging.raiseExceptions = False  # a log line that cannot be written must not stop the gateway
 
 
-_REPEATING: Final = (
-    "amqtt.broker",
-    "amqtt.mqtt.protocol.handler",
-    "amqtt.mqtt.protocol.broker_handler",
-    "edge.adapters.broker",
-)
-"""Loggers that say the same of each message or attempt, as long as something is wrong."""
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Handler that applies a `LineLimit`: no client can fill the log, or wear out the card that it is stored on."""
 
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lines = LineLimit()
 
-class Sparse(logging.Filter):
-    """Lets a line pass once in a while where it comes again and again: a card is not worn out by its log."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record unless its source is over the limit, and report sources that have become quiet."""
+        for summary in self._lines.summaries(record.created):
+            super().emit(summary)
+        if self._lines.passes(record):
+            super().emit(record)
 
-    PERIOD: Final = 60.0
-    """Seconds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[tuple[str, str], float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether such a line has not been written for a while."""
-        line = (record.name, str(record.msg)[:40])
-        if record.levelno < logging.WARNING:
-            return True
-        if record.created - self._last.get(line, -self.PERIOD) < self.PERIOD:
-            return False
-        if len(self._last) > 1000:
-            self._last.clear()
-        self._last[line] = record.created
-        return True
+    def close(self) -> None:
+        """Report what was suppressed up to the end of the process."""
+        for summary in self._lines.summaries():
+            super().emit(summary)
+        super().close()
 
 
 class JsonFormatter(logging.Formatter):

@@ -112,6 +112,7 @@ class Metrics:
         journal_sequence: Callable[[], float],
         spus: Callable[[], float],
         pending_timers: Callable[[], float],
+        subscription_faults: Callable[[], float],
     ) -> None:
         """Show the engine's state: how large, how busy, how far."""
         self.watch("triples", "Triples in the live graph, named graphs included.", triples)
@@ -119,6 +120,29 @@ class Metrics:
         self.watch("journal_sequence", "Sequence number of the last change set in the journal.", journal_sequence)
         self.watch("spus", "Subscription processing units: distinct subscribed queries.", spus)
         self.watch("pending_timers", "Delayed updates that wait for their time.", pending_timers)
+        description = "Subscriptions ended by a fault of the gateway."
+        self.registry.register(_Total("edge_subscription_faults", description, subscription_faults))
+
+    def watch_evaluations(
+        self,
+        *,
+        pending: Callable[[], float],
+        count: Callable[[], float],
+        seconds: Callable[[], float],
+        merged: Callable[[], float],
+    ) -> None:
+        """Show what re-evaluated subscriptions cost."""
+        self.watch("pending_evaluations", "Re-evaluated subscribed queries that lag behind the last commit.", pending)
+        for name, description, value in (
+            ("evaluations", "Evaluations of re-evaluated subscribed queries.", count),
+            ("evaluation_seconds", "Time that these evaluations took.", seconds),
+            (
+                "evaluations_merged",
+                "States that were skipped, because a later commit came before the evaluation.",
+                merged,
+            ),
+        ):
+            self.registry.register(_Total(f"edge_{name}", description, value))
 
     def watch_costs(self, costs: Callable[[], Costs]) -> None:
         """Show the engine's performance model, asked for whenever the metrics are read."""
@@ -151,6 +175,19 @@ class _Each(Collector):
         for name, value in self._values().items():
             gauge.add_metric([name], value)
         yield gauge
+
+
+class _Total(Collector):
+    """A counter whose value is asked for when the metrics are read."""
+
+    def __init__(self, name: str, description: str, value: Callable[[], float]) -> None:
+        self._name = name
+        self._description = description
+        self._value = value
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the counter."""
+        yield CounterMetricFamily(self._name, self._description, value=self._value())
 
 
 class _PerformanceModel(Collector):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from edge.config import Settings
 from edge.gateway import Gateway, StopError
-from edge.listener import use_all_descriptors
+from edge.listener import ignore_disconnects, use_all_descriptors
 from edge.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ def _connections(settings: Settings) -> int:
 
 
 async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor: Supervisor) -> None:
+    asyncio.get_running_loop().set_exception_handler(ignore_disconnects)
     gateway = Gateway(
         settings,
         on_progress=lambda stands_still: supervisor.alive(stands_still or _ALL_MOVES),

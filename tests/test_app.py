@@ -187,6 +187,27 @@ async def test_health_tells_a_writer_that_does_not_move_on(tmp_path):
         await until_health(client, health, 200)
 
 
+async def test_health_reports_a_busy_writer_that_does_move_on(tmp_path):
+    """What is slow is not stuck: the watchdog does not end it."""
+    ended = threading.Event()
+    async with Gateway(settings(tmp_path, engine={"stall_after": 1})) as gateway, httpx.AsyncClient() as client:
+        health = gateway.endpoints["http"] + "/health"
+        slow = [
+            gateway._engine.subscribe(
+                QueryRequest(f"ASK {{ <urn:{number}> ?p ?o }}"), lambda _: ended.wait(0.3) and None
+            )
+            for number in range(100)
+        ]
+        async with asyncio.timeout(20):
+            while (answer := await client.get(health)).json()["status"] != "degraded":
+                assert answer.status_code == 200
+        assert "busy: requests have waited" in answer.json()["engine"]
+        assert answer.json()["parts"]["engine"] == "moves"
+        ended.set()
+        await asyncio.gather(*map(asyncio.wrap_future, slow))
+        assert (await client.get(health)).json()["status"] == "ready"
+
+
 async def test_a_result_beyond_the_limit_is_given_up(tmp_path):
     async with Gateway(settings(tmp_path, http={"max_result": 1024})) as gateway, httpx.AsyncClient() as client:
         values = " ".join(str(number) for number in range(1000))

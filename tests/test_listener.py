@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.logs import records_of
 
 from edge import listener as listening
 from edge.listener import AT_ONCE, Listener
@@ -220,7 +221,7 @@ def test_one_line_tells_of_many_that_were_turned_away(caplog):
     with clients() as those:
         for _ in range(50):
             those.connect()
-    (line,) = caplog.records
+    (line,) = records_of("edge", caplog)
     assert line.message == "listener.turned_away"
 
 

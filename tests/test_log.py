@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from edge import log
+from edge import log, log_limit
 
 
 class Lines:
@@ -120,14 +120,61 @@ def test_a_message_that_does_not_fit_its_arguments_is_logged_all_the_same(stderr
     assert "%d readings" in stderr.getvalue()
 
 
-def test_what_repeats_itself_is_written_once_a_minute(stderr):
+def lines_of(stderr):
+    return [json.loads(line) for line in stderr.getvalue().splitlines()]
+
+
+def test_a_source_that_repeats_itself_is_limited_and_the_rest_is_counted(stderr):
     log.configure("info", "json")
-    broker = logging.getLogger("amqtt.broker")
+    library = logging.getLogger("amqtt.broker")
     for number in range(100):
-        broker.error("Task failed and will be skipped: <Task pending %s>", number)
-        broker.error("something else")
-    later = broker.makeRecord(broker.name, logging.ERROR, "", 0, "something else", (), None)
-    later.created += log.Sparse.PERIOD
-    broker.handle(later)
-    events = [json.loads(line)["event"] for line in stderr.getvalue().splitlines()]
-    assert events == ["Task failed and will be skipped: <Task pending 0>", "something else", "something else"]
+        library.error(f"No data from (client @=127.0.0.1:{number})")
+    library.error("something else")
+    lines = lines_of(stderr)
+    assert len(lines) == log_limit.BURST + 1
+    assert lines[-1]["event"] == "something else"
+
+
+def test_the_next_line_of_a_source_says_how_many_were_suppressed(stderr):
+    log.configure("info", "json")
+    logger = logging.getLogger("edge.x")
+
+    def write(later):
+        record = logger.makeRecord(logger.name, logging.INFO, "x.py", 1, "again", (), None)
+        record.created += later
+        logger.handle(record)
+
+    for _ in range(log_limit.BURST + 7):
+        write(0)
+    write(log_limit.INTERVAL + 1)
+    assert [line.get("suppressed") for line in lines_of(stderr)] == [None] * log_limit.BURST + [7]
+
+
+def test_a_source_that_became_quiet_is_reported_with_the_next_line_of_any(stderr):
+    log.configure("info", "json")
+    logger = logging.getLogger("edge.x")
+    for _ in range(log_limit.BURST + 7):
+        logger.handle(logger.makeRecord(logger.name, logging.INFO, "x.py", 1, "again", (), None))
+    other = logger.makeRecord(logger.name, logging.INFO, "y.py", 1, "other", (), None)
+    other.created += log_limit.QUIET + 1
+    logger.handle(other)
+    summary, last = lines_of(stderr)[-2:]
+    assert (summary["event"], summary["of"], summary["suppressed"]) == ("log.suppressed", "again", 7)
+    assert last["event"] == "other"
+
+
+def test_a_clock_that_is_set_back_silences_nothing(stderr):
+    log.configure("info", "json")
+    logger = logging.getLogger("edge.x")
+    for earlier in range(log_limit.BURST):
+        record = logger.makeRecord(logger.name, logging.INFO, "x.py", 1, "again", (), None)
+        record.created -= earlier * 1000
+        logger.handle(record)
+    assert len(lines_of(stderr)) == log_limit.BURST
+
+
+def test_lines_of_level_debug_are_not_limited(stderr):
+    log.configure("debug", "json")
+    for _ in range(10 * log_limit.BURST):
+        logging.getLogger("edge.x").debug("detail")
+    assert len(lines_of(stderr)) == 10 * log_limit.BURST

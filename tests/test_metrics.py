@@ -21,7 +21,9 @@ def complete() -> Metrics:
         journal_sequence=lambda: 9,
         spus=lambda: 2,
         pending_timers=lambda: 3,
+        subscription_faults=lambda: 0,
     )
+    metrics.watch_evaluations(pending=lambda: 1, count=lambda: 6, seconds=lambda: 0.5, merged=lambda: 2)
     metrics.watch_costs(lambda: Costs({"update": (4, 0.5), "total": (4, 0.75)}, hits=7))
     return metrics
 

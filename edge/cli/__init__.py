@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "diag": ("edge.cli.diag", "Collect what helps to find a fault, without secrets."),
     "backup": ("edge.cli.backup", "Write all that must survive into one file, while the gateway runs."),
     "restore": ("edge.cli.backup", "Put a backup in the place of the data directory."),
+    "rescue": ("edge.cli.rescue", "Report what can be read of a damaged data directory, and continue from there."),
     "bench": ("edge.cli.bench", "Measure the engine on this machine."),
     "completion": ("edge.cli.completion", "Print the completion script of a shell."),
 }

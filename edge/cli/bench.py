@@ -7,7 +7,7 @@ from typing import Final, Literal
 import click
 
 from benchmarks.experiment import INDICATORS, ExperimentError, Options
-from benchmarks.experiments import BOTH_MODES, EXPERIMENTS, experiment
+from benchmarks.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS, experiment
 from edge.cli.failures import misused, refused
 
 _EPILOG: Final = "\n".join(
@@ -15,6 +15,10 @@ _EPILOG: Final = "\n".join(
         "\b",
         "Experiments:",
         *(f"  {name:<12} {meaning}" for name, meaning in EXPERIMENTS.items()),
+        "",
+        "\b",
+        "Attacks of fairness:",
+        *(f"  {name:<14} {meaning}" for name, meaning in ATTACKS.items()),
         "",
         "\b",
         "Indicators (members of --json; times are sums over the updates of a run):",
@@ -61,6 +65,13 @@ _EPILOG: Final = "\n".join(
     show_default=True,
     help="How long soak runs. It needs 8 to warm up, and 3 more for a verdict.",
 )
+@click.option(
+    "--attack",
+    "attacks",
+    multiple=True,
+    type=click.Choice(list(ATTACKS)),
+    help="Attack that fairness tries, can be repeated; all without it. It takes about 40 seconds for each.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def bench(
     name: str,
@@ -69,6 +80,7 @@ def bench(
     durability: str,
     small: bool,
     minutes: float,
+    attacks: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Measure the engine with the benchmark of the SPS Architecture, and what else its user wants to know.
@@ -80,11 +92,12 @@ def bench(
     edge bench lamp
     edge bench road --durability commit --json
     edge bench soak --minutes 60
+    edge bench fairness --attack updates --attack timers
     """
     if mode == "parallel" and name not in BOTH_MODES:
         raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} do")
     try:
-        report = experiment(name)(Options(runs, mode, durability == "commit", small, minutes))
+        report = experiment(name)(Options(runs, mode, durability == "commit", small, minutes, attacks))
     except ExperimentError as error:
         raise refused(str(error)) from None
     click.echo(report.to_json() if as_json else report.to_text())

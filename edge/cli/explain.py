@@ -91,6 +91,9 @@ def _lines(told: Explanation) -> Iterator[Line]:
     yield from _paragraph(told["memory"] + now, 2)
     yield from _heading("Shared with other subscriptions")
     yield from _sharing(told["sharing"])
+    if told["evaluations"]:
+        yield from _heading("Evaluations so far")
+        yield from _evaluations(told["evaluations"])
     if told["advice"]:
         yield from _heading("Good to know")
         for advice in told["advice"]:
@@ -107,6 +110,17 @@ def _pattern(pattern: Explanation) -> Iterator[Line]:
     yield from _paragraph(pattern["text"], 6)
     if pattern["warning"]:
         yield from _paragraph(f"! {pattern['warning']}", 6, hanging=2, color="yellow")
+
+
+def _evaluations(cost: Explanation) -> Iterator[Line]:
+    yield from _paragraph(
+        f"{_count(cost['count'], 'evaluation')}, {cost['seconds']:.3g} s, {cost['share']:.0%} of the time of all",
+        2,
+    )
+    yield from _paragraph(
+        f"{_count(cost['merged'], 'state')} skipped; the last evaluation began {cost['delay']:.3g} s after its commit",
+        2,
+    )
 
 
 def _sharing(sharing: Explanation) -> Iterator[Line]:

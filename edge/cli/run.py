@@ -93,6 +93,17 @@ def _greet(file: Path | None, gateway: Gateway) -> None:
     width = max(len(value) for _, value, _ in rows[:-1])
     text = [f"sepa-edge {__version__} is running. Ctrl-C stops it.", ""]
     text += [f"  {name:<10} {value:<{width}}  {note}" for name, value, note in rows]
+    text += ["", gateway.read_only] if gateway.read_only else _examples(file, gateway, command, directory)
+    try:
+        click.echo("\n".join([*text, ""]))
+    except OSError:
+        # Nobody reads standard output any more; the gateway goes on.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
+
+
+def _examples(file: Path | None, gateway: Gateway, command: str, directory: str) -> list[str]:
+    """Return commands that show the gateway at work."""
+    text: list[str] = []
     if gateway.settings.security.enabled:
         settings = "" if file is None else f" --config {shlex.quote(str(file))}"
         allow, token = (f"{command} clients {what} me{settings}{directory}" for what in ("allow", "token"))
@@ -102,14 +113,10 @@ def _greet(file: Path | None, gateway: Gateway) -> None:
     else:
         text += ["", "In another terminal, be told what changes:", ""]
     text += [f"  {command} subscribe{directory} {shlex.quote(_EXAMPLE_QUERY)}"]
-    if "mqtt" in where:
+    if "mqtt" in gateway.endpoints:
         publish = f"{command} publish{directory} {_EXAMPLE_TOPIC} {shlex.quote(_EXAMPLE_PAYLOAD)}"
         text += ["", "and publish a reading:", "", f"  {publish}"]
-    try:
-        click.echo("\n".join([*text, ""]))
-    except OSError:
-        # Nobody reads standard output any more; the gateway goes on.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
+    return text
 
 
 def _command() -> str:

@@ -56,6 +56,12 @@ class MqttSettings(Section):
     max_queued: int = key(
         10_000, "Readings that may wait in the adapter; QoS 0 readings beyond are dropped.", minimum=1
     )
+    max_queued_bytes: int = key(
+        16 * MIB,
+        "Bytes of these readings. The embedded broker reads devices no further while so many wait for the adapter.",
+        unit="bytes",
+        minimum=64 * KIB,
+    )
     max_batch: int = key(500, "Messages that go to the engine together at most.", minimum=1, maximum=100_000)
     retry_min: float = key(
         0.2,
@@ -78,7 +84,17 @@ class MqttSettings(Section):
         unit="bytes",
         minimum=KIB,
     )
-    max_retained: int = key(10_000, "Retained messages the embedded broker keeps; the oldest go first.", minimum=0)
+    max_retained: int = key(
+        10_000,
+        "Retained messages the embedded broker keeps; with more the client that has most loses its oldest.",
+        minimum=0,
+    )
+    max_retained_bytes: int = key(
+        16 * MIB,
+        "Memory for retained messages in the embedded broker: payloads, topics and 1,000 bytes for each; likewise.",
+        unit="bytes",
+        minimum=KIB,
+    )
     max_unread: int = key(
         4 * MIB,
         "Messages that may wait in the embedded broker for a client that does not read; with more it is disconnected.",

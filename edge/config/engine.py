@@ -24,8 +24,23 @@ class EngineSettings(Section):
     )
     max_pending_updates: int = key(10_000, "Updates that may wait; more are answered 429.", minimum=1)
     max_batch: int = key(256, "Waiting updates that share one commit at most.", minimum=1, maximum=10_000)
+    max_batch_time: float = key(
+        0.05,
+        "Time after which updates that share a commit are committed, whatever else waits. 0: each update has a commit "
+        "of its own.",
+        unit="s",
+        minimum=0,
+        maximum=10,
+    )
     max_pending_timers: int = key(
         200_000, "Delayed updates that may wait for their time; more are answered 429.", minimum=0
+    )
+    max_timer_bytes: int = key(
+        64 * MIB,
+        "Texts of delayed updates on disk, with 200 bytes for each; where there is security, one client may have as "
+        "much as it leaves to others. More are answered 429.",
+        unit="bytes",
+        minimum=0,
     )
     max_lateness: float = key(
         0.0,
@@ -65,11 +80,19 @@ class EngineSettings(Section):
     )
     processing: Literal["sequential", "parallel"] = key(
         "parallel",
-        "Whether subscribed queries that are evaluated anew take turns, or are evaluated beside each other, each "
-        "thread on a copy of the graph. `edge engine --processing` changes it while the gateway runs.",
+        "Whether one of the subscribed queries that are re-evaluated is evaluated at a time, or several on threads of "
+        "their own. Updates wait for neither. `edge engine --processing` changes it while the gateway runs.",
     )
     spu_workers: int = key(
         0, "Threads for parallel processing. 0: as many as there are processors.", minimum=0, maximum=64
+    )
+    evaluation_budget: float = key(
+        0.5,
+        "Time for which the re-evaluated subscriptions of one client may be evaluated, in seconds per second. A client "
+        "that needs more gets its notifications later, with several changes in one; other clients are not affected. "
+        "Each client may be ahead by one second. 0: no limit.",
+        minimum=0,
+        maximum=64,
     )
     query_workers: int = key(2, "Threads that answer queries.", minimum=1, maximum=64)
     max_pending_queries: int = key(100, "Queries that may wait for a thread; more are answered 429.", minimum=1)
@@ -79,10 +102,31 @@ class EngineSettings(Section):
     evaluation_timeout: float = key(
         10.0,
         "Time that the WHERE of an update, or a subscribed query, may take where there are no steps to be counted "
-        "(max_steps) because it is evaluated as a whole; then it is given up. All others wait.",
+        "(max_steps) because it is evaluated as a whole; then it is given up. Other clients do not wait for it.",
         unit="s",
         minimum=0.01,
         maximum=86_400,
+    )
+    update_workers: int = key(
+        2,
+        "Processes that evaluate long updates at the same time. An update that takes more than 50,000 steps, or has a "
+        "WHERE that is evaluated as a whole, is evaluated in one while the updates of other clients go on.",
+        minimum=1,
+        maximum=64,
+    )
+    update_timeout: float = key(
+        60.0,
+        "Time that the evaluation of such an update may take where its steps are counted; then it is given up and "
+        "answered 408.",
+        unit="s",
+        minimum=0.01,
+        maximum=86_400,
+    )
+    max_changes: int = key(
+        1_000_000,
+        "Quads that one operation of an update may change; more are refused. All others wait while they are changed, "
+        "about a second for each 200,000 quads.",
+        minimum=1000,
     )
     max_query_memory: int = key(
         256 * MIB,
@@ -101,17 +145,32 @@ class EngineSettings(Section):
     allow_service: bool = key(False, "Whether queries may call other endpoints with SERVICE.")
     max_solutions: int = key(
         500_000,
-        "Solutions of an update's WHERE, and of a subscribed query, at the most; what has more is refused. All others "
-        "wait for them.",
+        "Solutions of an update's WHERE, and of a subscribed query, at the most; what has more is refused.",
         minimum=1,
     )
     max_steps: int = key(
         5_000_000,
-        "Steps to find the solutions of an update's WHERE, of a subscribed query when it begins, or of what an update "
-        "changes in it, at the most; what takes more is refused. A step is a look-up of a triple pattern, a triple "
-        "that it finds, a row of VALUES, a call in an expression, 512 characters of a long text that is read or 32 of "
-        "one that is made. All others wait: for about a second for each million steps.",
+        "Steps to find the solutions of all WHERE clauses of an update, of a subscribed query when it begins, or of "
+        "what an update changes in it, at the most; what takes more is refused. A step is a look-up of a triple "
+        "pattern, a triple that it finds, a row of VALUES, a call in an expression, 512 characters of a long text that "
+        "is read or 32 of one that is made. A million steps take about a second; others wait for the steps of "
+        "subscribed queries, not for those of updates.",
         minimum=1000,
+    )
+    max_graph_bytes: int = key(
+        0,
+        "Memory that the live graph may take, about 950 bytes for a triple with two new terms; queries make up to two "
+        "copies of 400 bytes a triple. Updates that make it larger are refused; the last tenth is reserved for sensors "
+        "and administrators. 0: a quarter of the machine's memory.",
+        unit="bytes",
+        minimum=0,
+    )
+    client_steps: int = key(
+        1_000_000,
+        "Steps a second that the updates of one client may take in the long run, and max_steps at once; a quad that is "
+        "changed counts as one, too. The requests of a client beyond that wait behind those of others, as with low "
+        "priority. 0: any number.",
+        minimum=0,
     )
     max_text: int = key(
         10_000_000,
@@ -140,13 +199,6 @@ class EngineSettings(Section):
         "A snapshot is made when the journal is this many times as large as the last snapshot.",
         minimum=0.1,
         maximum=1000,
-    )
-
-    receipts_kept: int = key(
-        1024,
-        "Batches of readings that are remembered over restarts, to know what a broker delivers again.",
-        minimum=1,
-        maximum=1_000_000,
     )
 
     @field_validator("base_iri")

@@ -274,3 +274,17 @@ class LimitsSettings(Section):
         maximum=1_000_000,
     )
     oauth_burst: int = key(20, "Of these beyond that at once.", minimum=1, maximum=10_000_000)
+    max_client_bytes: int = key(
+        32 * MIB,
+        "Memory that is held for one client over all gates: texts of its requests and subscriptions, messages that are "
+        "not whole yet, unread answers and notifications. Requests beyond it are answered 429; over MQTT and "
+        "WebSocket a client that does not read is disconnected.",
+        unit="bytes",
+        minimum=MIB,
+    )
+    max_total_bytes: int = key(
+        128 * MIB,
+        "The same for all clients together. One client may hold as much as it leaves to others.",
+        unit="bytes",
+        minimum=2 * MIB,
+    )

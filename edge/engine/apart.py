@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable
 from typing import Final, Generic, NoReturn, TypeVar
 
+from edge.engine.faults import contained
 from edge.engine.frameless import frameless
 from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge
 
@@ -78,6 +79,11 @@ class Apart:
         with self._lock:
             self._children.discard(pid)
             return self._open
+
+    @property
+    def open(self) -> bool:
+        """Whether anything may be begun."""
+        return self._open
 
     def closed(self) -> NotReady:
         """The error for what is not begun, or not finished, because of `close`."""
@@ -152,11 +158,24 @@ def _serve(action: Callable[[], object], pipe: int, max_memory: int, seconds: fl
         gc.disable()  # no object of the gateway is to be ended here
         _cut_off(pipe)
         _limit(max_memory, seconds)
-        said = _outcome(action, max_memory)
+        said = _on_new_thread(lambda: _outcome(action, max_memory))
         with open(pipe, "wb", closefd=False) as out:
             out.write(len(said).to_bytes(_LENGTH, "big") + said)
     finally:
         os._exit(0)
+
+
+def _on_new_thread(action: Callable[[], bytes]) -> bytes:
+    """Do something on a thread that has not existed at the fork.
+
+    The random numbers of Oxigraph (BNODE, UUID, RAND, new blank nodes) come from a generator of the thread, which a
+    fork copies: two children would make the same blank nodes. A new thread seeds its own from the system.
+    """
+    said: list[bytes] = []
+    thread = threading.Thread(target=lambda: said.append(action()))
+    thread.start()
+    thread.join()
+    return said[0]
 
 
 def _outcome(action: Callable[[], object], max_memory: int) -> bytes:
@@ -166,8 +185,8 @@ def _outcome(action: Callable[[], object], max_memory: int) -> bytes:
         error: Exception = _too_much_memory(max_memory)
     except EdgeError as refused:
         error = refused
-    except Exception as fault:  # noqa: BLE001  whoever asked is told, and it is logged there
-        error = RuntimeError(repr(fault))
+    except BaseException as fault:  # noqa: BLE001  whoever asked is told, and it is logged there
+        error = RuntimeError(repr(contained(fault)))
     return pickle.dumps((None, frameless(error)))
 
 

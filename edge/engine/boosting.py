@@ -15,7 +15,7 @@ from edge.engine.general import Rules, bounded, too_many
 from edge.engine.graph import Quad
 from edge.engine.operators.compiler import Trigger
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.stages import Weights, add_weight
+from edge.engine.operators.stages import Row, Weights, add_weight
 from edge.engine.spu import BoostedSpu
 from edge.engine.update import Transaction
 from edge.protocol.errors import ResultTooLarge
@@ -27,8 +27,10 @@ Changes = Sequence[tuple[Quad, bool]]
 class Boosting:
     """The solutions that an update changes, by SPU."""
 
-    def __init__(self, transaction: Transaction, rules: Rules) -> None:
+    def __init__(self, transaction: Transaction, rules: Rules, only: BoostedSpu | None = None) -> None:
+        """`only`: evaluate for this member alone, whoever else is in its plan group."""
         self._transaction = transaction
+        self._only = only
         self._rules = rules
         self.weights: dict[BoostedSpu, Weights] = {}
         """What each SPU has to take in."""
@@ -61,30 +63,34 @@ class Boosting:
             else:
                 together = all(entry.connected and not entry.complete for entry in entries)
                 for entry in entries:
-                    _restrict(jobs, entry, hits[entry], together=together)
+                    self._restrict(jobs, entry, hits[entry], together=together)
         if jobs:
             self._compare(list(jobs.values()))
+
+    def _members(self, family: Family) -> Mapping[Row, BoostedSpu]:
+        """The members of a plan group to evaluate for, by their open constants."""
+        return family.members if self._only is None else {self._only.open: self._only}
 
     # One trigger alone, whose quads are in each solution that changes
 
     def _follow(self, entry: FamilyTrigger, changes: Changes) -> None:
-        family = entry.family
+        members = self._members(entry.family)
         if entry.complete:
             theirs: dict[BoostedSpu, list[tuple[Quad, bool]]] = {}
             for change in changes:
-                member = family.members.get(entry.deciding(change[0]))
+                member = members.get(entry.deciding(change[0]))
                 if member is not None:
                     theirs.setdefault(member, []).append(change)
             for member, some in theirs.items():
                 self._follow_member(entry, member, some)
-        elif entry.connected and len(family.members) > 1 and entry.simple:
+        elif entry.connected and len(members) > 1 and entry.simple:
             try:
                 self._extend(entry, None, changes)
             except ResultTooLarge:  # for all together, but perhaps not for each
-                for member in family.members.values():
+                for member in members.values():
                     self._follow_member(entry, member, changes)
         else:
-            for member in family.members.values():
+            for member in members.values():
                 self._follow_member(entry, member, changes)
 
     def _follow_member(self, entry: FamilyTrigger, member: BoostedSpu, changes: Changes) -> None:
@@ -173,6 +179,26 @@ class Boosting:
         if apart:
             self._compare(list(apart.values()))
 
+    def _restrict(
+        self, jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes, *, together: bool
+    ) -> None:
+        """Note what quads restrict: for the plan group as a whole, or for each member, alike for all triggers."""
+        family, members = entry.family, self._members(entry.family)
+        for change in changes:
+            targets: Iterable[BoostedSpu | Family]
+            if together and len(members) > 1:
+                targets = (family,)
+            elif entry.complete:
+                member = members.get(entry.deciding(change[0]))
+                targets = () if member is None else (member,)
+            else:
+                targets = members.values()
+            for target in targets:
+                job = _job(jobs, target, family, entry.number)
+                restriction = entry.restriction(job.frame, change[0])
+                if restriction is not None:
+                    job.hits.append((entry.trigger, restriction, change[1]))
+
     def _evaluated(self, jobs: Sequence[_Job], *, present: bool) -> list[Found | ResultTooLarge]:
         self._left.clear()
         found: list[Found | ResultTooLarge] = []
@@ -219,25 +245,6 @@ class _Job:
             return solutions(plan, self.frame, ((),) if () in touched else touched, rules)
         except ResultTooLarge as error:
             return error
-
-
-def _restrict(jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes, *, together: bool) -> None:
-    """Note what quads restrict, for the family as a whole or for each member; one of the two for all its triggers."""
-    family = entry.family
-    for change in changes:
-        targets: Iterable[BoostedSpu | Family]
-        if together and len(family.members) > 1:
-            targets = (family,)
-        elif entry.complete:
-            member = family.members.get(entry.deciding(change[0]))
-            targets = () if member is None else (member,)
-        else:
-            targets = family.members.values()
-        for target in targets:
-            job = _job(jobs, target, family, entry.number)
-            restriction = entry.restriction(job.frame, change[0])
-            if restriction is not None:
-                job.hits.append((entry.trigger, restriction, change[1]))
 
 
 def _job(jobs: dict[tuple[object, int], _Job], target: BoostedSpu | Family, family: Family, number: int) -> _Job:

@@ -84,7 +84,9 @@ class Outline:
 
 
 def outline(text: str, tokens: Sequence[Token], base_iri: str) -> Outline:
-    """The outline of a legal query."""
+    """The outline of a legal query. One of too many words is not parsed: nothing is computed for it."""
+    if len(tokens) > _WORDS:
+        return Outline(None, len(tokens), Texts(len(text), ()))
     try:
         query = parse_query(text, tokens, base_iri)
     except ParsingFailed:  # legal, as Oxigraph says, and beyond our grammar

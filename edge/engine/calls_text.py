@@ -11,6 +11,7 @@ from typing import Final
 
 from edge.engine.operators.library import Unsupported, question
 from edge.engine.operators.moment import NOW_FUNCTION, date_time
+from edge.engine.oxigraph_text import Edit
 from edge.engine.sparql.algebra import Call, Reference, Variable
 from edge.engine.sparql.terms_text import Names
 from edge.engine.terms import XSD
@@ -47,24 +48,19 @@ def check_calls(tokens: Sequence[Token], names: Names) -> None:
             ) from None
 
 
-def at_time(text: str, tokens: Sequence[Token], base_iri: str, now: int) -> str:
-    """A query in which constants stand for the calls that ask for the time. `now`: microseconds since 1970.
+def at_time(text: str, tokens: Sequence[Token], base_iri: str, now: int) -> Iterator[Edit]:
+    """The constants that stand for the calls of a query that ask for the time. `now`: microseconds since 1970.
 
     All calls in one execution give the same value (17.4.5.1). A cast stands wherever a call may.
     """
-    time: dict[int, str] = dict.fromkeys(built_in_calls(tokens, "NOW"), f'<{XSD}dateTime>("{date_time(now)}")')
+    calls = dict.fromkeys(built_in_calls(tokens, "NOW"), f'<{XSD}dateTime>("{date_time(now)}")')
     names: Names | None = None
     for index in named_calls(tokens):
         names = names or Names(read_prologue(text, tokens, 0)[0], base_iri)
         if names.declared().iri(tokens[index].text) == NOW_FUNCTION and tokens[index + 2].text == ")":
-            time[index] = f'<{XSD}integer>("{now}")'
-    pieces: list[str] = []
-    position = 0
-    for index in sorted(time):
-        pieces += (text[position : tokens[index].start], time[index])
-        position = tokens[index + 2].end
-    pieces.append(text[position:])
-    return "".join(pieces)
+            calls[index] = f'<{XSD}integer>("{now}")'
+    for index, constant in calls.items():
+        yield tokens[index].start, tokens[index + 2].end, constant
 
 
 def _services(tokens: Sequence[Token]) -> Iterator[range]:

@@ -28,19 +28,19 @@ from edge.protocol.results import Term
 from edge.protocol.syntax import MAX_DEPTH
 
 _COMMENT: Final = r"\#[^\r\n]*+"
-_GAP: Final = rf"(?:[\x20\t\r\n]++|{_COMMENT})*+"
+_GAP: Final = rf"(?>(?:[\x20\t\r\n]++|{_COMMENT})*)"
 _SPACE: Final = rf"(?=[\x20\t\r\n\#]){_GAP}"
 
 _START: Final = re.compile(
-    rf"{_GAP}((?:(?:PREFIX{_SPACE}[^\s:<\#]*+:|BASE){_GAP}{IRI}{_GAP})*+)(INSERT|DELETE)({_SPACE}DATA{_GAP}\{{)",
+    rf"{_GAP}((?>(?:(?:PREFIX{_SPACE}[^\s:<\#]*+:|BASE){_GAP}{IRI}{_GAP})*))(INSERT|DELETE)({_SPACE}DATA{_GAP}\{{)",
     re.ASCII | re.IGNORECASE,
 )
 """How an operation begins: declarations, a verb, and what is between that and its data."""
 
 # What has no place here: variables, triple terms, reifiers, annotations, languages with a direction.
 _STRETCH: Final = re.compile(
-    rf"""(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`]++|{IRI}|{QUOTED['"']}|{QUOTED["'"]}|\^\^|{_COMMENT}"""
-    r"""|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?!-)|\\[_~.\-!$&'()*+,;=/?\#@%]){0,1000}+([\[({})\]]?+)""",
+    rf"""(?>(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`]++|{IRI}|{QUOTED['"']}|{QUOTED["'"]}|\^\^|{_COMMENT}"""
+    r"""|@[A-Za-z]++(?>(?:-[A-Za-z0-9]++)*)(?!-)|\\[_~.\-!$&'()*+,;=/?\#@%]){0,1000})([\[({})\]]?+)""",
     re.DOTALL,
 )
 """Some data, and the bracket after it if there is one. A match is short, since it keeps Python's lock."""

@@ -38,9 +38,9 @@ class Effort:
         self.refusal: ResultTooLarge | None = None
         """What was not allowed to what must not stop. Whoever lifts the limit clears it and looks at it afterwards."""
 
-    def begin(self) -> None:
-        """An evaluation begins."""
-        self.left = self.most
+    def begin(self, limit: int | None = None) -> None:
+        """An evaluation begins. `limit`: fewer steps than it may take elsewhere."""
+        self.left = self.most if limit is None else min(limit, self.most)
 
     def lift(self) -> None:
         """What runs until the next `begin` must not stop half way."""

@@ -12,24 +12,30 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
-from edge.engine.apart import Apart
-from edge.engine.atomic import GraphName
+from edge.engine.apart import Apart, Child
+from edge.engine.attempt import Attempt, Mode, Quads, Recorded
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.effort import Effort
 from edge.engine.evaluator import World
 from edge.engine.explanation import Explanation
+from edge.engine.forked_mirror import ForkedMirror
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
+from edge.engine.graph_copy import GraphCopy
+from edge.engine.graph_quota import GraphQuota
 from edge.engine.ledger import Ledger
+from edge.engine.lutt import Key, Lutt
 from edge.engine.mirror import Mirror
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
 from edge.engine.plan import UpdatePlan
 from edge.engine.query import QueryProcessor
 from edge.engine.query_plans import QueryPlans
+from edge.engine.read_set import read_set
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
-from edge.engine.spu_manager import Activation, SpuManager
+from edge.engine.spu import Ready
+from edge.engine.spu_manager import Activation, PreparedQuery, SpuManager
 from edge.engine.update import Loader, Transaction, UpdateProcessor
-from edge.protocol.access import Access
+from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateFailed
 from edge.protocol.results import Term
 
@@ -49,6 +55,8 @@ class PreparedUpdate:
     """For the ledger."""
     beside: bool = False
     """Whether all that it inserts goes there, too."""
+    source: str = ""
+    """Who asks, as limits count."""
 
 
 @dataclass(slots=True)
@@ -62,6 +70,9 @@ class Executed:
     """What it added to the graph of the ledger."""
     entries: int = 0
     """What it wrote down in the ledger."""
+    growth: int = 0
+    """Bytes that the graph grew by, as its limit counts them."""
+    access: Access = ANYBODY
 
     @property
     def outcome(self) -> UpdateOutcome:
@@ -73,23 +84,56 @@ class Executed:
 class Engine:
     """The live graph and everything that works on it. One thread may write; queries may run on others."""
 
-    def __init__(self, rules: Rules, load: Loader) -> None:
+    def __init__(self, rules: Rules, load: Loader, max_graph_bytes: int = 0) -> None:
+        """`max_graph_bytes`: 0 is a quarter of the machine's memory."""
         self.graph = LiveGraph(Effort(rules.max_steps, rules.max_text))
+        self._graph_quota = GraphQuota(self.graph, max_graph_bytes)
         self.rules = rules
         self.performance = PerformanceModel()
         self.writing = threading.RLock()
         """Held by the writer while it moves the live graph, or what is noted of it; not while it waits for the disk."""
         self._unshown: list[ChangeSet] = []
         """What was executed and is not committed yet, or was not to be."""
-        self._writer_mirror = Mirror(self._dump, self.writing, shared=False)
-        self._reader_mirror = Mirror(self._dump, self.writing, shared=True, ahead=lambda: self._unshown)
+        self._writer_mirror = Mirror(self.graph, self.writing, shared=False)
+        self._reader_mirror = Mirror(self.graph, self.writing, shared=True, ahead=lambda: self._unshown)
         self.apart = Apart(rules.max_query_memory)
-        """Where what may take long is evaluated. Whoever runs the engine closes it."""
+        """Where what may take long is evaluated."""
         world = World(self.graph, self._writer_mirror, self.apart, rules)
         self._updates = UpdateProcessor(world, load)
-        self.spus = SpuManager(world, QueryPlans(self.graph, rules), self.performance)
+        committed = World(self.graph, self._reader_mirror, self.apart, rules)
+        self.spus = SpuManager(world, committed, QueryPlans(self.graph, rules), self.performance)
         self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
         self._ledger: Ledger | None = None
+        self._graph_copies: list[GraphCopy] = []
+        self._reads: Lutt[Attempt] = Lutt(self.graph)
+        """Evaluations in forked processes, by the patterns of what they read."""
+        self._reading: dict[Attempt, None] = {}
+        """All of them."""
+
+    def begin_copy(self) -> GraphCopy:
+        """Begin to copy the live graph while updates go on. Its pieces are taken with `writing` held."""
+        with self.writing:
+            copy = GraphCopy(self.graph)
+            self._graph_copies.append(copy)
+        return copy
+
+    def end_copy(self, copy: GraphCopy) -> ChangeSet:
+        """Return the changes that were executed since the copy began, which override its pieces."""
+        with self.writing:
+            if copy in self._graph_copies:
+                self._graph_copies.remove(copy)
+            return copy.take_changes()
+
+    def close(self) -> None:
+        """Stop what is evaluated in other processes, and what is copied in the background."""
+        self.apart.close()
+        self._writer_mirror.close()
+        self._reader_mirror.close()
+
+    def mirror_ready(self) -> bool:
+        """Whether the writer's mirror is filled. If not, it is from now on, in the background."""
+        self._writer_mirror.prepare()
+        return self._writer_mirror.ready or not self.apart.open
 
     def write_down(self, ledger: Ledger) -> None:
         """Have a ledger from now on. Raises `UpdateFailed` where its graph is one that has been filled already."""
@@ -104,10 +148,12 @@ class Engine:
         """Apply journalled change sets."""
         for change in changes:
             self._apply(change)
+            self._note(change)
+            self._reader_mirror.note(change)
             self.graph.dictionary.sweep()
 
     def replay(self, changes: ChangeSet, at: int) -> None:
-        """Apply a journalled change set, and tell the subscribers what it changes. `at`: when it was made."""
+        """Apply a journalled change set, and notify the subscribers of what it changes. `at`: when it was made."""
         graph = self.graph
         transaction = Transaction(graph)
         for name in changes.created:
@@ -115,8 +161,10 @@ class Engine:
         transaction.apply(map(graph.intern_quad, changes.removed), map(graph.intern_quad, changes.added))
         for name in changes.dropped:
             transaction.drop(graph.intern_graph(name))
-        self._writer_mirror.note(changes)
+        self._note(changes)
+        self._reader_mirror.note(changes)
         self.spus.notify(self.spus.activate(transaction, at))
+        self.spus.settle()
         graph.dictionary.sweep()
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
@@ -126,16 +174,44 @@ class Engine:
             raise UpdateFailed("No history is kept here")
         plan, constants = self._updates.plan(request)
         return PreparedUpdate(
-            plan, constants, request.bindings, request.access, clock() - began, request.notes, request.beside
+            plan,
+            constants,
+            request.bindings,
+            request.access,
+            clock() - began,
+            request.notes,
+            request.beside,
+            request.source,
         )
 
-    def execute(self, updates: Sequence[PreparedUpdate], now: int) -> list[Executed]:
-        """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed."""
+    def must_fill(self, updates: Sequence[PreparedUpdate]) -> bool:
+        """Whether the writer's mirror must be filled to execute updates: `fill` does that without the writer."""
+        return not self._writer_mirror.ready and any(update.plan.needs_mirror for update in updates)
+
+    def fill(self) -> None:
+        """Fill the writer's mirror while updates go on. Any other thread. Raises `NotReady` after `close`."""
+        self._writer_mirror.fill()
+
+    def execute(self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt | None = None) -> list[Executed]:
+        """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed.
+
+        With an attempt they may not take long: raises `LongUpdate` where they do, and uses its result where it has one.
+        """
+        found: Sequence[Sequence[Quads | None]] | None = None
+        if attempt is not None and attempt.over:
+            self._end_reading(attempt)
+            found = attempt.take()
+        short = attempt is None or found is not None or any(update.plan.loads for update in updates)
+        mode = Mode.WHOLE if short else Mode.FIRST
         done: list[Executed] = []
         with self.writing:
             try:
-                for update in updates:
-                    done.append(self._execute(update, now))  # what is done so far must be known
+                for number, update in enumerate(updates):
+                    try:
+                        done.append(self._execute(update, now, mode, None if found is None else found[number]))
+                    finally:
+                        if attempt is not None:
+                            attempt.steps += self._updates.steps
                     self._unshown.append(done[-1].changes)
                     if self._ledger is not None and (update.notes or done[-1].beside):
                         done[-1].entries = self._ledger.take(update.notes, done[-1].beside, now)
@@ -144,6 +220,66 @@ class Engine:
                 raise
         return done
 
+    def evaluate_outside(self, updates: Sequence[PreparedUpdate], attempt: Attempt, now: int) -> Child[list[Recorded]]:
+        """Begin to evaluate updates in a forked process. Nothing may be uncommitted. Raises `EdgeError`.
+
+        From then on the attempt is told when something changes that they read.
+        """
+        if not self.apart.open:
+            raise self.apart.closed()
+        rules, dictionary = self.rules, self.graph.dictionary
+        general = any(update.plan.needs_mirror for update in updates)
+        mirror = ForkedMirror(self._writer_mirror.open() if general else None)
+        processor = self._updates.outside(mirror)
+
+        def evaluate() -> list[Recorded]:
+            found: list[Recorded] = []
+            for update in updates:
+                found.append(Recorded())
+                transaction = processor.run(
+                    update.plan,
+                    update.constants,
+                    update.bindings,
+                    update.access,
+                    now,
+                    beside=update.beside,
+                    mode=Mode.OUTSIDE,
+                    recorded=found[-1],
+                )
+                found[-1].steps = processor.steps
+                mirror.note(transaction.change_set())
+            return found
+
+        if general:
+            child = self.apart.begin(evaluate, rules.evaluation_timeout, "engine.evaluation_timeout")
+        else:
+            child = self.apart.begin(evaluate, rules.update_timeout, "engine.update_timeout")
+        keys: set[Key] = set()
+        for update in updates:
+            read, names = read_set(update.plan, dictionary.intern_values(update.constants), self.graph, rules)
+            keys |= read
+            attempt.graph_names |= names
+        attempt.keys = tuple(keys)
+        for key in attempt.keys:
+            self._reads.add(key, attempt)
+        self._reading[attempt] = None
+        dictionary.sweep()
+        return child
+
+    def _end_reading(self, attempt: Attempt) -> None:
+        if attempt in self._reading:
+            del self._reading[attempt]
+            for key in attempt.keys:
+                self._reads.remove(key, attempt)
+
+    def _note_conflicts(self, transaction: Transaction) -> None:
+        """Mark the evaluations that have read what a transaction changes."""
+        for attempt in self._reads.hits(transaction.quads):
+            attempt.conflict = True
+        if transaction.graphs:
+            for attempt in self._reading:
+                attempt.conflict |= attempt.graph_names
+
     def undo(self, executed: Sequence[Executed]) -> None:
         """Take back what was executed last, which could not be made durable."""
         with self.writing:
@@ -151,10 +287,14 @@ class Engine:
                 inverse = step.changes.inverse()
                 self._apply(inverse)
                 self._unshown.pop()
-                self._writer_mirror.note(inverse)
+                self._note(inverse)
+                self._graph_quota.give_back(step.growth, step.access)
+                self._reader_mirror.note_undone(step.changes)
                 self.spus.undo(step.activations)
                 if self._ledger is not None and step.entries:
                     self._ledger.give_back(step.entries)
+            if not self._unshown:  # else `notified` does it, after what was told before
+                self.spus.end_damaged()
 
     def show(self, executed: Sequence[Executed]) -> None:
         """Make all that was executed visible to queries: before anybody is told that it is done."""
@@ -164,29 +304,80 @@ class Engine:
             self._unshown.clear()
 
     def publish(self, executed: Sequence[Executed]) -> int:
-        """Tell the subscribers of what was shown. Returns the notifications sent."""
+        """Notify the subscribers of all that was shown. Returns the notifications sent.
+
+        Without evaluation threads, queries that are re-evaluated are evaluated here, after all updates.
+        """
+        sent = self.notify(executed)
+        return sent + self.notified()
+
+    def notify(self, executed: Sequence[Executed]) -> int:
+        """Notify the subscribers of some of it. After the last call `notified`, and not before."""
         sent = 0
         for step in executed:
             began = clock()
             notified = self.spus.notify(step.activations)
             self.performance.published(step.spent, clock() - began, notified)
             sent += notified
+        return sent
+
+    def notified(self) -> int:
+        """End the subscriptions that cannot go on, and forget the terms that nothing refers to.
+
+        Returns the notifications of what was evaluated here, for want of evaluation threads.
+        """
+        self.spus.end_damaged()
+        sent = self._settle()
         self.graph.dictionary.sweep()
         return sent
 
-    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
-        """Subscribe to a query; the sink gets sequence 0 before this returns. Raises `ParsingFailed`, `Forbidden`."""
+    def deliver(self, most: int) -> None:
+        """Notify the subscribers of what the evaluation threads found, of at most so many queries."""
+        self.spus.deliver(most)
+        self.graph.dictionary.sweep()
+
+    def prepare_query(self, request: QueryRequest) -> PreparedQuery:
+        """Compile a query that is to be subscribed. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        return self.spus.prepare(_seen(request))
+
+    def begin(self, query: PreparedQuery, sink: Sink, alias: str | None, client: str, now: int, ready: Ready) -> None:
+        """Subscribe to a query: see `SpuManager.begin`."""
         try:
-            return self.spus.create(_seen(request), sink, alias, now)
+            self.spus.begin(query, sink, alias, client, now, ready)
+            self._settle()
         finally:
             self.graph.dictionary.sweep()
 
+    def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
+        """Subscribe to a query where there are no evaluation threads; the sink gets sequence 0 before this returns.
+
+        Raises `ParsingFailed`, `Forbidden`, and what keeps the query from being evaluated.
+        """
+        outcomes: list[Subscription | Exception] = []
+        self.begin(self.prepare_query(request), sink, alias, request.source, now, outcomes.append)
+        return self._begun(outcomes)
+
     def resume(self, request: QueryRequest, sink: Sink, spuid: str, sequence: int, now: int) -> tuple[str, ...]:
-        """Go on with a subscription of another process: see `SpuManager.resume`."""
-        try:
-            return self.spus.resume(_seen(request), sink, spuid, sequence, now)
-        finally:
-            self.graph.dictionary.sweep()
+        """Go on with a subscription of another process, before there are threads. Returns the columns of its result.
+
+        See `SpuManager.resume`. Raises as `subscribe` does.
+        """
+        outcomes: list[Subscription | Exception] = []
+        self.spus.resume(self.prepare_query(request), sink, spuid, sequence, now, outcomes.append)
+        return self.spus.variables(self._begun(outcomes).spuid)
+
+    def _settle(self) -> int:
+        """Evaluate and notify, where there are no evaluation threads. Returns the notifications sent."""
+        return 0 if self.spus.reevaluation.threaded else self.spus.settle()
+
+    def _begun(self, outcomes: Sequence[Subscription | Exception]) -> Subscription:
+        """The outcome of a subscribe."""
+        self._settle()
+        self.graph.dictionary.sweep()
+        (outcome,) = outcomes
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def unsubscribe(self, spuid: str) -> None:
         """End a subscription. Raises `NotFound`."""
@@ -200,25 +391,47 @@ class Engine:
         finally:
             self.graph.dictionary.sweep()
 
-    def _execute(self, update: PreparedUpdate, now: int) -> Executed:
+    def _execute(self, update: PreparedUpdate, now: int, mode: Mode, found: Sequence[Quads | None] | None) -> Executed:
         began = clock() - update.spent
         self.performance.begin()
         transaction = self._updates.run(
-            update.plan, update.constants, update.bindings, update.access, now, beside=update.beside
+            update.plan,
+            update.constants,
+            update.bindings,
+            update.access,
+            now,
+            beside=update.beside,
+            mode=mode,
+            found=found,
         )
         beside = transaction.entries() if transaction.beside else ()
         changes = transaction.change_set()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
             return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began), beside=beside)
-        self._writer_mirror.note(changes)
+        try:
+            growth = self._graph_quota.take(changes, update.access, update.source)
+        except BaseException:
+            transaction.undo()
+            raise
+        self._note(changes)
+        if self._reading:
+            self._note_conflicts(transaction)
         try:
             activations = self.spus.activate(transaction, now)
         except BaseException:
             transaction.undo()
-            self._writer_mirror.note(changes.inverse())
+            self._note(changes.inverse())
+            self._graph_quota.give_back(growth, update.access)
             raise
-        return Executed(changes, activations, self.performance.executed(clock() - began), beside)
+        spent = self.performance.executed(clock() - began)
+        return Executed(changes, activations, spent, beside, growth=growth, access=update.access)
+
+    def _note(self, changes: ChangeSet) -> None:
+        """Note what the live graph has changed, for what follows it."""
+        self._writer_mirror.note(changes)
+        for copy in self._graph_copies:
+            copy.note(changes)
 
     def _apply(self, change: ChangeSet) -> None:
         graph = self.graph
@@ -230,9 +443,6 @@ class Engine:
             graph.add(graph.intern_quad(quad))
         for name in change.dropped:
             graph.drop(graph.intern_graph(name))
-
-    def _dump(self) -> tuple[Iterable[ox.Quad], Iterable[GraphName]]:
-        return self.graph.quads(), self.graph.named_graphs()
 
 
 def _seen(request: QueryRequest) -> QueryRequest:

@@ -4,7 +4,7 @@ Every query form has a table: SELECT its own, ASK one row with `boolean`, CONSTR
 one row `subject`, `predicate`, `object` a triple.
 
 Reading it is nearly all Oxigraph's work, which lets go of Python's lock, so it may be done on any thread, beside
-others. What changed is found by comparing lines, and only lines that changed are made terms, on the writer's thread.
+others. What changed is found by comparing lines, and only lines that changed are made terms.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from edge.engine.operators.stages import Distinct, Row, Stage, Template, Weights
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.algebra import Triple, Variable
 from edge.engine.sparql.parser import parse_quads, parse_query
+from edge.engine.sparql.rdf12 import IN_SUBSCRIPTION, refuse_rdf12
 from edge.engine.sparql.terms_text import Names
 from edge.engine.tables import Table, Text, as_row, decoded, header_of, written
 from edge.protocol.errors import ParsingFailed
@@ -45,16 +46,19 @@ class World:
     apart: Apart
     rules: Rules
 
-    def read(self, evaluator: Evaluator, store: ox.Store, now: int) -> Table:
-        """The whole result of a query: here, or apart where that might keep everybody waiting. Any thread.
+    def read(self, evaluator: Evaluator, now: int) -> Table:
+        """Return the whole result of a query in the state of the mirror. Any thread.
 
-        Raises as `Evaluator.read` does, and `RequestTimeout`.
+        It is evaluated here, or in a forked process where that might take long. Raises as `Evaluator.read` does, and
+        `RequestTimeout`, `NotReady`.
         """
         rules = self.rules
         if is_small(evaluator.outlined, self.graph, evaluator.dataset, whole=rules.union_default_graph):
-            return evaluator.read(store, rules, now)
+            return evaluator.read(self.mirror.open(), rules, now)
         limit, setting = rules.evaluation_timeout, "engine.evaluation_timeout"
-        return self.apart.begin(lambda: evaluator.read(store, rules, now), limit, setting).result()
+        with self.mirror.held() as store:
+            child = self.apart.begin(lambda: evaluator.read(store, rules, now), limit, setting)
+        return child.result()
 
 
 class Evaluator(ABC):
@@ -236,6 +240,7 @@ def _compile(query: ListedQuery, dataset: Dataset, rules: Rules) -> Evaluator:
         return AskEvaluator(query, dataset, depends)
     if query.form == "CONSTRUCT":
         template, rest = _template(query, at)
+        refuse_rdf12(template, IN_SUBSCRIPTION)
         return ConstructEvaluator(f"{prologue} SELECT * {rest}", dataset, parse_quads(template, names), depends)
     return _describe_evaluator(query, at, names, dataset, depends)
 

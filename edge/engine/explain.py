@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from edge.engine import explain_words as words
 from edge.engine.evaluator import Evaluator, World
-from edge.engine.explanation import Effect, Explanation, Many, PatternExplained, Sharing, Step
+from edge.engine.explanation import Effect, Evaluations, Explanation, Many, PatternExplained, Sharing, Step
 from edge.engine.family import Family, FamilyTrigger
 from edge.engine.general import prepare_query
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
@@ -38,7 +38,7 @@ from edge.engine.sparql.algebra import (
 )
 from edge.engine.sparql.terms_text import Declarations, Names
 from edge.engine.sparql.writing import Writer
-from edge.engine.spu import ReevaluatedSpu
+from edge.engine.spu import ReevaluatedSpu, Usage
 from edge.protocol.results import Term
 from edge.protocol.syntax import read_prologue, tokenize
 
@@ -50,9 +50,14 @@ def explain_member(request: QueryRequest, family: Family, open_: Row, world: Wor
 
 
 def explain_singular(
-    found: Singular, evaluator: Evaluator, depends: Dependencies, world: World, spu: ReevaluatedSpu | None
+    found: Singular,
+    evaluator: Evaluator,
+    depends: Dependencies,
+    world: World,
+    spu: ReevaluatedSpu | None,
+    seconds: float,
 ) -> Explanation:
-    """Explain a query that is evaluated anew. `spu` is its own, if it is subscribed."""
+    """Explain a query that is evaluated anew. `spu` is its own, if it is subscribed. `seconds`: of all evaluations."""
     write = Writer(_declared(found.request, world), lambda parameter: parameter.term)
     reason, advice = words.why_evaluated_anew(found.reason)
     more = [words.GRAPH_NAMES_ANEW] if depends.graph_names else []
@@ -69,8 +74,14 @@ def explain_singular(
         words.KEEPS_RESULT,
         None if spu is None else spu.kept,
         Sharing(subscribers, min(subscribers, 1), (), (), words.sharing(shared=False, each=())),
+        None if spu is None else _evaluations(spu.usage, seconds),
         (*advice, *more),
     )
+
+
+def _evaluations(usage: Usage, seconds: float) -> Evaluations:
+    share = min(1.0, usage.seconds / seconds) if seconds else 0.0
+    return Evaluations(usage.evaluations, usage.seconds, share, usage.merged, usage.delay)
 
 
 def _declared(request: QueryRequest, world: World) -> Declarations:
@@ -134,6 +145,7 @@ class _Member:
             words.memory(kept),
             None if self._spu is None else self._spu.kept,
             self._sharing([pattern for part in parts for pattern in part]),
+            None,
             tuple(self._advice()),
         )
 

@@ -64,6 +64,20 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
+class Evaluations:
+    """What re-evaluating a query has cost since it was subscribed."""
+
+    count: int
+    seconds: float
+    share: float
+    """Part of the time of the evaluations of all subscriptions, from 0 to 1."""
+    merged: int
+    """States of the graph that were skipped, because a later commit came before they were evaluated."""
+    delay: float
+    """Seconds between the last commit that concerned the query and its evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """How a subscribed query is, or would be, kept up to date."""
 
@@ -79,5 +93,7 @@ class Explanation:
     kept_rows: int | None
     """How many rows or groups are in memory; None: it is not subscribed."""
     sharing: Sharing
+    evaluations: Evaluations | None
+    """What re-evaluating the query has cost so far; None: it is not subscribed, or kept incrementally."""
     advice: tuple[str, ...]
     """What to know, and what could be written otherwise."""

@@ -113,11 +113,11 @@ class FamilyTrigger:
 
     def forget(self) -> None:
         """Let go of all that is remembered."""
-        for (_, values), found in self._memo.items():
+        memo, self._memo = self._memo, {}
+        for (_, values), found in memo.items():
             self.family.room.taken -= 1 + len(found)
             for term_ids in (values, *(row for _, row in found)):
                 release(self.family.dictionary, term_ids)
-        self._memo.clear()
 
     def restriction(self, frame: Frame, quad: Quad) -> Restriction | None:
         """What a quad fixes if it matches the pattern with the constants of a frame, else None."""
@@ -152,6 +152,8 @@ class Family:
         self.closed = closed
         self.open = open_places(plan)
         self.members: dict[Row, BoostedSpu] = {}
+        self.fault_logged = False
+        """Whether it was logged that the members cannot be evaluated together."""
         self._graph = graph
         self._base = plan.layout.frame(graph, closed)
         for place in self.open:

@@ -15,6 +15,7 @@ import pyoxigraph as ox
 
 from edge.engine.calls_text import at_time, check_calls
 from edge.engine.effort import MAX_STEPS, MAX_TEXT
+from edge.engine.oxigraph_text import corrections, edited
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
@@ -46,6 +47,10 @@ class Rules:
     """Solutions of an update's WHERE, and of a subscribed query, at the most: all others wait for them."""
     max_steps: int = MAX_STEPS
     """Steps to find them on the live graph, at the most."""
+    max_changes: int = 1_000_000
+    """Quads that an update may change, at the most: applying them cannot be interrupted."""
+    update_timeout: float = 60.0
+    """Seconds that an update may be evaluated in a forked process, where its steps are counted."""
     max_remembered: int = 50_000
     """Evaluations of joins, and solutions of these, that the delta rules remember at the most."""
     max_joined: int = MAX_JOINED
@@ -98,15 +103,16 @@ def _stop(_: object) -> ox.NamedNode:
 
 
 def check_query(text: str, rules: Rules) -> list[Token]:
-    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, `Forbidden`.
+    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, and `Forbidden` if it is legal.
 
     Nothing is evaluated, nor planned, which takes Oxigraph seconds where much is joined.
     """
-    tokens = allowed(text, rules)
+    tokens = tokenize(text)
     check_size(tokens, rules.max_joined)
     try:
         ox.Store().query(text, base_iri=rules.base_iri, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
     except _Parsed:
+        refuse_service(tokens, rules)
         check_calls(tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
         return tokens
     except (SyntaxError, ValueError) as error:
@@ -125,14 +131,12 @@ def first_word(text: str, tokens: Sequence[Token]) -> str:
     return tokens[index].word() if index < len(tokens) else ""
 
 
-def allowed(text: str, rules: Rules) -> list[Token]:
-    """The tokens of a request that does not call others unless it may. Raises `ParsingFailed`, `Forbidden`."""
-    tokens = tokenize(text)
+def refuse_service(tokens: Sequence[Token], rules: Rules) -> None:
+    """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
     if not rules.allow_service and has_word(tokens, "SERVICE"):
         raise Forbidden(
             "SERVICE is switched off, so that nobody can make the gateway send requests; engine.allow_service allows it"
         )
-    return tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def _visible(text: str, tokens: Sequence[Token], rules: Rules) -> list[str]:
     except ParsingFailed:  # legal, and beyond our grammar
         pass
     try:
-        result = ox.Store().query(at_time(text, tokens, rules.base_iri, 0), base_iri=rules.base_iri)
+        result = ox.Store().query(_for_oxigraph(text, tokens, rules, 0), base_iri=rules.base_iri)
     except (RuntimeError, OSError):  # a SERVICE that does not answer now may answer later
         return []
     visible = {variable.value for variable in result.variables}  # type: ignore[union-attr]
@@ -199,7 +203,7 @@ def evaluate(
         default = [graph] if dataset.readable is None or graph.value in dataset.readable else []
     try:
         return store.query(
-            at_time(text, tokens, rules.base_iri, now),
+            _for_oxigraph(text, tokens, rules, now),
             base_iri=rules.base_iri,
             use_default_graph_as_union=rules.union_default_graph and default is None,
             default_graph=default,
@@ -209,6 +213,11 @@ def evaluate(
         raise ParsingFailed(f"Not a SPARQL 1.1 query: {syntax_fault(error)}") from None
     except (RuntimeError, OSError, ValueError) as error:
         raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
+
+
+def _for_oxigraph(text: str, tokens: Sequence[Token], rules: Rules, now: int) -> str:
+    """A checked query as Oxigraph is to evaluate it. `now`: microseconds since 1970."""
+    return edited(text, [*at_time(text, tokens, rules.base_iri, now), *corrections(text, tokens)])
 
 
 class EvaluationFailed(EdgeError):

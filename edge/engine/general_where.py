@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyoxigraph as ox
 
+from edge.engine.attempt import LongUpdate, Mode
 from edge.engine.bounds import is_small, outline
 from edge.engine.evaluator import World
 from edge.engine.general import evaluate
@@ -19,14 +20,21 @@ Rows = tuple[Sequence[str], Iterable[Sequence[Term | None]]]
 """Names of variables, and what they are bound to in each solution."""
 
 
-def general_rows(where: GeneralWhere, bindings: Mapping[str, Term], world: World, now: int) -> Rows:
+def general_rows(
+    where: GeneralWhere, bindings: Mapping[str, Term], world: World, now: int, mode: Mode = Mode.WHOLE
+) -> Rows:
     """The solutions, in the state that the mirror shows. `now` in microseconds since 1970.
 
-    All others wait: what is not sure to be done soon is done apart, for so long and no longer. Raises `EdgeError`.
+    What is not sure to be done soon is done in a forked process, for so long and no longer. Raises `EdgeError`;
+    `LongUpdate` where others wait and it is not sure to be done soon.
     """
     rules = world.rules
     text = f"{where.prologue}SELECT * WHERE {_bound_text(where.group, bindings)}"
     tokens = tokenize(text)
+    whole = rules.union_default_graph or where.graph is not None
+    small = is_small(outline(text, tokens, rules.base_iri), world.graph, where.dataset, whole=whole)
+    if mode is Mode.FIRST and not (small and world.mirror.ready):
+        raise LongUpdate
     store = world.mirror.open()
 
     def solutions() -> ox.QuerySolutions:
@@ -37,11 +45,13 @@ def general_rows(where: GeneralWhere, bindings: Mapping[str, Term], world: World
     def lines() -> list[bytes]:
         return written(solutions(), ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
 
-    whole = rules.union_default_graph or where.graph is not None
     try:
-        if is_small(outline(text, tokens, rules.base_iri), world.graph, where.dataset, whole=whole):
+        if small:
             answer = solutions()
             return [variable.value for variable in answer.variables], _read(answer)
+        if mode is Mode.OUTSIDE:
+            header, *rows = lines()
+            return Table(header, {}).variables, decoded(header, rows)
         header, *rows = world.apart.begin(lines, rules.evaluation_timeout, "engine.evaluation_timeout").result()
     except ParsingFailed as error:
         if not bindings:

@@ -12,6 +12,8 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from edge.engine.atomic import GraphName
+from edge.engine.changes import Statement
 from edge.engine.effort import Effort
 from edge.engine.terms import BLANK, IRI, LITERAL, Dictionary
 from edge.protocol.results import Term
@@ -182,6 +184,14 @@ class TripleIndex:
                     for third in _leaf(leaf):
                         yield subject, predicate, third
 
+    def all_subjects(self) -> list[int]:
+        """All subjects."""
+        return list(self._spo)
+
+    def predicates_of(self, s: int) -> list[int]:
+        """The predicates of a subject."""
+        return list(self._spo.get(s, _EMPTY))
+
     def estimate(self, s: int | None, p: int | None, o: int | None) -> int:
         """About how many triples `match` would give, without walking them."""
         if s is not None:
@@ -225,6 +235,9 @@ class TripleIndex:
                 return min(count, max(0, count - len(branch)) + 1)
             leaf = branch.get(o)
         return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
+
+
+_NO_TRIPLES: Final = TripleIndex()
 
 
 class LiveGraph:
@@ -313,6 +326,30 @@ class LiveGraph:
         for graph, index in self.graphs.items():
             for s, p, o in index.match(None, None, None):
                 yield self.decode((s, p, o, graph))
+
+    def walk(self) -> Iterator[Statement]:
+        """Every quad that is there before each step, as terms. The graph may change between two steps.
+
+        Others that are there before some of the steps may or may not come; none of a graph that does not exist now.
+        """
+        return self._walk([(graph, self.decode_graph(graph)) for graph in self.graphs])
+
+    def _walk(self, graphs: Iterable[tuple[int, GraphName | ox.DefaultGraph]]) -> Iterator[Statement]:
+        # A step uses ids of earlier ones, which may stand for other terms by now, and an update may have replaced an
+        # index by one with the same quads (MOVE). So everything is looked up again, and `contains` has the last word.
+        terms = self.dictionary.terms
+        for graph, name in graphs:
+            of_quad = None if isinstance(name, ox.DefaultGraph) else name
+            for s in self._index(graph, name).all_subjects():
+                for p in self._index(graph, name).predicates_of(s):
+                    for o in list(_leaf(self._index(graph, name).objects(s, p))):
+                        if self._index(graph, name).contains(s, p, o):
+                            yield terms[s], terms[p], terms[o], of_quad
+
+    def _index(self, graph: int, name: GraphName | ox.DefaultGraph) -> TripleIndex:
+        """The triples of the graph that has this id and name; none, if there is no such graph."""
+        index = self.graphs.get(graph)
+        return _NO_TRIPLES if index is None or self.decode_graph(graph) != name else index
 
     def named_graphs(self) -> list[ox.NamedNode | ox.BlankNode]:
         """The names of the named graphs that exist."""

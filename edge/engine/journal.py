@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,17 +18,22 @@ from typing import Any, Literal, NoReturn, Self
 import pyoxigraph as ox
 
 from edge.engine import journal_codec, journal_file
-from edge.engine.changes import NO_CHANGE, ChangeSet
+from edge.engine.atomic import GraphName
+from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.datadir import DirectoryLock
 from edge.engine.journal_codec import Entry
+from edge.engine.receipt_log import ReceiptLog
 from edge.protocol.errors import StorageFailed
 
-__all__ = ["Entry", "Journal"]
+__all__ = ["Entry", "Journal", "snapshot_bodies"]
 
 Durability = Literal["commit", "interval"]
 
 AlsoWrite = Callable[[sqlite3.Connection], None]
 """Writes what belongs to a commit into other tables of the file, in the same transaction. It must not end that."""
+
+RECEIPT_BYTES = 65_535 * 6
+"""Bytes of receipts that are kept: one for each packet identifier of an MQTT session (`edge.adapters.receipts`)."""
 
 CHUNK_QUADS = 10_000
 """Quads in a chunk of a snapshot: what is in memory twice while one is written or restored."""
@@ -50,7 +54,7 @@ class Journal:
         flush_interval: float | None,
         snapshot_min_bytes: int,
         snapshot_ratio: float,
-        receipts_kept: int,
+        receipt_bytes: int,
     ) -> None:
         self.flush_interval = flush_interval
         """Seconds after which `flush` should be called again; None: every commit is durable as it returns."""
@@ -59,13 +63,16 @@ class Journal:
         self._lock = lock
         self._sequence = contents.sequence
         self._snapshot_sequence = contents.snapshot_sequence
-        self._receipts = deque(contents.receipts, maxlen=receipts_kept)
+        self._receipts = ReceiptLog(receipt_bytes, contents.receipts)
         self._journal_bytes = contents.journal_bytes
         self._snapshot_bytes = contents.snapshot_bytes
         self._snapshot_min_bytes = snapshot_min_bytes
         self._snapshot_ratio = snapshot_ratio
         self._snapshot_retry_bytes = 0
         self._unflushed = False
+        self._log_unclean = False
+        """Whether the write-ahead log may hold a commit that was refused. Nothing is written behind it: after a power
+        cut during the next commit the two together would look like damage (see `journal_wal`)."""
         self.last_at = 0
         """The time of the last update, microseconds since 1970; 0: of none since the snapshot that was read."""
 
@@ -78,14 +85,14 @@ class Journal:
         flush_interval: float = 1.0,
         snapshot_min_bytes: int = 4 * 1024 * 1024,
         snapshot_ratio: float = 2.0,
-        receipts_kept: int = 1024,
+        receipt_bytes: int = RECEIPT_BYTES,
     ) -> Self:
         """Open the journal in a directory, which is created and locked, or one in memory (None).
 
         `durability` "commit": what `commit` was given is on the medium when it returns. "interval": a power cut (not
         the end of the process) loses what came after the last `flush`, which is due every `flush_interval` seconds.
         A snapshot is due when the journal is larger than `snapshot_min_bytes` and than `snapshot_ratio` times the last
-        snapshot (bytes as stored). The last `receipts_kept` receipts are kept.
+        snapshot (bytes as stored). The last `receipt_bytes` bytes of receipts are kept.
 
         Raises `DataDirectoryRefused`, with nothing written to the file, when the directory cannot be used or is in
         use, and when the file is damaged, of another application or of a newer version.
@@ -93,12 +100,14 @@ class Journal:
         lock = path = None
         contents = journal_file.Contents()
         if directory is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            journal_file.upgrade(connection)
+            connection = _open_memory()
         else:
             path = directory / journal_file.FILE_NAME
             lock = DirectoryLock(directory)
             try:
+                if not path.exists():
+                    journal_file.create(path, durability)
+                    lock.take_database()
                 connection, contents = _open_file(path, durability)
             except BaseException:
                 lock.release()
@@ -111,8 +120,15 @@ class Journal:
             flush_interval=None if path is None or durability == "commit" else flush_interval,
             snapshot_min_bytes=snapshot_min_bytes,
             snapshot_ratio=snapshot_ratio,
-            receipts_kept=receipts_kept,
+            receipt_bytes=receipt_bytes,
         )
+
+    @classmethod
+    def in_memory(cls, lock: DirectoryLock) -> Self:
+        """A journal that keeps nothing, and the lock of a directory until it is closed."""
+        journal = cls.open(None)
+        journal._lock = lock
+        return journal
 
     @property
     def sequence(self) -> int:
@@ -134,9 +150,9 @@ class Journal:
         """Bytes of the snapshot, as stored."""
         return self._snapshot_bytes
 
-    def receipts(self) -> tuple[bytes, ...]:
-        """The last receipts that were committed, oldest first."""
-        return tuple(self._receipts)
+    def receipts(self) -> bytes:
+        """Return the last receipts that were committed, one after the other, the oldest first."""
+        return bytes(self._receipts)
 
     def restore(self) -> Iterator[ChangeSet]:
         """What leads from the empty graph to the present one: the snapshot in chunks, then every change set.
@@ -167,7 +183,7 @@ class Journal:
         Raises `StorageFailed` (no room, I/O error): nothing of it is stored, and a later commit can succeed. What
         `also` raises, other than errors of SQLite, is passed on with the same effect.
         """
-        body = journal_codec.encode(entries) if self._path is not None and entries else b""
+        body = self._encode(entries) if entries else b""
         try:
             if body or also is not None:
                 self._store(body, also)
@@ -185,6 +201,18 @@ class Journal:
                 self._receipts.append(entry.receipt)
         self._unflushed = True
         return self._sequence
+
+    def _encode(self, entries: Sequence[Entry]) -> bytes:
+        """The body of a commit. In memory there is none. Raises `StorageFailed`."""
+        if self._path is None:
+            return b""
+        try:
+            return journal_codec.encode(entries)
+        except journal_codec.NotRestorable as error:
+            raise StorageFailed(
+                f"The update was undone: it holds something that {self._path} could not give back after a restart"
+                f" ({error}). This is a fault of the gateway: report it with the update, and change the update."
+            ) from error
 
     def _store(self, body: bytes, also: AlsoWrite | None) -> None:
         with self._transaction() as connection:
@@ -205,8 +233,8 @@ class Journal:
             ) from error
 
     def refuse(self, fault: str) -> NoReturn:
-        """Raise `DataDirectoryRefused`: what stands in other tables of the file is damaged."""
-        journal_file.refuse(self._path or Path(":memory:"), f"is damaged: {fault}")
+        """Raise `DataDamaged`: what stands in other tables of the file is damaged."""
+        journal_file.refuse_damage(self._path or Path(":memory:"), f"is damaged: {fault}")
 
     def flush(self) -> None:
         """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""
@@ -231,29 +259,22 @@ class Journal:
         """Whether the journal has grown enough for a snapshot, and enough since one that failed."""
         return self._journal_bytes > max(self._snapshot_threshold, self._snapshot_retry_bytes)
 
-    def snapshot(
-        self,
-        quads: Iterable[ox.Quad],
-        graphs: Iterable[ox.NamedNode | ox.BlankNode],
-        also: AlsoWrite | None = None,
-    ) -> bool:
-        """Replace the snapshot and all change sets by these quads and named graphs: the state at `sequence`.
+    def snapshot(self, bodies: Iterable[bytes], also: AlsoWrite | None = None) -> bool:
+        """Replace the snapshot and all change sets by these bodies (`snapshot_bodies`): the state at `sequence`.
 
         `also` writes what belongs to it. False: it failed (no room, I/O error) and changed nothing. That is logged
         once, and a snapshot becomes due again when the journal has grown by another quarter of what makes one due.
         """
         if self._path is None:
             return True
-        receipts = journal_codec.encode([Entry(0, NO_CHANGE, receipt) for receipt in self._receipts])
+        receipts = journal_codec.encode([Entry(0, NO_CHANGE, bytes(self._receipts))])
         try:
             with self._transaction() as connection:
-                size = journal_file.replace_snapshot(connection, self._sequence, _chunks(quads, graphs), receipts)
+                size = journal_file.replace_snapshot(connection, self._sequence, bodies, receipts)
                 if also is not None:
                     also(connection)
-        except sqlite3.Error as error:
-            if not self._snapshot_retry_bytes:
-                _log.warning("journal.snapshot_failed", extra={"file": str(self._path), "reason": str(error)})
-            self._snapshot_retry_bytes = self._journal_bytes + self._snapshot_threshold // 4
+        except (sqlite3.Error, journal_codec.NotRestorable) as error:
+            self.snapshot_failed(str(error))
             self._clear_log(error)
             return False
         if self._snapshot_retry_bytes:
@@ -265,6 +286,12 @@ class Journal:
         self._unflushed = True
         self._give_back_room()
         return True
+
+    def snapshot_failed(self, reason: str) -> None:
+        """Log once that no snapshot can be made, and have the next one due later than at once."""
+        if not self._snapshot_retry_bytes:
+            _log.warning("journal.snapshot_failed", extra={"file": str(self._path), "reason": reason})
+        self._snapshot_retry_bytes = self._journal_bytes + self._snapshot_threshold // 4
 
     def close(self) -> None:
         """Make all durable, move the write-ahead log into the file, let another gateway have the directory.
@@ -285,6 +312,8 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._log_unclean:
+            self._empty_log()
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
@@ -294,14 +323,23 @@ class Journal:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _clear_log(self, error: sqlite3.Error) -> None:
+    def _clear_log(self, error: Exception) -> None:
         """Empty the write-ahead log after a failed commit: it makes room, and no frame of that commit is left there.
 
         Such frames do not count, but after `kill -9` they would if only their sync had failed.
         """
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            # Without room the last frame, which would make the commit count, was never written.
+            self._log_unclean = self._log_unclean or code == sqlite3.SQLITE_IOERR
             with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Move the write-ahead log into the file and cut it to nothing."""
+        ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if not busy:
+            self._log_unclean = False
 
     def _give_back_room(self) -> None:
         """Shrink the file where it has more free pages than the journal takes until the next snapshot."""
@@ -315,17 +353,23 @@ class Journal:
             self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
 
+def _open_memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    journal_file.upgrade(connection)
+    return connection
+
+
 def _open_file(path: Path, durability: Durability) -> tuple[sqlite3.Connection, journal_file.Contents]:
-    if not path.exists():
-        journal_file.create(path, durability)
     contents = journal_file.verify(path)
     try:
-        return journal_file.connect(path, durability), contents
+        connection = journal_file.connect(path, durability)
+        journal_file.empty_log(connection)
+        return connection, contents
     except sqlite3.Error as error:
         journal_file.refuse_error(path, error)
 
 
-def _chunks(quads: Iterable[ox.Quad], graphs: Iterable[ox.NamedNode | ox.BlankNode]) -> Iterator[bytes]:
+def snapshot_bodies(quads: Iterable[ox.Quad | Statement], graphs: Iterable[GraphName]) -> Iterator[bytes]:
     """The bodies of a snapshot: the named graphs first, so that quads find theirs."""
     yield journal_codec.encode([Entry(0, ChangeSet(created=tuple(graphs)))])
     rest = iter(quads)

@@ -8,7 +8,6 @@ Every row has a CRC-32 over its content and its place.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import struct
 import zlib
@@ -17,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from edge import durable
 from edge.engine import journal_codec, journal_wal
-from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.datadir import DATABASE_NAME, DataDamaged, DataDirectoryRefused
 
-FILE_NAME = "edge.sqlite3"
+FILE_NAME = DATABASE_NAME
 
 APPLICATION_ID = 0x45444745
 """SQLite's application_id of this file: "EDGE"."""
@@ -67,6 +67,11 @@ SCHEMA: tuple[str, ...] = (
     CREATE TABLE outbox_lost (
         first INTEGER PRIMARY KEY, last INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
         reason TEXT NOT NULL
+    ) STRICT;
+    """,
+    """
+    CREATE TABLE subscription_positions (
+        number INTEGER PRIMARY KEY, journal INTEGER NOT NULL, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
     ) STRICT;
     """,
 )
@@ -125,9 +130,9 @@ def create(path: Path, durability: str) -> None:
             connection.execute("INSERT INTO snapshot VALUES (0, 0, ?, ?)", (b"", checksum(b"", 0, 0)))
             connection.execute("INSERT INTO meta VALUES ('durability', ?)", (durability,))
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        _sync(draft)
+        durable.sync_file(draft)
         draft.rename(path)
-        _sync(path.parent)
+        durable.sync_directory(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise DataDirectoryRefused(
             f"{path} cannot be created: {error}. The directory must be writable and on a disk with some room."
@@ -164,26 +169,44 @@ def connect(path: Path, durability: str) -> sqlite3.Connection:
     return connection
 
 
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the file and cut it to nothing, if there is room for that.
+
+    A commit that was torn by a power cut leaves frames in the log that SQLite ignores, overwrites only in part, and
+    does not tell from newer ones: they have the same salts. A second power cut during a later commit would then look
+    like two damaged commits (see `journal_wal`), and a log in perfect order would be refused.
+    """
+    with contextlib.suppress(sqlite3.Error):  # a full disk: the next start tries again
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
 def verify(path: Path) -> Contents:
     """Read the whole file and its log without writing to either. Raises `DataDirectoryRefused` if all is not well."""
     wal = path.with_name(f"{path.name}-wal")
     try:
-        # Without a log nothing can change under the reader, and SQLite need not leave files of its own behind.
-        mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
+        connection = open_for_reading(path)
         with contextlib.closing(connection):
             connection.execute("BEGIN")
-            _verify_identity(path, connection)
+            verify_identity(path, connection)
             _verify_pages(path, connection)
             contents = _verify_snapshot(path, connection)
             _verify_commits(path, connection, contents)
             if _durability(connection) == "commit" and (fault := journal_wal.fault(wal)) is not None:
-                refuse(path, f"has lost updates: its write-ahead log is damaged, {fault}")
+                refuse_damage(path, f"has lost updates: its write-ahead log is damaged, {fault}")
         _verify_versions(path)
         return contents
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         # SQLite quotes what it finds damaged, which need not be text.
         refuse_error(path, error)
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file and its log without ever writing to either. Raises `OSError`, `sqlite3.Error`."""
+    wal = path.with_name(f"{path.name}-wal")
+    # Without a log nothing can change under the reader, and SQLite need not leave files of its own behind.
+    mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
+    uri = f"{path.absolute().as_uri()}?{mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def read_snapshot(connection: sqlite3.Connection) -> Iterator[bytes]:
@@ -222,11 +245,21 @@ def replace_snapshot(connection: sqlite3.Connection, sequence: int, bodies: Iter
 
 
 def refuse(path: Path, fault: str) -> NoReturn:
-    """Raise `DataDirectoryRefused` for a file whose content is not in order."""
+    """Raise `DataDirectoryRefused` for a file that is not one of this gateway."""
     raise DataDirectoryRefused(
-        f"{path} {fault}. Nothing was changed. Restore a backup of it, or start empty by moving it away"
+        f"{path} {fault}. Nothing was changed. Restore a backup of it (edge restore), or start empty by moving it away"
         f" (with {path.name}-wal, where there is one)."
     )
+
+
+def refuse_damage(path: Path, fault: str) -> NoReturn:
+    """Raise `DataDamaged` for a file of this gateway whose content is not in order."""
+    error = DataDamaged(
+        f"{path} {fault}. Nothing was changed. Restore a backup of it (edge restore), keep what can be read of it"
+        f" (edge rescue), or start empty by moving it away (with {path.name}-wal, where there is one)."
+    )
+    error.fault = f"{path} {fault}."
+    raise error
 
 
 def refuse_error(path: Path, error: Exception) -> NoReturn:
@@ -239,10 +272,11 @@ def refuse_error(path: Path, error: Exception) -> NoReturn:
             f"{path} cannot be opened: {error}. Nothing was changed. See to its owner and mode, to room on its disk,"
             " to other programs that use it."
         ) from error
-    refuse(path, f"is damaged: {error}")
+    refuse_damage(path, f"is damaged: {error}")
 
 
-def _verify_identity(path: Path, connection: sqlite3.Connection) -> None:
+def verify_identity(path: Path, connection: sqlite3.Connection) -> None:
+    """Check that a file is one of this gateway, and of no newer version. Raises `DataDirectoryRefused`."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -260,12 +294,12 @@ def _verify_identity(path: Path, connection: sqlite3.Connection) -> None:
 def _verify_pages(path: Path, connection: sqlite3.Connection) -> None:
     faults = [fault for (fault,) in connection.execute("PRAGMA quick_check(1)")]
     if faults != ["ok"]:
-        refuse(path, f"is damaged: {faults[0]}")
+        refuse_damage(path, f"is damaged: {faults[0]}")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         model.executescript("".join(SCHEMA[:version]))
         if _tables(connection) != _tables(model):
-            refuse(path, f"is damaged: its tables are not those of format {version}")
+            refuse_damage(path, f"is damaged: its tables are not those of format {version}")
 
 
 def _verify_versions(path: Path) -> None:
@@ -273,7 +307,7 @@ def _verify_versions(path: Path) -> None:
     with path.open("rb") as file:
         versions = file.read(20)[18:]
     if versions != b"\x02\x02":
-        refuse(path, f"is damaged: its header has the file format versions {versions.hex(' ')}")
+        refuse_damage(path, f"is damaged: its header has the file format versions {versions.hex(' ')}")
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
@@ -285,29 +319,29 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 def _verify_snapshot(path: Path, connection: sqlite3.Connection) -> Contents:
     headers = list(connection.execute("SELECT sequence, chunks, receipts, crc FROM snapshot"))
     if len(headers) != 1:
-        refuse(path, f"is damaged: it has {len(headers)} snapshots")
+        refuse_damage(path, f"is damaged: it has {len(headers)} snapshots")
     ((sequence, chunks, receipts, crc),) = headers
     if checksum(receipts, sequence, chunks) != crc:
-        refuse(path, "is damaged: the head of the snapshot fails its checksum")
+        refuse_damage(path, "is damaged: the head of the snapshot fails its checksum")
     contents = Contents(sequence, sequence)
     contents.receipts = _receipts(path, receipts) if receipts else []
     number = 0
     rows = connection.execute("SELECT number, body, crc FROM snapshot_chunks ORDER BY number")
     for number, (found, body, crc) in enumerate(rows, 1):
         if found != number or checksum(body, sequence, number) != crc:
-            refuse(path, f"is damaged: chunk {number} of the snapshot is missing or fails its checksum")
+            refuse_damage(path, f"is damaged: chunk {number} of the snapshot is missing or fails its checksum")
         contents.snapshot_bytes += len(body)
     if number != chunks:
-        refuse(path, f"is damaged: the snapshot has {number} chunks of {chunks}")
+        refuse_damage(path, f"is damaged: the snapshot has {number} chunks of {chunks}")
     return contents
 
 
 def _verify_commits(path: Path, connection: sqlite3.Connection, contents: Contents) -> None:
     for first, body, crc in connection.execute("SELECT first, body, crc FROM commits ORDER BY first"):
         if first != contents.sequence + 1:
-            refuse(path, f"is damaged: update {contents.sequence + 1} is missing")
+            refuse_damage(path, f"is damaged: update {contents.sequence + 1} is missing")
         if checksum(body, first) != crc:
-            refuse(path, f"is damaged: the commit of update {first} fails its checksum")
+            refuse_damage(path, f"is damaged: the commit of update {first} fails its checksum")
         receipts = _receipts(path, body)
         contents.sequence += len(receipts)
         contents.journal_bytes += len(body)
@@ -318,17 +352,9 @@ def _receipts(path: Path, body: bytes) -> list[bytes]:
     try:
         return journal_codec.receipts(body)
     except ValueError as error:
-        refuse(path, f"is damaged: {error}")
+        refuse_damage(path, f"is damaged: {error}")
 
 
 def _durability(connection: sqlite3.Connection) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE name = 'durability'").fetchone()
     return None if row is None else str(row[0])
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,7 @@
 """Which subscriptions outlive the process. Nothing is written for what they are told: it follows from the journal.
 
-A row when one begins, none when it is told something, and the row goes with another commit when it ends. One caller at
-a time, the writer.
+A row when one begins, none when it is told something, and the row goes with another commit when it ends. Only those
+that are re-evaluated have a position, which is written with other commits. One caller at a time, the writer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edge import __version__
 from edge.engine.calls_text import at_time
 from edge.engine.general import Rules
 from edge.engine.journal import Journal
-from edge.engine.kept_table import Kept, KeptTable, Origin, Start, Statement
+from edge.engine.kept_table import Kept, KeptTable, Origin, Position, Start, Statement
 from edge.engine.requests import QueryRequest
 from edge.protocol.errors import EdgeError
 from edge.protocol.syntax import Token, closing, tokenize
@@ -39,7 +39,7 @@ def repeatable(sparql: str, *, boosted: bool) -> bool:
     if _makes_blank_nodes(tokens):
         return False
     words = {token.word() for token in tokens}
-    return boosted or (not words & (_OTHER_EACH_TIME | _BY_ORDER) and at_time(sparql, tokens, "", 0) == sparql)
+    return boosted or (not words & (_OTHER_EACH_TIME | _BY_ORDER) and not any(at_time(sparql, tokens, "", 0)))
 
 
 def _makes_blank_nodes(tokens: Sequence[Token]) -> bool:
@@ -68,6 +68,12 @@ class KeptSubscriptions:
         self._numbers: dict[str, int] = {}
         self._fresh: dict[int, Kept] = {}
         self._gone: list[int] = []
+        self._wanted: dict[str, QueryRequest] = {}
+        """Re-evaluated ones, by spuid, that no number of the journal is known for yet."""
+        self._positions: dict[int, Position] = {}
+        """Of re-evaluated ones, by number."""
+        self._unwritten: set[int] = set()
+        """Those whose positions are not on disk."""
         self._last = 0
         self.urgent = False
         """Whether some began, and it was not tried yet to have them on disk."""
@@ -78,6 +84,11 @@ class KeptSubscriptions:
         found = list(self._table.starts())
         self._numbers = {start.kept.spuid: start.kept.number for start in found}
         self._last = max(self._numbers.values(), default=0)
+        self._positions = self._table.positions()
+        for start in found:
+            if start.sequence < 0:
+                self.remove(start.kept.spuid)
+        found = [start for start in found if start.sequence >= 0]
         usable = self._stored_origin in (Origin(self._origin.maker, ""), Origin(self._origin.maker, boot))
         left = found[-self._most :] if self._most and usable and self._claim(found) else []
         for start in found[: len(found) - len(left)]:
@@ -96,25 +107,55 @@ class KeptSubscriptions:
         self._stored_origin = self._origin
         return True
 
-    def add(self, spuid: str, request: QueryRequest) -> None:
-        """A subscription has begun: its result as it is now was notification 0."""
+    def add(self, spuid: str, request: QueryRequest, *, reevaluated: bool = False) -> None:
+        """A subscription has begun: its result as it is now was notification 0.
+
+        `reevaluated`: that is only known when `reached` says so.
+        """
         if not self._most:
+            return
+        if reevaluated:
+            self._wanted[spuid] = request
             return
         self._last += 1
         self._numbers[spuid] = self._last
         self._fresh[self._last] = Kept(self._last, spuid, self._journal.sequence, request)
         self.urgent = True
 
+    def reached(self, spuid: str, sequence: int) -> None:
+        """A re-evaluated subscription has, with this notification, the result of the last commit.
+
+        That is not written at once: a commit for each notification would wear out flash storage. Until it is on disk,
+        the replay (see there) finds the state again if one change was notified, and gives up where it is ambiguous.
+        """
+        request = self._wanted.pop(spuid, None)
+        if request is not None:
+            self.add(spuid, request)
+        number = self._numbers.get(spuid)
+        if number is not None:
+            before = self._positions.get(number)
+            lost = before is not None and before.journal < self._journal.snapshot_sequence
+            if lost:  # the changes since then are gone with the snapshot
+                self.urgent = True
+            if before is None or lost or before.sequence != sequence:
+                self._positions[number] = Position(self._journal.sequence, sequence)
+                self._unwritten.add(number)
+
     def remove(self, spuid: str) -> None:
         """A subscription has ended, kept or not."""
+        self._wanted.pop(spuid, None)
         number = self._numbers.pop(spuid, None)
-        if number is not None and self._fresh.pop(number, None) is None:
+        if number is None:
+            return
+        self._positions.pop(number, None)
+        self._unwritten.discard(number)
+        if self._fresh.pop(number, None) is None:
             self._gone.append(number)
 
     @property
     def changed(self) -> bool:
         """Whether there is something to write."""
-        return bool(self._fresh or self._gone)
+        return bool(self._fresh or self._gone or self._unwritten)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write what has changed, in a transaction of the journal."""
@@ -123,12 +164,25 @@ class KeptSubscriptions:
         for number in self._gone:
             _execute(connection, self._table.remove(number))
         _execute(connection, map(self._table.add, self._fresh.values()))
+        _execute(connection, [self._table.place(number, self._positions[number]) for number in self._unwritten])
 
-    def write_snapshot(self, connection: sqlite3.Connection, sequence: Callable[[str], int | None]) -> None:
-        """The same with a snapshot of the graph. `sequence`: the last notification of a subscription, if it goes on."""
+    def write_snapshot(
+        self,
+        connection: sqlite3.Connection,
+        sequence: Callable[[str], int | None],
+        current: Callable[[str], bool],
+    ) -> None:
+        """The same with a snapshot of the graph. `sequence`: the last notification of a subscription, if it goes on.
+
+        `current`: whether with that it has the result of the last commit.
+        """
         found = {spuid: sequence(spuid) for spuid in self._numbers}
         for spuid in [spuid for spuid, last in found.items() if last is None]:
             self.remove(spuid)
+        for spuid, number in self._numbers.items():
+            if number in self._positions and current(spuid):
+                self._positions[number] = Position(self._journal.sequence, found[spuid] or 0)
+                self._unwritten.add(number)
         self.write(connection)
         marks = [(self._numbers[spuid], last) for spuid, last in found.items() if last is not None]
         _execute(connection, self._table.mark(marks))
@@ -140,6 +194,7 @@ class KeptSubscriptions:
             self._stored_origin = self._origin
         self._fresh.clear()
         self._gone.clear()
+        self._unwritten.clear()
 
     def close(self) -> None:
         """Write what is left, and that nothing is lost of what anybody was told. Raises `StorageFailed`."""

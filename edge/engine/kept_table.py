@@ -3,6 +3,10 @@
 A row of `subscriptions` is one of them, with the sequence number that the journal had when its result was told as a
 whole, as notification 0. A snapshot forgets the changes before it: `subscription_sequences` has the notification at
 which each was then. What goes on from there follows from the change sets since.
+
+A subscription that is re-evaluated skips states when it falls behind, so its notifications do not follow from the
+change sets. `subscription_positions` has a pair for it, a number of the journal and the notification that it had
+reached then, written with a commit soon after.
 """
 
 from __future__ import annotations
@@ -40,6 +44,13 @@ class Start(NamedTuple):
     kept: Kept
 
 
+class Position(NamedTuple):
+    """A state that a re-evaluated subscription had: at this number of the journal this was its last notification."""
+
+    journal: int
+    sequence: int
+
+
 class Origin(NamedTuple):
     """Under what the rows were written. Only the same tells the same again."""
 
@@ -55,10 +66,23 @@ class KeptTable:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
+    def positions(self) -> dict[int, Position]:
+        """The positions of the re-evaluated ones, by number. Raises `DataDirectoryRefused` on damage."""
+        journal, found = self._journal, {}
+        for number, at, sequence, crc in journal.select("SELECT * FROM subscription_positions"):
+            if checksum(b"%d" % number, at, sequence) != crc:
+                journal.refuse(f"the position of the subscription {number} fails its checksum")
+            found[number] = Position(at, sequence)
+        return found
+
     def starts(self) -> Iterator[Start]:
-        """All of them, in the order in which they began. Raises `DataDirectoryRefused` on damage."""
+        """All of them, in the order in which they began. Raises `DataDirectoryRefused` on damage.
+
+        A re-evaluated one whose position is older than the snapshot cannot be told again: its sequence is -1.
+        """
         journal, snapshot = self._journal, self._journal.snapshot_sequence
         sequences = {}
+        positions = self.positions()
         for number, sequence, crc in journal.select("SELECT * FROM subscription_sequences"):
             if checksum(b"", number, sequence) != crc:
                 journal.refuse(f"what the subscription {number} was told fails its checksum")
@@ -68,7 +92,10 @@ class KeptTable:
                 if checksum(spuid.encode() + body, number, began) != crc:
                     journal.refuse(f"the subscription {number} fails its checksum")
                 kept = Kept(number, spuid, began, _decoded(body))
-                if began >= snapshot:
+                position = positions.get(number)
+                if position is not None:
+                    yield Start(position.journal, position.sequence if position.journal >= snapshot else -1, kept)
+                elif began >= snapshot:
                     yield Start(began, 0, kept)
                 elif number in sequences:
                     yield Start(snapshot, sequences[number], kept)
@@ -96,6 +123,7 @@ class KeptTable:
         """One less."""
         yield "DELETE FROM subscriptions WHERE number = ?", (number,)
         yield "DELETE FROM subscription_sequences WHERE number = ?", (number,)
+        yield "DELETE FROM subscription_positions WHERE number = ?", (number,)
 
     @staticmethod
     def mark(sequences: Iterable[tuple[int, int]]) -> Iterable[Statement]:
@@ -104,6 +132,12 @@ class KeptTable:
         for number, sequence in sequences:
             row = (number, sequence, checksum(b"", number, sequence))
             yield "INSERT INTO subscription_sequences VALUES (?, ?, ?)", row
+
+    @staticmethod
+    def place(number: int, position: Position) -> Statement:
+        """The position of a re-evaluated one."""
+        crc = checksum(b"%d" % number, position.journal, position.sequence)
+        return "INSERT OR REPLACE INTO subscription_positions VALUES (?, ?, ?, ?)", (number, *position, crc)
 
     @staticmethod
     def set_origin(origin: Origin) -> Statement:

@@ -93,7 +93,8 @@ class ModifyCompiler:
         moment = Moment()
         base = self._names.declared().base or self._rules.base_iri
         plan = Compiler(self._graph, layout, moment, base).compile(normal(node))
-        return NativeWhere(plan.operator, moment)
+        patterns = tuple(trigger.places for trigger in plan.triggers)
+        return NativeWhere(plan.operator, moment, patterns, plan.graph_names)
 
     def _dataset_of(self, clauses: Clauses) -> Dataset:
         return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
@@ -146,8 +147,11 @@ class ModifyCompiler:
     ) -> Modify:
         """The operation: its templates, and what its frames begin with."""
         graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
-        deletes = self._templates(clauses.delete, layout, parameters, graph)
-        inserts = self._templates(clauses.insert, layout, parameters, graph)
+        deleted = self._quads(clauses.delete, parameters, graph)
+        inserted = self._quads(clauses.insert, parameters, graph)
+        deletes = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in deleted)
+        inserts = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in inserted)
+        named = [triple.graph for triple in (*deleted, *inserted) if not isinstance(triple.graph, Variable)]
         blank: Frame = [None] * len(layout.places)
         if None in layout.places:
             blank[layout.places[None]] = DEFAULT_GRAPH
@@ -158,16 +162,14 @@ class ModifyCompiler:
             tuple((place, parameter.index) for parameter, place in layout.parameters),
             {key.name: place for key, place in layout.places.items() if isinstance(key, Variable)},
             tuple(layout.fresh),
+            tuple(dict.fromkeys(map(layout.place, named))),
             deletes,
             inserts,
             where,
         )
 
-    def _templates(
-        self, group: Sequence[Token], layout: Layout, parameters: Parameters, graph: Slot | None
-    ) -> tuple[Template, ...]:
-        triples = forced.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
-        return tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in triples)
+    def _quads(self, group: Sequence[Token], parameters: Parameters, graph: Slot | None) -> Sequence[Triple]:
+        return forced.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
 
 
 def _unsteady(node: Node) -> bool:

@@ -6,7 +6,7 @@ All slots of an operation live in one frame (see `layout`): its constants, those
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyoxigraph as ox
@@ -39,6 +39,10 @@ class NativeWhere:
     operator: Operator
     moment: Moment
     """What its NOW() is."""
+    patterns: tuple[tuple[int, int, int, int], ...] = ()
+    """The places of subject, predicate, object and graph of each triple pattern in it."""
+    graph_names: bool = False
+    """Whether its solutions change when a named graph begins or ceases to exist."""
 
 
 class Template(NamedTuple):
@@ -64,6 +68,8 @@ class Modify:
     """The places of the variables of the templates."""
     fresh: tuple[int, ...]
     """The places of blank nodes that are new for each solution."""
+    targets: tuple[int, ...]
+    """Places of the graphs that the templates name."""
     deletes: tuple[Template, ...]
     inserts: tuple[Template, ...]
     where: NativeWhere | GeneralWhere | None
@@ -144,3 +150,13 @@ class UpdatePlan:
     """The operations of one request, in order."""
 
     operations: tuple[Operation, ...]
+
+    loads: bool = field(init=False)
+    """Whether it fetches a document, which must not be done again and again."""
+    needs_mirror: bool = field(init=False)
+    """Whether Oxigraph evaluates a WHERE clause of it."""
+
+    def __post_init__(self) -> None:
+        wheres = [operation.where for operation in self.operations if isinstance(operation, Modify)]
+        object.__setattr__(self, "loads", any(isinstance(operation, Load) for operation in self.operations))
+        object.__setattr__(self, "needs_mirror", any(isinstance(where, GeneralWhere) for where in wheres))

@@ -145,4 +145,5 @@ class _Shape:
 
     def _compiled(self, same: Sequence[int]) -> QueryPlan:
         assert self._query is not None  # noqa: S101
-        return compile_query(self._query, self._graph, self._base_iri, self._default_graph, same)
+        base_iri = self._query.base or self._base_iri
+        return compile_query(self._query, self._graph, base_iri, self._default_graph, same)

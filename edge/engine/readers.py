@@ -14,9 +14,11 @@ from typing import Any, Final, TypeVar
 
 from edge.engine.apart import Apart
 from edge.engine.clock import Clock
+from edge.engine.faults import contained
 from edge.engine.query import QueryProcessor, Question
 from edge.engine.requests import Answer, QueryRequest
 from edge.engine.settings import EngineSettings
+from edge.engine.sparql.plans import LONGEST_TEXT
 from edge.engine.turns import Turns
 from edge.engine.work import fail
 from edge.protocol.errors import NotReady, TooManyRequests
@@ -42,9 +44,8 @@ class Readers:
         """Queries that wait or are being answered."""
         return self._here.pending + self._long.pending
 
-    def read(self, request: QueryRequest, read: Callable[[Answer], T]) -> Future[T]:
-        """See `Scheduler.read`."""
-        future: Future[T] = Future()
+    def read(self, request: QueryRequest, read: Callable[[Answer], T], future: Future[T]) -> None:
+        """Settle a future: see `Scheduler.read`."""
         who = request.source
         deadline = time.monotonic() + self._seconds
 
@@ -62,8 +63,15 @@ class Readers:
                 now, left = self._clock.wall(), deadline - time.monotonic()
                 future.set_result(self._queries.run_apart(question, read, now, self._apart, left, _SETTING))
 
-        self._here.put(who, future, begin)
-        return future
+        def begin_long() -> None:
+            if not future.cancelled():
+                go_on(self._queries.question(request))
+
+        # To check a long text takes long, too, so it does not take a thread from what is answered soon.
+        if len(request.sparql) > LONGEST_TEXT:
+            self._long.put(who, future, begin_long)
+        else:
+            self._here.put(who, future, begin)
 
     def close(self) -> None:
         """Finish what is being answered here, stop what is answered apart, refuse the rest."""
@@ -109,9 +117,9 @@ class _Line:
         who, (future, action) = taken
         try:
             action()
-        except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+        except BaseException as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
             if not future.cancelled():
-                fail(future, error)
+                fail(future, contained(error))
         finally:
             with self._lock:
                 self._turns.done(who)

@@ -3,6 +3,10 @@
 The journal leads the graph from its snapshot to the present, change set by change set, as it came about. Subscriptions
 join where they began, or at the snapshot where that came later, and are moved by the code that moved them before. So
 each comes to the notification that it was told last, and what it was told on the way is known again.
+
+A re-evaluated subscription may have skipped states, so its way is not known. It joins at the last position that was
+written. If one change since then moved its result, there is one notification that it can have had. If several did, it
+is not known which of them were notified together, and the subscription is not restored.
 """
 
 from __future__ import annotations
@@ -59,6 +63,10 @@ class Replay:
         self._notifications: deque[tuple[int, Notification]] = deque()
         """The last of them all, each with what it counts as."""
         self._rows = 0
+        self._moved: dict[str, int] = {}
+        """Notifications of the re-evaluated ones since they joined, until the history has been replayed."""
+        self.reevaluated: dict[str, int] = {}
+        """Last notification of each restored one that is re-evaluated, by spuid."""
 
     def run(self, starts: Sequence[Start]) -> list[str]:
         """Restore the graph, and these subscriptions with it. Returns the spuids of those that could not be.
@@ -82,6 +90,8 @@ class Replay:
                 waiting.clear()
         for start in waiting:
             self._resume(start)
+        self.reevaluated = {spuid: engine.spus.last(spuid) or 0 for spuid in self._moved if spuid in self._held}
+        self._moved.clear()
         self._told = {spuid: engine.spus.last(spuid) or 0 for spuid in self._held}
         return [start.kept.spuid for start in starts if start.kept.spuid not in self._held]
 
@@ -108,6 +118,8 @@ class Replay:
             _log.warning("subscriptions.not_restored", extra={"spuid": kept.spuid, "reason": error.description})
         else:
             self._held[kept.spuid] = kept.request, variables
+            if not self._engine.spus.is_boosted(kept.spuid):
+                self._moved[kept.spuid] = 0
 
     def _replay(self, entry: Entry) -> bool:
         """Apply an entry. False: it is applied, and the subscriptions cannot go on."""
@@ -116,6 +128,10 @@ class Replay:
         except Exception:  # noqa: BLE001  a fault of ours with a subscription must not keep the gateway from starting
             _log.exception("subscriptions.fault")
             return False
+        for spuid in [spuid for spuid, count in self._moved.items() if count > 1]:
+            del self._moved[spuid]
+            if self._held.pop(spuid, None) is not None:
+                self._engine.unsubscribe(spuid)
         return True
 
     def _give_up(self) -> None:
@@ -128,6 +144,8 @@ class Replay:
         if isinstance(item, SubscribeFailed):
             del self._held[item.spuid]
             return
+        if item.spuid in self._moved:
+            self._moved[item.spuid] += 1
         rows = 1 + len(item.delta.added) + len(item.delta.removed)
         self._notifications.append((rows, item))
         self._rows += rows

@@ -1,21 +1,24 @@
 """The scheduler: the engine's outside, and the threads behind it.
 
 One writer thread takes requests from one queue: updates, subscribes, unsubscribes (SEPA paper, section 4.2).
-Queries run on threads of their own and wait for no update. Subscribed queries that are evaluated anew have threads,
-too, if processing is parallel; the writer waits for them. Delayed updates join the queue when their time has come.
+Queries run on threads of their own and wait for no update. Subscribed queries that are re-evaluated have threads, too;
+the writer does not wait for them. Delayed updates join the queue when their time has come.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from edge.engine.byte_quota import ByteQuota
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.explanation import Explanation
+from edge.engine.faults import contained
 from edge.engine.journal import Journal
 from edge.engine.kept import KeptSubscriptions, repeatable
 from edge.engine.ledger import Ledger
@@ -24,6 +27,7 @@ from edge.engine.places import HOUSE
 from edge.engine.query import collect
 from edge.engine.readers import Readers
 from edge.engine.replay import Replay, Restored
+from edge.engine.request_charges import RequestCharges
 from edge.engine.request_queue import RequestQueue
 from edge.engine.requests import (
     Answer,
@@ -35,13 +39,15 @@ from edge.engine.requests import (
     UpdateRequest,
 )
 from edge.engine.settings import Booster, EngineSettings, Processing
-from edge.engine.timer_table import TimerTable
+from edge.engine.spu import Ready, Usage
+from edge.engine.step_rate import StepRate
+from edge.engine.timer_table import TimerTable, check_storable
 from edge.engine.timers import Timers
-from edge.engine.work import Cancel, Rights, Schedule, Task, Updates, fail, settle
+from edge.engine.work import Begin, Cancel, Rights, Schedule, Task, Updates, fail, settle
 from edge.engine.workers import Workers
 from edge.engine.writer import Writer
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import EdgeError, NotReady
+from edge.protocol.errors import EdgeError, NotReady, ReadOnly
 from edge.protocol.moments import When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
@@ -49,6 +55,9 @@ T = TypeVar("T")
 
 _LONG_TEXT = 32_768
 """Characters from which an update is compiled on a thread of its own, so that the caller's event loop goes on."""
+
+_DELIVERIES: Final = 8
+"""Re-evaluated queries whose subscribers are notified before the writer looks at its queue again."""
 
 
 class Scheduler:
@@ -62,11 +71,21 @@ class Scheduler:
         clock: Clock,
         rights: Rights = lambda given: given,
         ledger: Ledger | None = None,
+        quota: ByteQuota | None = None,
+        *,
+        start: bool = True,
+        read_only: str = "",
     ) -> None:
         """Restores the engine from the journal and starts. Raises what `Journal.restore` and `Engine.write_down` raise.
 
+        `start=False`: no writer thread; the caller carries out what waits by `turn`, as a simulation does.
         `rights` says what may be done by now who gave an update that runs later; it is called on the writer's thread.
+        `read_only`: why no updates are taken, and the remedy; empty: they are taken.
+        `quota` is charged with what is held for clients; None: one with the usual limits.
         """
+        self._charges = RequestCharges(quota or ByteQuota())
+        self.read_only = read_only
+        """Why no updates are taken, and the remedy; empty: they are taken."""
         self._engine = engine
         self._journal = journal
         self._settings = settings
@@ -76,17 +95,24 @@ class Scheduler:
         self._replay = Replay(engine, journal)
         for spuid in self._replay.run(self._kept.starts):
             self._kept.remove(spuid)
+        for spuid, last in self._replay.reevaluated.items():
+            self._kept.reached(spuid, last)
         if ledger is not None:
             engine.write_down(ledger)
-        self._receipts = tuple(journal.receipts())
+        self._receipts = journal.receipts()
         self._timers = Timers(TimerTable(journal), clock, settings, lambda: journal.last_at)
-        self._workers = Workers(settings.spu_workers, settings.processing)
-        engine.spus.pool = self._workers
+        self._workers = Workers(engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start)
+        engine.spus.reevaluation.request_delivery = self._request_delivery
+        engine.spus.reevaluation.budget = settings.evaluation_budget
+        engine.spus.caught_up = self._kept.reached
         self._readers = Readers(engine.queries, settings, clock)
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
-        self._queue = RequestQueue(settings.max_pending_updates, settings.max_batch)
+        self._queue = RequestQueue(
+            settings.max_pending_updates, clock, StepRate(settings.client_steps, settings.max_steps)
+        )
         self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights, ledger)
-        self._writer.start()
+        if start:
+            self._writer.start()
 
     # What clients can ask for
 
@@ -98,15 +124,23 @@ class Scheduler:
         """
         prepared: Future[Sequence[PreparedUpdate]] = Future()
         work = Updates(self._engine, requests, prepared, receipt)
+        if error := self._charges.hold(work.future, work.source, requests):
+            fail(work.future, error)
+            return work.future
         long = sum(map(len, {request.sparql for request in requests})) > _LONG_TEXT
         try:
+            self._check_writable()
             if long:
-                self._compile(prepared, requests)
+                self._compile(prepared, lambda: self._prepare(requests))
             else:
-                prepared.set_result(self._prepare(requests))
+                updates = self._prepare(requests)
+                if self._writer.alive and self._engine.must_fill(updates):
+                    self._compile(prepared, lambda: updates)
+                else:
+                    prepared.set_result(updates)
             self._queue.put(work)
-        except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
-            fail(work.future, error)
+        except BaseException as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+            fail(work.future, contained(error))
         return work.future
 
     def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[Scheduled]:
@@ -116,12 +150,27 @@ class Scheduler:
         that of `update` does: a wrong text is refused now, not when its time has come. What its client may do is asked
         then.
         """
-        work = Schedule(self._timers, request, when, name or f"sepa://update/{uuid.uuid4()}")
-        try:
-            self._engine.prepare(request)
-            self._queue.put(work)
-        except Exception as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+        id_ = name or f"sepa://update/{uuid.uuid4()}"
+
+        def check() -> Sequence[PreparedUpdate]:
+            updates = self._prepare([request])
+            check_storable(request, id_)
+            return updates
+
+        checked: Future[Sequence[PreparedUpdate]] = Future()
+        work = Schedule(self._timers, request, when, id_, checked)
+        if error := self._charges.hold(work.future, work.source, [request]):
             fail(work.future, error)
+            return work.future
+        try:
+            self._check_writable()
+            if len(request.sparql) > _LONG_TEXT:
+                self._compile(checked, check)
+            else:
+                checked.set_result(check())
+            self._queue.put(work)
+        except BaseException as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+            fail(work.future, contained(error))
         return work.future
 
     def cancel(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[None]:
@@ -131,6 +180,7 @@ class Scheduler:
         """
         work = Cancel(self._timers, name, who, client)
         try:
+            self._check_writable()
             self._queue.put(work)
         except EdgeError as error:
             fail(work.future, error)
@@ -157,7 +207,12 @@ class Scheduler:
 
         Oxigraph writes the results formats itself, four times as fast as from Python, and lets other threads run.
         """
-        return self._readers.read(request, read)
+        future: Future[T] = Future()
+        if error := self._charges.hold(future, request.source, [request]):
+            fail(future, error)
+        else:
+            self._readers.read(request, read, future)
+        return future
 
     def subscribe(
         self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False
@@ -165,21 +220,34 @@ class Scheduler:
         """Subscribe. The sink gets sequence 0 before the future is done, and every notification from then on.
 
         `keep`: it goes on after a restart (`take_over`), where its query has one result for each state of the graph.
+        Raises `TooManyRequests` where too much is held for the client.
         """
+        charge = self._charges.subscription(query, alias, sink)
 
-        def begin() -> Subscription:
-            subscription = self._engine.subscribe(query, sink, alias, self._clock.wall())
-            if keep and repeatable(query.sparql, boosted=self._engine.spus.is_boosted(subscription.spuid)):
-                self._kept.add(subscription.spuid, query)
-            return subscription
+        def begin(ready: Ready) -> None:
+            def begun(outcome: Subscription | Exception) -> None:
+                if isinstance(outcome, Subscription):
+                    charge.begun(outcome.spuid)
+                    boosted = self._engine.spus.is_boosted(outcome.spuid)
+                    if keep and repeatable(query.sparql, boosted=boosted):
+                        self._kept.add(outcome.spuid, query, reevaluated=not boosted)
+                ready(outcome)
 
-        return self._on_writer(begin, query.source, query.access)
+            engine = self._engine
+            charge.begin()
+            engine.begin(engine.prepare_query(query), charge.sink, alias, query.source, self._clock.wall(), begun)
+
+        task: Begin[Subscription] = Begin(begin, query.source, query.access.priority)
+        future = self._queued(task)
+        future.add_done_callback(charge.done)
+        return future
 
     def unsubscribe(self, spuid: str) -> Future[None]:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
 
         def end() -> None:
             self._kept.remove(spuid)
+            self._charges.forget(spuid)
             self._engine.unsubscribe(spuid)
 
         return self._on_writer(end)
@@ -190,21 +258,28 @@ class Scheduler:
 
     def explain(self, query: QueryRequest) -> Future[Explanation]:
         """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""
-        return self._on_writer(lambda: self._engine.explain(query))
+        return self._on_writer(lambda: self._engine.explain(query), query.source, query.access)
 
     def on_writer(self, action: Callable[[], T]) -> Future[T]:
         """Do something between two commits, on the writer's thread."""
         return self._on_writer(action)
 
-    def receipts(self) -> tuple[bytes, ...]:
-        """The receipts of the updates that had been committed last when this process began, the oldest first."""
+    def receipts(self) -> bytes:
+        """Return the receipts of the updates that had been committed last when this process began.
+
+        They follow one another, the oldest first.
+        """
         return self._receipts
+
+    def turn(self) -> None:
+        """Carry out work that waits, up to one commit, on this thread. Only for a scheduler that was not started."""
+        self._writer.turn(0.0)
 
     # What operators can see and decide
 
     @property
     def processing(self) -> Processing:
-        """Whether subscribed queries are evaluated anew one after another, or beside each other."""
+        """Whether subscribed queries are re-evaluated one at a time, or several."""
         return self._workers.processing
 
     @processing.setter
@@ -243,6 +318,16 @@ class Scheduler:
         return len(self._engine.graph)
 
     @property
+    def pending_evaluations(self) -> int:
+        """Subscribed queries whose result is not yet that of the last commit: they wait or are being evaluated."""
+        return self._engine.spus.reevaluation.pending
+
+    @property
+    def evaluations(self) -> Usage:
+        """What the evaluations of all re-evaluated subscriptions have cost so far."""
+        return self._engine.spus.reevaluation.total
+
+    @property
     def subscriptions(self) -> int:
         """Active subscriptions."""
         return self._engine.spus.subscriptions
@@ -251,6 +336,11 @@ class Scheduler:
     def spus(self) -> int:
         """SPUs that serve them."""
         return self._engine.spus.spus
+
+    @property
+    def subscription_faults(self) -> int:
+        """Subscriptions that ended by a fault of the gateway, since the start."""
+        return self._engine.spus.faults
 
     @property
     def sequence(self) -> int:
@@ -279,8 +369,18 @@ class Scheduler:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the writer has been at what it does now; 0 while it waits for something to do."""
+        """How long the writer has been at the piece of work that it does now; 0 while it waits for something to do."""
         return self._writer.busy_seconds
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the request that waits longest for the writer has waited; 0: none waits."""
+        return self._queue.oldest_seconds
+
+    @property
+    def due_timers(self) -> int:
+        """Delayed updates whose time has come and that have not run, as far as the writer has looked."""
+        return self._timers.due
 
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more requests, carry out those that wait, close the journal. False: not closed in `timeout` seconds.
@@ -293,18 +393,42 @@ class Scheduler:
         self._writer.join(timeout / 2)
         if self._writer.alive:
             self._queue.refuse_rest()
-            self._engine.apart.close()
+            self._engine.close()
             self._writer.join(timeout / 2)
         if self._writer.alive:
             return False
-        self._workers.close()
-        return True
+        self._engine.close()
+        return self._workers.close(timeout / 2)
+
+    # On evaluation threads
+
+    def _request_delivery(self) -> None:
+        """Have the writer notify the subscribers of what was evaluated. After `close` nobody is left to notify."""
+        with contextlib.suppress(NotReady):
+            self._queue.put(Task(self._deliver))
+
+    def _deliver(self) -> None:
+        self._engine.deliver(_DELIVERIES)
 
     # On the caller's thread
 
-    def _compile(self, prepared: Future[Sequence[PreparedUpdate]], requests: Sequence[UpdateRequest]) -> None:
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnly(self.read_only)
+
+    def _compile(
+        self, prepared: Future[Sequence[PreparedUpdate]], prepare: Callable[[], Sequence[PreparedUpdate]]
+    ) -> None:
+        """Make updates ready on a thread of its own: the writer executes other updates meanwhile."""
+
+        def compile_() -> Sequence[PreparedUpdate]:
+            updates = prepare()
+            if self._engine.must_fill(updates):
+                self._engine.fill()
+            return updates
+
         try:
-            self._compiler.submit(lambda: settle(prepared, lambda: self._prepare(requests)))
+            self._compiler.submit(lambda: settle(prepared, compile_))
         except RuntimeError:  # shut down
             raise NotReady("The gateway is stopping; try again when it is back") from None
 
@@ -312,7 +436,9 @@ class Scheduler:
         return [self._engine.prepare(request) for request in requests]
 
     def _on_writer(self, action: Callable[[], T], source: str = HOUSE, access: Access = ANYBODY) -> Future[T]:
-        task = Task(action, source, access.priority)
+        return self._queued(Task(action, source, access.priority))
+
+    def _queued(self, task: Task[T]) -> Future[T]:
         try:
             self._queue.put(task)
         except EdgeError as error:

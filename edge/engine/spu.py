@@ -1,24 +1,27 @@
 """The subscription processing unit (SPU): one query with its constants, and those who subscribed to it.
 
 There are two kinds. A boosted one is moved by the delta rules and keeps nothing but what its stages need; the other
-evaluates its query anew when the LUTT is hit, and compares with the table that it keeps, as text.
+is evaluated again after commits that hit the LUTT (see `reevaluation`), and keeps its last result as text.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.family import Family, every_solution
+from edge.engine.faults import contained
 from edge.engine.general import too_long, too_many
+from edge.engine.known_result import KnownResult
 from edge.engine.lutt import Dependencies, Key
 from edge.engine.operators.stages import Groups, Row, Stage, Weights, add_weight, long_texts, release, retain
+from edge.engine.places import HOUSE
 from edge.engine.query_plans import Singular
-from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed
-from edge.engine.tables import Lines, Table, rows_of
+from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed, Subscription
 from edge.protocol import results
 from edge.protocol.errors import ResultTooLarge
 
@@ -33,39 +36,48 @@ class Subscriber:
     alias: str | None
     sink: Sink
     sequence: int = 0
+    client: str = HOUSE
+    """Client whose budget pays for evaluations; empty: the gateway itself."""
 
-    def notify(self, delta: Delta) -> None:
-        """Send the next notification."""
-        self._send(Notification(self.spuid, self.alias, self.sequence, delta))
+    def notify(self, delta: Delta) -> Exception | None:
+        """Send the next notification. Returns the error of the sink if the notification is lost by it."""
+        lost = self._send(Notification(self.spuid, self.alias, self.sequence, delta))
         self.sequence += 1
+        return lost
 
     def fail(self, description: str) -> None:
         """Say that the query could not be evaluated."""
-        self._send(SubscribeFailed(self.spuid, self.alias, description))
+        lost = self._send(SubscribeFailed(self.spuid, self.alias, description))
+        if lost is not None:
+            _log.error("notification lost by a fault of its receiver", exc_info=lost)
 
-    def _send(self, item: Notification | SubscribeFailed) -> None:
+    def _send(self, item: Notification | SubscribeFailed) -> Exception | None:
         try:
             self.sink(item)
-        except Exception:  # noqa: BLE001  a sink's fault is its own: the update is done, and the other subscribers are to be told
-            _log.exception("notification lost by a fault of its receiver")
+        except BaseException as error:  # noqa: BLE001  the fault of one sink: the update is done, others are to be told
+            return contained(error)
+        return None
 
 
 class Spu(ABC):
     """Equal query and dataset, one SPU: what it tells is computed once, whoever asked for it."""
 
-    __slots__ = ("subscribers",)
+    __slots__ = ("failure", "faulty", "half_moved", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: dict[str, Subscriber] = {}
+        self.failure = ""
+        """Why it has not taken in an update; empty: it has. It takes in no later one, and ends with the commit."""
+        self.faulty = False
+        """Whether that is a fault of ours."""
+        self.half_moved = False
+        """Whether it began to move. `take` sets it, and whoever noted the move clears it: an error in between leaves it
+        in no state of the graph, so it must end."""
 
     @property
     @abstractmethod
     def variables(self) -> tuple[str, ...]:
         """The columns of the result."""
-
-    @abstractmethod
-    def result(self, world: World) -> Weights:
-        """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
 
     @abstractmethod
     def end(self, world: World) -> None:
@@ -75,19 +87,6 @@ class Spu(ABC):
     @abstractmethod
     def kept(self) -> int:
         """How many rows or groups it keeps."""
-
-    def delta(self, world: World, told: Weights) -> Delta:
-        """Changed rows as terms."""
-        terms = world.graph.dictionary.terms
-        added: list[results.Row] = []
-        removed: list[results.Row] = []
-        for row, weight in told.items():
-            decoded = tuple([None if cell is None else terms[cell] for cell in row])
-            if weight > 0:
-                added += (decoded,) * weight
-            else:
-                removed += (decoded,) * -weight
-        return Delta(self.variables, tuple(added), tuple(removed))
 
 
 class BoostedSpu(Spu):
@@ -108,12 +107,25 @@ class BoostedSpu(Spu):
         """See `Spu`."""
         return self.family.plan.variables
 
+    def delta(self, world: World, told: Weights) -> Delta:
+        """Changed rows as terms."""
+        terms = world.graph.dictionary.terms
+        added: list[results.Row] = []
+        removed: list[results.Row] = []
+        for row, weight in told.items():
+            decoded = tuple([None if cell is None else terms[cell] for cell in row])
+            if weight > 0:
+                added += (decoded,) * weight
+            else:
+                removed += (decoded,) * -weight
+        return Delta(self.variables, tuple(added), tuple(removed))
+
     def begin(self, world: World) -> Weights:
         """Evaluate the query. Returns the whole result. Raises `ResultTooLarge`."""
         return self._whole(self._stages, world)
 
     def result(self, world: World) -> Weights:
-        """See `Spu`."""
+        """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
         stages = self.family.plan.stages(self.family.frame(0, self.open))
         try:
             return self._whole(stages, world)
@@ -149,6 +161,7 @@ class BoostedSpu(Spu):
                 _check_length(told, world)
         except ResultTooLarge:
             self.take({row: -weight for row, weight in weights.items()})
+            self.half_moved = False
             raise
         return told
 
@@ -161,6 +174,7 @@ class BoostedSpu(Spu):
 
     def take(self, weights: Weights) -> Weights:
         """Take in changed solutions, however many are kept then: also to take back what was taken in."""
+        self.half_moved = True
         return _flow(self._stages, weights, start=False)
 
     @property
@@ -190,60 +204,71 @@ def _flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
     return weights
 
 
+@dataclass(slots=True)
+class Usage:
+    """What the evaluations of one query have cost so far."""
+
+    evaluations: int = 0
+    seconds: float = 0.0
+    merged: int = 0
+    """Committed states that were skipped, because a later one came before the evaluation began."""
+    delay: float = 0.0
+    """Seconds from the last commit that concerned the query to the evaluation that it caused."""
+
+
+Ready = Callable[[Subscription | Exception], None]
+"""Told once that a subscription has begun, after its notification 0, or why it could not. On the writer thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A new subscriber that waits for the whole result."""
+
+    subscriber: Subscriber
+    ready: Ready
+    silent: bool = False
+    """Whether the subscriber has the result already, from the process before."""
+
+
 class ReevaluatedSpu(Spu):
-    """A query without a delta rule, or one that is not to be boosted."""
+    """A query without a delta rule, or one that is not to be boosted: evaluated after commits that concern it.
 
-    __slots__ = ("_header", "_lines", "_stages", "_variables", "depends", "evaluator", "query")
+    The marks (`stale`, `busy`, `joining` and the like) belong to `Reevaluation`, under its lock; the known result
+    belongs to the evaluation that runs.
+    """
 
-    def __init__(self, query: Singular, evaluator: Evaluator, table: Table, world: World) -> None:
-        """`table`: the first that was read. The SPU begins with `begin`."""
+    __slots__ = (
+        *("at", "busy", "clients", "depends", "ended", "evaluator", "joining", "known", "marked_at", "query"),
+        *("stale", "usage", "waiting"),
+    )
+
+    def __init__(self, query: Singular, evaluator: Evaluator) -> None:
         super().__init__()
         self.query = query
         self.evaluator = evaluator
-        self._header = table.header
-        self._variables = evaluator.variables(table)
-        self._lines = table.lines
-        self._stages = evaluator.stages(world.graph, table)
+        self.known = KnownResult(evaluator)
         self.depends = Dependencies((), graph_names=False)
         """What it is watched for."""
+        self.clients: Counter[str] = Counter()
+        """Clients of the subscribers."""
+        self.waiting = 0
+        """New subscribers that do not have the result yet."""
+        self.usage = Usage()
+        self.stale = False
+        """Whether a committed update concerns it that no evaluation has begun to look at."""
+        self.at = 0
+        """Engine time of that update."""
+        self.marked_at = 0.0
+        """Time at which it became stale, in seconds of the clock of evaluations."""
+        self.busy = False
+        """Whether it is queued, is being evaluated, or has an outcome that is not delivered."""
+        self.ended = False
+        self.joining: list[Joining] = []
 
     @property
     def variables(self) -> tuple[str, ...]:
         """See `Spu`."""
-        return self._variables
-
-    def begin(self, world: World) -> Weights:
-        """The whole result, to be asked for once."""
-        return _flow(self._stages, rows_of(world.graph.dictionary, self._header, self._lines), start=True)
-
-    def result(self, world: World) -> Weights:
-        """See `Spu`."""
-        stages = self.evaluator.stages(world.graph, Table(self._header, self._lines))
-        try:
-            return _flow(stages, rows_of(world.graph.dictionary, self._header, self._lines), start=True)
-        finally:
-            for stage in stages:
-                stage.release()
-
-    def difference(self, table: Table) -> Lines:
-        """From the lines that are kept to those of another table."""
-        old, new = self._lines, table.lines
-        if new == old:
-            return {}
-        changed = {line: count - old.get(line, 0) for line, count in new.items() if old.get(line) != count}
-        changed.update((line, -count) for line, count in old.items() if line not in new)
-        return changed
-
-    def take(self, world: World, changed: Lines) -> Weights:
-        """Take in changed lines. Returns the changed rows of the result."""
-        lines = self._lines
-        for line, weight in changed.items():
-            count = lines.get(line, 0) + weight
-            if count:
-                lines[line] = count
-            else:
-                del lines[line]
-        return _flow(self._stages, rows_of(world.graph.dictionary, self._header, changed), start=False)
+        return self.known.variables
 
     def keys(self, world: World) -> list[Key]:
         """Under what it stands in the LUTT."""
@@ -252,9 +277,8 @@ class ReevaluatedSpu(Spu):
     @property
     def kept(self) -> int:
         """See `Spu`."""
-        return len(self._lines)
+        return len(self.known)
 
     def end(self, world: World) -> None:
         """See `Spu`."""
-        for stage in self._stages:
-            stage.release()
+        self.ended = True

@@ -7,46 +7,59 @@ names and no others. Destroyer: an SPU goes with its last subscriber.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edge.engine.booster import QueryPlan
-from edge.engine.boosting import Boosting, Changes
-from edge.engine.evaluation import InTurn, Outcome, Pool, begin_all
-from edge.engine.evaluator import World
+from edge.engine.boosting import Changes
+from edge.engine.evaluator import Evaluator, World
 from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
 from edge.engine.family import Family, FamilyTrigger, Room, open_places
+from edge.engine.faults import Incidents, contained
+from edge.engine.isolation import Isolation
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.performance import PerformanceModel, clock
 from edge.engine.query_plans import Member, QueryPlans, Singular
-from edge.engine.requests import QueryRequest, Sink, Subscription
-from edge.engine.spu import BoostedSpu, ReevaluatedSpu, Spu, Subscriber
-from edge.engine.tables import Lines, Table
+from edge.engine.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
+from edge.engine.requests import Delta, QueryRequest, Sink, Subscription
+from edge.engine.spu import BoostedSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
 from edge.engine.update import Transaction
-from edge.protocol.errors import EdgeError, NotFound, ResultTooLarge
+from edge.protocol.errors import EdgeError, NotFound, NotReady, ResultTooLarge
 
 
 @dataclass(slots=True)
 class Activation:
-    """What one update did to one SPU: changed rows, or the reason why its query could not be evaluated."""
+    """What one update did to one SPU: changed rows, or the reason why its query could not be evaluated.
+
+    A re-evaluated SPU has neither: it is evaluated after the commit.
+    """
 
     spu: Spu
-    told: Weights
-    moved: Weights
+    told: Weights = field(default_factory=dict)
+    moved: Weights = field(default_factory=dict)
     """The solutions that a boosted SPU has taken in."""
-    lines: Lines = field(default_factory=dict)
-    """The lines that another one has taken in."""
     failure: str = ""
-    depended: Dependencies | None = None
-    """What the SPU was watched for before, if that has changed."""
+    at: int = 0
+    """Engine time of the update."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query that is known to be legal, and how it is served."""
+
+    found: Member | Singular
+    evaluator: Evaluator | None
+    """Of a query that is re-evaluated."""
 
 
 class SpuManager:
     """All SPUs of an engine."""
 
-    def __init__(self, world: World, plans: QueryPlans, performance: PerformanceModel) -> None:
+    def __init__(self, world: World, committed: World, plans: QueryPlans, performance: PerformanceModel) -> None:
+        """`committed`: the same, with the mirror of committed states."""
         self._world = world
         self._effort = world.graph.effort
         self._plans = plans
@@ -59,8 +72,14 @@ class SpuManager:
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._by_spuid: dict[str, Spu] = {}
         self._count = 0
-        self.pool: Pool = InTurn()
-        """Who evaluates queries anew. Whoever has threads puts them here."""
+        self._damaged: dict[Spu, None] = {}
+        """SPUs that an error stopped half way."""
+        self.faults = 0
+        """Subscriptions that ended by a fault of ours."""
+        self.reevaluation = Reevaluation(committed)
+        """Evaluations off the writer."""
+        self.caught_up: Callable[[str, int], None] = lambda spuid, sequence: None
+        """Told that a re-evaluated subscription has, with this notification, the result of the last commit."""
 
     @property
     def subscriptions(self) -> int:
@@ -74,24 +93,46 @@ class SpuManager:
 
     # Creator and Destroyer
 
-    def create(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
-        """Subscribe. The sink gets the whole result as sequence 0. Raises `ParsingFailed`, `Forbidden`."""
-        spu, result = self._join(request, now)
+    def prepare(self, request: QueryRequest) -> PreparedQuery:
+        """Compile a query. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        found = self._plans.find(request)
+        return PreparedQuery(found, self._plans.evaluator(found) if isinstance(found, Singular) else None)
+
+    def begin(self, query: PreparedQuery, sink: Sink, alias: str | None, client: str, now: int, ready: Ready) -> None:
+        """Subscribe. The sink gets the whole result as sequence 0, then `ready` is told, which may be later."""
+        subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink, client=client)
+        if isinstance(query.found, Singular):
+            self._join_singular(query, Joining(subscriber, ready), now)
+            return
+        spu, result = self._join_family(query.found)
         if result is None:
             result = spu.result(self._world)
-        subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink)
         self._enter(spu, subscriber)
-        subscriber.notify(spu.delta(self._world, result))
-        return Subscription(subscriber.spuid, alias)
+        try:
+            lost = subscriber.notify(spu.delta(self._world, result))
+            if lost is not None:
+                raise lost
+        except BaseException:
+            self.destroy(subscriber.spuid)
+            raise
+        ready(Subscription(subscriber.spuid, alias))
 
-    def resume(self, request: QueryRequest, sink: Sink, spuid: str, sequence: int, now: int) -> tuple[str, ...]:
+    def resume(self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, now: int, ready: Ready) -> None:
         """Go on with a subscription of another process, which was told the result as it is up to `sequence`.
 
-        The sink gets nothing yet. Returns the columns of the result. Raises what `create` does.
+        The sink gets nothing yet.
         """
-        spu, _ = self._join(request, now)
-        self._enter(spu, Subscriber(spuid, None, sink, sequence + 1))
-        return spu.variables
+        subscriber = Subscriber(spuid, None, sink, sequence + 1)
+        if isinstance(query.found, Singular):
+            self._join_singular(query, Joining(subscriber, ready, silent=True), now)
+            return
+        spu, _ = self._join_family(query.found)
+        self._enter(spu, subscriber)
+        ready(Subscription(spuid, None))
+
+    def variables(self, spuid: str) -> tuple[str, ...]:
+        """The columns of a subscription's result."""
+        return self._by_spuid[spuid].variables
 
     def redirect(self, spuid: str, sink: Sink) -> None:
         """Send what a subscription is told elsewhere."""
@@ -102,6 +143,11 @@ class SpuManager:
         spu = self._by_spuid.get(spuid)
         return None if spu is None else spu.subscribers[spuid].sequence - 1
 
+    def is_current(self, spuid: str) -> bool:
+        """Whether a subscription has the result of the last commit."""
+        spu = self._by_spuid[spuid]
+        return not isinstance(spu, ReevaluatedSpu) or not (spu.stale or spu.busy)
+
     def is_boosted(self, spuid: str) -> bool:
         """Whether the delta rules serve a subscription."""
         return isinstance(self._by_spuid[spuid], BoostedSpu)
@@ -110,27 +156,30 @@ class SpuManager:
         spu.subscribers[subscriber.spuid] = subscriber
         self._by_spuid[subscriber.spuid] = spu
 
-    def _join(self, request: QueryRequest, now: int) -> tuple[Spu, Weights | None]:
-        """The SPU of a query, and the whole result if it is a new one."""
-        found = self._plans.find(request)
-        return self._join_family(found) if isinstance(found, Member) else self._join_singular(found, now)
-
     def destroy(self, spuid: str) -> None:
         """Unsubscribe. Raises `NotFound`."""
         spu = self._by_spuid.pop(spuid, None)
         if spu is None:
             raise NotFound(f"There is no subscription {spuid}")
-        del spu.subscribers[spuid]
-        if not spu.subscribers:
-            if isinstance(spu, BoostedSpu):
-                self._leave_family(spu)
-            else:
-                assert isinstance(spu, ReevaluatedSpu)  # noqa: S101
-                del self._singular[spu.query]
-                self._unwatch(spu)
+        subscriber = spu.subscribers.pop(spuid)
+        if isinstance(spu, ReevaluatedSpu):
+            spu.clients -= Counter((subscriber.client,))
+            self._end_unused(spu)
+        elif isinstance(spu, BoostedSpu) and not spu.subscribers:
+            self._leave_family(spu)
             self._graph_watchers.pop(spu, None)
+            self._damaged.pop(spu, None)
             spu.end(self._world)
             self._count -= 1
+
+    def _end_unused(self, spu: ReevaluatedSpu) -> None:
+        """End the SPU of a query that has neither subscribers nor clients that wait for its first result."""
+        if spu.subscribers or spu.waiting or spu.ended:
+            return
+        del self._singular[spu.query]
+        self._unwatch(spu)
+        spu.end(self._world)
+        self._count -= 1
 
     def _family(self, found: Member) -> tuple[Family, Row]:
         """The family of a query, a new one if it is the first, and the open constants that make it a member."""
@@ -143,16 +192,18 @@ class SpuManager:
         family = self._families.get((plan, closed))
         return Family(plan, self._world.graph, closed, self._room) if family is None else family, open_
 
-    def _join_family(self, found: Member) -> tuple[Spu, Weights | None]:
+    def _join_family(self, found: Member) -> tuple[BoostedSpu, Weights | None]:
         family, open_ = self._family(found)
         member = family.members.get(open_)
         if member is not None:
             return member, None
-        spu = BoostedSpu(family, open_, self._world)
+        spu: BoostedSpu | None = None
         try:
+            spu = BoostedSpu(family, open_, self._world)
             result = spu.begin(self._world)
         except BaseException:
-            spu.end(self._world)
+            if spu is not None:
+                spu.end(self._world)
             if not family.members:
                 family.release()
             raise
@@ -176,18 +227,18 @@ class SpuManager:
             del self._families[family.plan, family.closed]
             family.release()
 
-    def _join_singular(self, found: Singular, now: int) -> tuple[Spu, Weights | None]:
-        spu = self._singular.get(found)
-        if spu is not None:
-            return spu, None
-        evaluator = self._plans.evaluator(found)
-        table = self._world.read(evaluator, self._world.mirror.open(), now)
-        spu = ReevaluatedSpu(found, evaluator, table, self._world)
-        result = spu.begin(self._world)
-        self._singular[found] = spu
-        self._watch(spu, evaluator.dependencies(table))
-        self._count += 1
-        return spu, result
+    def _join_singular(self, query: PreparedQuery, joining: Joining, now: int) -> None:
+        """Have the result of a query that is re-evaluated delivered to a new subscriber."""
+        assert isinstance(query.found, Singular)  # noqa: S101
+        spu = self._singular.get(query.found)
+        if spu is None:
+            evaluator = query.evaluator
+            assert evaluator is not None  # noqa: S101
+            spu = self._singular[query.found] = ReevaluatedSpu(query.found, evaluator)
+            self._watch(spu, evaluator.dependencies())  # before the evaluation: what comes meanwhile marks it
+            self._count += 1
+        spu.waiting += 1
+        self.reevaluation.join(spu, joining, now)
 
     # Explain
 
@@ -198,7 +249,7 @@ class SpuManager:
             spu = self._singular.get(found)
             evaluator = self._plans.evaluator(found)
             depends = evaluator.dependencies() if spu is None else spu.depends
-            return explain_singular(found, evaluator, depends, self._world, spu)
+            return explain_singular(found, evaluator, depends, self._world, spu, self.reevaluation.total.seconds)
         family, open_ = self._family(found)
         try:
             return explain_member(request, family, open_, self._world)
@@ -209,9 +260,10 @@ class SpuManager:
     # Activator
 
     def activate(self, transaction: Transaction, now: int) -> list[Activation]:
-        """Let every SPU that the transaction concerns compute its new result. Returns those that it moved.
+        """Let every boosted SPU that the transaction concerns compute its new result.
 
-        Whatever is raised, none has moved then.
+        Returns those that it moved or that fail, and the re-evaluated ones that it concerns. A fault of one SPU is a
+        failure of that SPU. Whatever is raised, none has moved then.
         """
         began = clock()
         hits = self._triggers.hits(transaction.quads)
@@ -225,13 +277,11 @@ class SpuManager:
                     whole[spu] = None
         found = clock()
         self._performance.note_lutt(found - began, len(hits) + len(whole))
-        activations: list[Activation] = []
+        activations = [Activation(spu, at=now) for spu in whole]
+        incidents = Incidents()
         try:
-            begun = self._begin_anew(whole, now) if whole else []  # the delta rules work beside them
             if hits or everything:
-                self._boost(hits, everything, transaction, activations)
-            if begun:
-                activations += self._evaluate_anew(begun)
+                self._boost(hits, everything, transaction, activations, incidents)
         except BaseException:
             self.undo(activations)
             raise
@@ -244,75 +294,182 @@ class SpuManager:
         everything: Collection[BoostedSpu],
         transaction: Transaction,
         activations: list[Activation],
+        incidents: Incidents,
     ) -> None:
         """Move the SPUs by the solutions that have changed, and list them."""
-        boosting = Boosting(transaction, self._world.rules)
-        boosting.run(hits, everything)
+        changed = Isolation(transaction, self._world.rules, hits, everything).run()
         self._effort.lift()  # what an SPU takes in it must take in whole
-        for spu, failure in boosting.failures.items():
-            activations.append(Activation(spu, {}, {}, failure=failure))
-        for spu, moved in boosting.weights.items():
-            if moved and spu not in boosting.failures:
-                activations.append(self._moved(spu, moved))
+        for spu, fault in changed.faults.items():
+            activations += self._failed(spu, fault, incidents)
+        for spu, failure in changed.failures.items():
+            activations += self._failed(spu, ResultTooLarge(failure), incidents)
+        for spu, moved in changed.weights.items():
+            if moved and not spu.failure:
+                try:
+                    activations.append(Activation(spu, spu.move(self._world, moved), moved))
+                    spu.half_moved = False
+                except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                    activations += self._failed(spu, contained(error), incidents)
 
-    def _moved(self, spu: BoostedSpu, weights: Weights) -> Activation:
-        try:
-            return Activation(spu, spu.move(self._world, weights), weights)
-        except ResultTooLarge as error:
-            return Activation(spu, {}, {}, failure=error.description)
-
-    def _begin_anew(
-        self, spus: Collection[ReevaluatedSpu], now: int
-    ) -> list[tuple[ReevaluatedSpu, Callable[[], Outcome]]]:
-        """Have queries evaluated, all on the same state."""
-        evaluators = [spu.evaluator for spu in spus]
-        begun = begin_all(evaluators, self.pool, self._world, now)
-        return list(zip(spus, begun, strict=True))
-
-    def _evaluate_anew(self, begun: Iterable[tuple[ReevaluatedSpu, Callable[[], Outcome]]]) -> Iterator[Activation]:
-        """Move the SPUs by what their queries have given."""
-        for spu, finish in begun:
-            table = finish()
-            if isinstance(table, EdgeError):
-                yield Activation(spu, {}, {}, failure=table.description)
-                continue
-            if isinstance(table, Exception):
-                raise table
-            changed = spu.difference(table)
-            depended = self._watch_anew(spu, table) if spu.evaluator.moving else None
-            if changed or depended:
-                yield Activation(spu, spu.take(self._world, changed), {}, changed, depended=depended)
+    def _failed(self, spu: Spu, error: Exception, incidents: Incidents) -> Sequence[Activation]:
+        """Note that an SPU cannot take in an update. Returns nothing if it failed to take in an earlier one already."""
+        if spu.failure:
+            return ()
+        spu.faulty = not isinstance(error, EdgeError)
+        spu.failure = incidents.reason(error, "updating")
+        if spu.half_moved:
+            self._damaged[spu] = None
+        return (Activation(spu, {}, {}, failure=spu.failure),)
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
         for family in self._families.values():
             family.forget()
         self._effort.lift()
+        incidents = Incidents()
         for activation in activations:
             spu = activation.spu
-            if isinstance(spu, BoostedSpu):
-                spu.take({row: -weight for row, weight in activation.moved.items()})
-            elif isinstance(spu, ReevaluatedSpu):
-                spu.take(self._world, {line: -weight for line, weight in activation.lines.items()})
-                if activation.depended is not None:
-                    self._unwatch(spu)
-                    self._watch(spu, activation.depended)
+            if spu.half_moved:
+                continue  # `end_damaged` ends it
+            spu.failure, spu.faulty = "", False
+            try:
+                if isinstance(spu, BoostedSpu):
+                    spu.take({row: -weight for row, weight in activation.moved.items()})
+                spu.half_moved = False
+            except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                spu.half_moved = True
+                self._failed(spu, contained(error), incidents)
 
     def notify(self, activations: Iterable[Activation]) -> int:
-        """Tell the subscribers; those of a query that failed are ended. Returns how many notifications went out."""
+        """Notify the subscribers of a committed update that the mirror of committed states shows.
+
+        Those of a query that failed are ended, re-evaluated ones are marked. Returns how many notifications went out.
+        """
+        self.reevaluation.published()
         sent = 0
+        incidents = Incidents()
         for activation in activations:
-            subscribers = activation.spu.subscribers
+            spu = activation.spu
             if activation.failure:
-                for subscriber in list(subscribers.values()):
-                    subscriber.fail(activation.failure)
-                    self.destroy(subscriber.spuid)
-            elif activation.told:
-                delta = activation.spu.delta(self._world, activation.told)
-                for subscriber in subscribers.values():
-                    subscriber.notify(delta)
-                sent += len(subscribers)
+                self._end(spu, activation.failure)
+            elif isinstance(spu, ReevaluatedSpu):
+                if not spu.ended:
+                    self.reevaluation.mark(spu, activation.at)
+            elif activation.told and spu.subscribers:
+                assert isinstance(spu, BoostedSpu)  # noqa: S101
+                try:
+                    delta = spu.delta(self._world, activation.told)
+                except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                    spu.faulty = True
+                    self._end(spu, incidents.reason(contained(error), "notifying"))
+                    continue
+                sent += self._send(spu, delta, incidents)
         return sent
+
+    def _send(self, spu: Spu, delta: Delta, incidents: Incidents) -> int:
+        """Notify the subscribers of an SPU, and end those whose sink loses the notification."""
+        sent = len(spu.subscribers)
+        lost = [(each, fault) for each in spu.subscribers.values() if (fault := each.notify(delta)) is not None]
+        for subscriber, fault in lost:
+            self.faults += 1
+            subscriber.fail(incidents.reason(fault, "notifying"))
+            self.destroy(subscriber.spuid)
+        return sent
+
+    def end_damaged(self) -> None:
+        """End the SPUs that an error stopped half way, when no update is left that they fail with."""
+        for spu in list(self._damaged):
+            self._end(spu, spu.failure)
+
+    def _end(self, spu: Spu, reason: str) -> None:
+        """Tell the subscribers of an SPU that it cannot go on, and destroy it."""
+        for subscriber in list(spu.subscribers.values()):
+            self.faults += spu.faulty
+            subscriber.fail(reason)
+            self.destroy(subscriber.spuid)
+
+    # Re-evaluated subscriptions
+
+    def deliver(self, most: int) -> int:
+        """Notify the subscribers of what was evaluated, of at most so many queries. Returns the notifications sent."""
+        incidents = Incidents()
+        return sum([self._deliver(outcome, incidents) for outcome in self.reevaluation.collect(most)])
+
+    def settle(self) -> int:
+        """Evaluate on this thread and deliver until nothing is left. Returns the notifications sent."""
+        reevaluation, sent = self.reevaluation, 0
+        while reevaluation.pending:
+            while (job := reevaluation.next()) is not None:
+                reevaluation.finish(reevaluation.run(job))
+            if not reevaluation.finished:
+                break
+            sent += self.deliver(MAX_UNDELIVERED)
+        return sent
+
+    def _deliver(self, outcome: Evaluated, incidents: Incidents) -> int:
+        spu, joining = outcome.job.spu, list(outcome.job.joining)
+        try:
+            if outcome.error is None:
+                return self._take_in(spu, outcome, joining, incidents)
+            self._refuse(spu, outcome.job, outcome.error, outcome.reason, joining)
+        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            fault = contained(error)
+            self._refuse(spu, outcome.job, fault, incidents.reason(fault, "notifying"), joining)
+        finally:
+            self._end_unused(spu)
+            self.reevaluation.delivered(spu)
+        return 0
+
+    def _refuse(self, spu: ReevaluatedSpu, job: Job, error: Exception, reason: str, joining: list[Joining]) -> None:
+        """End the subscriptions of a query that cannot be evaluated, unless that is for want of a process."""
+        if isinstance(error, NotReady):
+            self.reevaluation.mark(spu, job.at)
+        else:
+            joining += self.reevaluation.give_up(spu)
+            spu.faulty = not isinstance(error, EdgeError)
+            self._end(spu, reason)
+        while joining:
+            spu.waiting -= 1
+            joining.pop().ready(error)
+
+    def _take_in(self, spu: ReevaluatedSpu, outcome: Evaluated, joining: list[Joining], incidents: Incidents) -> int:
+        """Notify the subscribers, and give new ones the whole result. Takes out of `joining` those that have it."""
+        sent = 0
+        if outcome.depends is not None:
+            self._follow(spu, outcome.depends, outcome.job)
+        if outcome.delta is not None and (outcome.delta.added or outcome.delta.removed):
+            sent = self._send(spu, outcome.delta, incidents)
+        while joining:
+            spu.waiting -= 1
+            self._welcome(spu, joining.pop(0), outcome)
+            sent += 1
+        if not spu.stale:  # no commit since the evaluation began concerns it
+            for subscriber in spu.subscribers.values():
+                self.caught_up(subscriber.spuid, subscriber.sequence - 1)
+        return sent
+
+    def _welcome(self, spu: ReevaluatedSpu, joining: Joining, outcome: Evaluated) -> None:
+        """Give a new subscriber the whole result."""
+        subscriber = joining.subscriber
+        self._enter(spu, subscriber)
+        spu.clients[subscriber.client] += 1
+        if not joining.silent:
+            assert outcome.whole is not None  # noqa: S101
+            lost = subscriber.notify(outcome.whole)
+            if lost is not None:
+                self.destroy(subscriber.spuid)
+                joining.ready(lost)
+                return
+        joining.ready(Subscription(subscriber.spuid, subscriber.alias))
+
+    def _follow(self, spu: ReevaluatedSpu, depends: Dependencies, job: Job) -> None:
+        """Watch what the result depends on by now."""
+        if spu.ended or set(spu.depends.watches) == set(depends.watches):
+            return
+        self._unwatch(spu)
+        self._watch(spu, depends)
+        if self.reevaluation.version != job.version:  # an update that was not watched for may have concerned it
+            self.reevaluation.mark(spu, job.at)
 
     def _watch(self, spu: ReevaluatedSpu, depends: Dependencies) -> None:
         spu.depends = depends
@@ -325,12 +482,3 @@ class SpuManager:
         for key in spu.keys(self._world):
             self._watchers.remove(key, spu)
         self._graph_watchers.pop(spu, None)
-
-    def _watch_anew(self, spu: ReevaluatedSpu, table: Table) -> Dependencies | None:
-        """Some results decide what they depend on. Returns what it was before, None if that is still so."""
-        before, now = spu.depends, spu.evaluator.dependencies(table)
-        if set(before.watches) == set(now.watches):
-            return None
-        self._unwatch(spu)
-        self._watch(spu, now)
-        return before

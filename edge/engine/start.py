@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyoxigraph as ox
 
+from edge.engine import journal_file
+from edge.engine.byte_quota import ByteQuota
 from edge.engine.clock import Clock, SystemClock
+from edge.engine.datadir import DataDamaged, DirectoryLock
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
 from edge.engine.journal import Journal
 from edge.engine.ledger import Ledger
+from edge.engine.rescue import UNREADABLE, DamagedFile
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.update import Loader
 from edge.engine.work import Rights
 from edge.protocol.errors import Forbidden
+
+_log = logging.getLogger(__name__)
 
 
 def _no_loader(document: str) -> Iterable[ox.Quad]:
@@ -33,13 +40,15 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
         max_solutions=settings.max_solutions,
         max_steps=settings.max_steps,
         max_text=settings.max_text,
+        max_changes=settings.max_changes,
+        update_timeout=settings.update_timeout,
         max_remembered=settings.max_remembered,
         max_joined=settings.max_joined,
         evaluation_timeout=settings.evaluation_timeout,
         max_query_memory=settings.max_query_memory,
         boost=settings.booster == "delta",
     )
-    return Engine(rules, load)
+    return Engine(rules, load, settings.max_graph_bytes)
 
 
 def open_engine(
@@ -50,27 +59,89 @@ def open_engine(
     load: Loader = _no_loader,
     rights: Rights = lambda given: given,
     ledger: Callable[[Journal], Ledger] | None = None,
+    start: bool = True,
+    rescue: bool = False,
+    quota: ByteQuota | None = None,
 ) -> Scheduler:
     """Open a data directory, or with None a memory that nothing survives, and start an engine on it.
 
     `load` fetches the documents of LOAD; `rights` says what clients may do by now that gave updates to be run later.
-    `ledger` makes the ledger, in the journal's file.
+    `ledger` makes the ledger, in the journal's file. `start=False`: see `Scheduler`. `quota` is charged with what is
+    held for clients.
     Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a newer version or not writable; it is
-    then as it was.
+    then as it was. With `rescue` a damaged one is opened all the same, for reading: see `Scheduler.read_only`.
     """
     settings = settings or EngineSettings()
+    clock = clock or SystemClock(settings.trust_clock)
+    try:
+        return _open(directory, settings, clock, load, rights, ledger, quota, start=start)
+    except DataDamaged as damage:
+        if directory is None or not rescue:
+            raise
+        return _open_damaged(directory, settings, clock, damage)
+
+
+def _open(
+    directory: Path | None,
+    settings: EngineSettings,
+    clock: Clock,
+    load: Loader,
+    rights: Rights,
+    ledger: Callable[[Journal], Ledger] | None,
+    quota: ByteQuota | None,
+    *,
+    start: bool,
+) -> Scheduler:
     journal = Journal.open(
         directory,
         durability=settings.durability,
         flush_interval=settings.flush_interval,
         snapshot_min_bytes=settings.snapshot_min_bytes,
         snapshot_ratio=settings.snapshot_ratio,
-        receipts_kept=settings.receipts_kept,
     )
+    # While another connection reads, closing the journal does not move its log into the file, which may be damaged.
+    reader = None if directory is None else journal_file.open_for_reading(directory / journal_file.FILE_NAME)
     try:
-        clock = clock or SystemClock(settings.trust_clock)
+        if reader is not None:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM meta").fetchall()
         made = None if ledger is None else ledger(journal)
-        return Scheduler(make_engine(settings, load), journal, settings, clock, rights, made)
+        try:
+            return Scheduler(make_engine(settings, load), journal, settings, clock, rights, made, quota, start=start)
+        except UNREADABLE as error:
+            _log.exception("journal.not_restored")
+            journal.refuse(f"what it holds cannot be restored ({type(error).__name__}: {error})")
     except BaseException:
         journal.close()
+        raise
+    finally:
+        if reader is not None:
+            reader.close()
+
+
+def _open_damaged(directory: Path, settings: EngineSettings, clock: Clock, damage: DataDamaged) -> Scheduler:
+    """Serve what a damaged file still holds, and take nothing in. The file is not written to.
+
+    Raises `DataDirectoryRefused` where even that cannot be done.
+    """
+    lock = DirectoryLock(directory)
+    try:
+        file = DamagedFile(directory / journal_file.FILE_NAME)
+        engine = make_engine(settings, _no_loader)
+        try:
+            for entries in file.units():
+                engine.restore(entry.changes for entry in entries)
+        finally:
+            file.close()
+        end = (
+            f"{file.fault}. Queries see the state after update {file.sequence}" if file.fault else "The graph is whole"
+        )
+        reason = (
+            f"The gateway is in rescue mode and takes no updates or readings. {damage.fault} {end}. Restore a backup "
+            "(edge restore), or stop the gateway and continue from what can be read (edge rescue --drop)."
+        )
+        _log.critical("journal.rescue_mode", extra={"reason": reason, "sequence": file.sequence})
+        return Scheduler(engine, Journal.in_memory(lock), settings, clock, read_only=reason)
+    except BaseException:
+        lock.release()
         raise

@@ -42,9 +42,15 @@ class Table:
 
 
 def decoded(header: bytes, lines: Iterable[bytes]) -> Iterator[tuple[Term | None, ...]]:
-    """Lines of a table as terms."""
+    """Lines of a table as terms. Raises `EvaluationFailed`."""
     text = b"\n".join((header, *lines, b""))
-    return map(tuple, ox.parse_query_results(text, format=ox.QueryResultsFormat.TSV))  # type: ignore[arg-type]
+    try:
+        yield from map(tuple, ox.parse_query_results(text, format=ox.QueryResultsFormat.TSV))  # type: ignore[arg-type]
+    except (SyntaxError, MemoryError) as error:  # Oxigraph writes such terms, and cannot read them
+        raise EvaluationFailed(
+            "The result holds a blank node with a label that TSV does not allow, or a term of 16 MiB and more "
+            f"({error}). Use letters and digits in BNODE(), and shorter texts"
+        ) from None
 
 
 def rows_of(dictionary: Dictionary, header: bytes, lines: Mapping[bytes, int]) -> Weights:

@@ -25,6 +25,9 @@ TRIPLE: Final = 3
 SHORT: Final = 256
 """Characters that are no effort to read."""
 
+LONGEST_TERM: Final = 15 * 1024 * 1024
+"""Bytes of a term as N-Quads. Oxigraph's parser gives up at a token of 16 MiB, so the journal could not be read."""
+
 _KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Literal: LITERAL, ox.Triple: TRIPLE}
 
 # Datatypes whose lexical forms Oxigraph leaves alone, and forms of others that are known to be in value form already.
@@ -74,6 +77,46 @@ def canonical(term: Term) -> Term:
     return term
 
 
+def problem(term: Term) -> str | None:
+    """Return why the live graph cannot hold a term, and the remedy, or None if it can.
+
+    The graph holds terms of RDF 1.1 that the journal can read back after it has written them. SPARQL makes others from
+    them: `TRIPLE()` a triple term, `STRLANGDIR()` a direction, `BNODE("a:b")` a label that N-Quads does not have.
+    IRIs need no check except for their length, since every constructor and parser that makes them validates them.
+    """
+    kind = type(term)
+    if kind is ox.Triple:
+        return (
+            "is a triple term of RDF 1.2; describe the statement by a node of its own, with rdf:subject, "
+            "rdf:predicate and rdf:object"
+        )
+    if kind is ox.Literal and term.direction is not None:  # type: ignore[union-attr]
+        return "has a base direction of RDF 1.2; leave it out, as STRLANG(STR(?x), LANG(?x)) does"
+    if kind is ox.BlankNode and not _has_plain_label(term):  # type: ignore[arg-type]
+        return "has a label that N-Quads does not allow; use letters and digits, or BNODE() without a label"
+    characters = len(term.value)  # type: ignore[union-attr]
+    if kind is ox.Literal:
+        characters += len(term.datatype.value)  # type: ignore[union-attr]
+    # One character takes 6 bytes at most, as \u0000 does.
+    if characters > LONGEST_TERM // 6 and len(str(term).encode()) > LONGEST_TERM:
+        return (
+            f"is longer than {LONGEST_TERM // 1024 // 1024} MiB as N-Quads; split it, or store it elsewhere and insert "
+            "its IRI"
+        )
+    return None
+
+
+def _has_plain_label(node: ox.BlankNode) -> bool:
+    label = node.value
+    if label.isascii() and label.isalnum():
+        return True
+    try:
+        quads: list[ox.Quad] = list(ox.parse(f"{node} <urn:x> <urn:x> .", ox.RdfFormat.N_QUADS))
+    except SyntaxError:
+        return False
+    return [quad.subject for quad in quads] == [node]
+
+
 class Dictionary:
     """Terms to ints and back. An id is valid while something refers to it, and at least until the next `sweep`.
 
@@ -93,6 +136,8 @@ class Dictionary:
         """id -> characters, of terms that have more than `SHORT`. Never write it."""
         self.longest = SHORT
         """No term has more characters."""
+        self.unstorable: set[int] = set()
+        """Ids of the terms that the live graph cannot hold (`problem` says why). Never write it."""
         self._references: list[int] = []
         self._idle: set[int] = set()
         self._free: list[int] = []
@@ -138,6 +183,8 @@ class Dictionary:
         if length > SHORT:
             self.long[new] = length
             self.longest = max(self.longest, length)
+        if (kind != IRI or length > SHORT) and problem(term) is not None:
+            self.unstorable.add(new)
         return new
 
     def retain(self, term_id: int) -> None:
@@ -176,6 +223,8 @@ class Dictionary:
                 self._free.append(term_id)
                 if self.long:
                     self._forget_length(term_id)
+                if self.unstorable:
+                    self.unstorable.discard(term_id)
         self._idle.clear()
 
     def _forget_length(self, term_id: int) -> None:

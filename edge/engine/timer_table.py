@@ -19,13 +19,19 @@ import pyoxigraph as ox
 from edge.engine.journal import Journal
 from edge.engine.journal_file import checksum
 from edge.engine.requests import Dataset, UpdateRequest
+from edge.engine.terms import problem
 from edge.engine.time_scale import Anchors
 from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import UpdateFailed
 from edge.protocol.results import Term
 from edge.protocol.timers import Timer
 
 Statement = tuple[str, Sequence[object]]
 """SQL that changes something, and its parameters."""
+
+
+BESIDE_TEXT: Final = 200
+"""Bytes of a row beside the text."""
 
 
 class Waiting(NamedTuple):
@@ -36,6 +42,8 @@ class Waiting(NamedTuple):
     key: str
     """Whose it is, and its id: a hundred thousand of these are in memory, so it is one string."""
     relative: bool
+    size: int = 0
+    """Bytes of its text on disk, about."""
 
     @property
     def owner(self) -> str:
@@ -76,6 +84,31 @@ class Given:
     scheduled: int
 
 
+def check_storable(request: UpdateRequest, name: str) -> None:
+    """Check that a delayed update can be written, and read again when it is due. Raises `UpdateFailed`.
+
+    One that cannot be written would fail the commit that it shares with updates of other clients.
+    """
+    for variable, term in request.bindings.items():
+        if (fault := problem(term)) is not None:
+            raise UpdateFailed(f"The delayed update cannot be stored: the value of ?{variable} {fault}")
+    try:
+        name.encode()
+        _encoded(request)
+    except UnicodeEncodeError:
+        raise UpdateFailed(
+            "The delayed update cannot be stored: its id, text or dataset holds a lone surrogate (half of a UTF-16 "
+            "pair, U+D800 to U+DFFF); remove it"
+        ) from None
+
+
+def is_sound(row: tuple[Any, ...]) -> bool:
+    """Whether a row of `timers` is what was written. It may raise anything where the row is damaged."""
+    number, name, due, relative, since, scheduled, body, crc, owner = row
+    _decoded(body, owner)
+    return bool(_checksum(Waiting(due, number, key_of(owner, name), bool(relative)), since, scheduled, body) == crc)
+
+
 class TimerTable:
     """Reads the tables, and says what changes them."""
 
@@ -86,7 +119,7 @@ class TimerTable:
         """All that wait, each with the engine time at which it was given. Raises `DataDirectoryRefused` on damage."""
         with contextlib.closing(self._journal.select("SELECT * FROM timers ORDER BY number")) as rows:
             for number, name, due, relative, since, scheduled, body, crc, owner in rows:
-                waiting = Waiting(due, number, key_of(owner, name), bool(relative))
+                waiting = Waiting(due, number, key_of(owner, name), bool(relative), len(body) + BESIDE_TEXT)
                 if _checksum(waiting, since, scheduled, body) != crc:
                     self._journal.refuse(f"the delayed update {number} fails its checksum")
                 yield waiting, since

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import sqlite3
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -18,7 +18,7 @@ from edge.engine.clock import Clock
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.time_scale import TimeScale
-from edge.engine.timer_table import Given, Statement, TimerTable, Waiting, key_of, named, owned
+from edge.engine.timer_table import BESIDE_TEXT, Given, Statement, TimerTable, Waiting, key_of, named, owned
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
 from edge.protocol.moments import After, When
@@ -28,6 +28,8 @@ _LOOK: Final = 1.0
 """Seconds after which the machine's clock is looked at again: somebody may have set it."""
 _HOLD: Final = 1_000_000
 """Microseconds until those that could not be run, because nothing could be stored, are tried again."""
+_COLLECTED_AT_ONCE: Final = 1_000
+"""Due updates that `collect` finds in one call: that takes milliseconds, however many became due at once."""
 _FORGET_AT_ONCE: Final = 256
 """Outcomes that are deleted from the disk together."""
 
@@ -49,7 +51,16 @@ class Timers:
         self._waiting: dict[str, Waiting] = {}
         self._held: Counter[str] = Counter()
         """How many wait of each owner."""
+        self._bytes: Counter[str] = Counter()
+        """Bytes of their texts on disk, by owner."""
+        self._all_bytes = 0
         self._heaps: dict[bool, list[Waiting]] = {True: [], False: []}
+        self._due: dict[str, deque[Waiting]] = {}
+        """By owner, those whose time has come, in the order in which they run."""
+        self._next: dict[str, None] = {}
+        """The owners among these of which the queue holds none."""
+        self._offered = 0
+        """Those that were given to the queue and are neither finished nor given back."""
         self._outcomes: dict[str, tuple[int, Timer]] = {}
         self._number = self._outcome_number = self._forgotten = 0
         self._held_until = 0
@@ -93,28 +104,68 @@ class Timers:
         if not self._waiting:
             return None
         first = [heap[0].due - self._now(relative) for relative, heap in self._heaps.items() if heap]
+        if self._next:
+            first.append(0)
         held = self._held_until - self._clock.steady()
         return min(_LOOK, max(0, held, min(first, default=0)) / 1_000_000)
 
-    def due(self) -> list[Waiting]:
-        """Take those whose time has come, the one first that is overdue most. Each is to be fired, or given back."""
+    @property
+    def due(self) -> int:
+        """How many are due and not finished, as far as they have been collected."""
+        return sum(map(len, self._due.values())) + self._offered
+
+    def collect(self) -> None:
+        """Find those whose time has come, `_COLLECTED_AT_ONCE` at most, the one first that is overdue most."""
         if not self._waiting or self._clock.steady() < self._held_until:
-            return []
+            return
         self._look()
-        found: list[tuple[int, Waiting]] = []
-        for relative, heap in self._heaps.items():
-            now = self._now(relative)
-            while heap and heap[0].due <= now:
-                waiting = heapq.heappop(heap)
-                if self._waiting.get(waiting.key) is waiting:
-                    found.append((waiting.due - now, waiting))
-        found.sort()
-        return [waiting for _, waiting in found]
+        now = {relative: self._now(relative) for relative in self._heaps}
+        for _ in range(_COLLECTED_AT_ONCE):
+            heads = [(heap[0].due - now[relative], relative) for relative, heap in self._heaps.items() if heap]
+            if not heads or min(heads)[0] > 0:
+                break
+            waiting = heapq.heappop(self._heaps[min(heads)[1]])
+            if self._waiting.get(waiting.key) is waiting:
+                self._enter_due(waiting)
+
+    def offer(self) -> list[Waiting]:
+        """The next one of each owner of which the queue holds none. Each is to be fired, or given back.
+
+        The queue holds one of each owner, not all that are due, and shares its time between owners.
+        """
+        if not self._next or self._clock.steady() < self._held_until:
+            return []
+        offered = []
+        for owner in self._next:
+            theirs = self._due[owner]
+            offered.append(theirs.popleft())
+            if not theirs:
+                del self._due[owner]
+        self._next.clear()
+        self._offered += len(offered)
+        return offered
+
+    def begin(self, waiting: Waiting) -> None:
+        """One that was offered has its turn: the next one of its owner may be offered."""
+        if waiting.owner in self._due:
+            self._next[waiting.owner] = None
+
+    def end(self) -> None:
+        """One that was offered is finished, and that is stored."""
+        self._offered -= 1
 
     def give_back(self, waiting: Waiting) -> None:
-        """One that was taken could not be fired; it is still due, in a moment."""
+        """One that was offered could not be fired; it is still due, in a moment."""
+        self._offered -= 1
         self._held_until = self._clock.steady() + _HOLD
         heapq.heappush(self._heaps[waiting.relative], waiting)
+
+    def _enter_due(self, waiting: Waiting) -> None:
+        owner = waiting.owner
+        if owner not in self._due:
+            self._due[owner] = deque()
+            self._next[owner] = None
+        self._due[owner].append(waiting)
 
     def too_late(self, waiting: Waiting) -> bool:
         """Whether it is overdue by more than the settings allow."""
@@ -145,12 +196,14 @@ class Timers:
         before = self._waiting.get(key)
         if before is None:
             self._check_room(request.access.registration)
+        size = len(request.sparql.encode()) + BESIDE_TEXT
+        self._check_bytes(request.access.registration, size - (0 if before is None else before.size))
         relative = isinstance(when, After)
         due = (since if isinstance(when, After) else 0) + when.microseconds
         if before is not None:
             self._remove(before)
         self._number += 1
-        waiting = Waiting(due, self._number, key, relative)
+        waiting = Waiting(due, self._number, key, relative, size)
         given = self._fresh[waiting.number] = Given(request, since, scheduled)
         self._statements.append(self._table.add(waiting, given))
         self._enter(waiting)
@@ -287,15 +340,29 @@ class Timers:
                 "cancel some, or try again later"
             )
 
+    def _check_bytes(self, owner: str, more: int) -> None:
+        """The same for the bytes of their texts. Raises `TooManyRequests`."""
+        limit, held = self._settings.max_timer_bytes, self._bytes[owner] if owner else 0
+        if more > 0 and self._all_bytes + held + more > limit:
+            whose = f", {held} of them of this client, which leaves as many to others" if held else ""
+            raise TooManyRequests(
+                f"The texts of delayed updates take {self._all_bytes} bytes of {limit} (engine.max_timer_bytes)"
+                f"{whose}; cancel some, send a shorter text, or try again later"
+            )
+
     def _enter(self, waiting: Waiting) -> None:
         self._waiting[waiting.key] = waiting
         self._held[waiting.owner] += 1
+        self._bytes[waiting.owner] += waiting.size
+        self._all_bytes += waiting.size
 
     def _leave(self, waiting: Waiting) -> None:
         del self._waiting[waiting.key]
         self._held[waiting.owner] -= 1
+        self._bytes[waiting.owner] -= waiting.size
+        self._all_bytes -= waiting.size
         if not self._held[waiting.owner]:
-            del self._held[waiting.owner]
+            del self._held[waiting.owner], self._bytes[waiting.owner]
 
     def _remove(self, waiting: Waiting) -> None:
         self._statements.append(self._table.remove(waiting))

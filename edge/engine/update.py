@@ -6,15 +6,19 @@ later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from dataclasses import replace
+from typing import Final, NoReturn
 
 import pyoxigraph as ox
 
 from edge.engine import forced
+from edge.engine.attempt import FIRST_STEPS, LongUpdate, Mode, Quads, Recorded
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.evaluator import World
+from edge.engine.forked_mirror import ForkedMirror
 from edge.engine.general import too_long, too_many
 from edge.engine.general_where import general_rows
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
@@ -35,9 +39,10 @@ from edge.engine.plan import (
 )
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
+from edge.engine.terms import problem
 from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, Forbidden, UpdateFailed
+from edge.protocol.errors import EdgeError, Forbidden, ResultTooLarge, UpdateFailed
 from edge.protocol.results import Term
 
 Loader = Callable[[str], Iterable[ox.Quad]]
@@ -98,6 +103,10 @@ class Transaction:
         if self._writable is not None and graph not in self._writable:
             name = self._graph.decode_graph(graph)
             raise Forbidden(f"This client may not change the graph {name}; who runs the gateway can allow it")
+
+    def check_named(self, graph: int) -> None:
+        """The same for a graph that a template names, before it is known whether its WHERE has solutions."""
+        self.check(graph)
 
     def check_all(self) -> None:
         """Raises `Forbidden` where the client may not change every graph."""
@@ -169,6 +178,9 @@ class Deposit(Transaction):
             self.check(self._ledger)
         self.beside.update(dict.fromkeys(added))
 
+    def check_named(self, graph: int) -> None:
+        """Whatever graph the client names, what it adds goes to the ledger."""
+
     def create(self, graph: int) -> None:
         """Raises `UpdateFailed`."""
         self._refuse()
@@ -195,6 +207,8 @@ class UpdateProcessor:
         self._rules = world.rules
         self._load = load
         self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
+        self.steps = 0
+        """Steps that the last run took, and quads that it changed."""
         self.ledger: int | None = None
         """The id of the graph that is none: what is added to it goes to the ledger. None: there is no ledger."""
 
@@ -219,32 +233,74 @@ class UpdateProcessor:
         now: int,
         *,
         beside: bool = False,
+        mode: Mode = Mode.WHOLE,
+        recorded: Recorded | None = None,
+        found: Sequence[Quads | None] | None = None,
     ) -> Transaction:
         """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed.
 
-        `beside`: what it adds goes to the ledger, and nothing else can be done.
+        `beside`: what it adds goes to the ledger, and nothing else can be done. `recorded` takes what each operation
+        removes and adds; `found` has that of an evaluation elsewhere. Raises `LongUpdate` in mode FIRST.
         """
         writable = None if access.write is None else self._ids(access.write)
         transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
         ids = self._graph.dictionary.intern_values(constants)
+        effort = self._graph.effort
+        effort.begin(FIRST_STEPS if mode is Mode.FIRST else None)
+        begun, changed = effort.left, 0
         try:
-            for operation in plan.operations:
-                if isinstance(operation, Modify):
-                    self._modify(operation, ids, bindings, transaction, now)
-                elif isinstance(operation, Data):
-                    quads = operation.quads(self._graph.dictionary)
-                    transaction.apply(*((), quads) if operation.inserts else (quads, ()))
-                elif isinstance(operation, Manage):
+            for number, operation in enumerate(plan.operations):
+                if isinstance(operation, Modify | Data):
+                    known = None if found is None else found[number]
+                    if known is not None:
+                        removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
+                    elif isinstance(operation, Data):
+                        quads = list(operation.quads(self._graph.dictionary))
+                        removed, added = ([], quads) if operation.inserts else (quads, [])
+                    else:
+                        removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
+                    changed += len(removed) + len(added)
+                    self._check_size(len(removed) + len(added))
+                    if recorded is not None:
+                        recorded.note(*(list(map(self._statement, dict.fromkeys(quads))) for quads in (removed, added)))
+                    transaction.apply(removed, self._checked(added))
+                    continue
+                if recorded is not None:
+                    recorded.note_other()
+                if isinstance(operation, Manage):
                     self._manage(operation, transaction)
                 elif isinstance(operation, Transfer):
                     self._transfer(operation, transaction)
                 else:
                     self._load_document(operation, transaction)
-        except BaseException:
+        except BaseException as error:
             transaction.undo()
             self._world.mirror.note(NO_CHANGE)
+            if mode is Mode.FIRST and isinstance(error, ResultTooLarge) and effort.left < 0:
+                raise LongUpdate from None
             raise
+        finally:
+            self.steps = begun - effort.left + changed
         return transaction
+
+    def outside(self, mirror: ForkedMirror) -> UpdateProcessor:
+        """One that works in a forked process."""
+        other = copy.copy(self)
+        other._world = replace(self._world, mirror=mirror)  # type: ignore[arg-type]  # it has what updates use
+        return other
+
+    def _statement(self, quad: Quad) -> Statement:
+        terms = self._graph.dictionary.terms
+        s, p, o, g = quad
+        return (terms[s], terms[p], terms[o], terms[g] if g else None)  # type: ignore[return-value]
+
+    def _check_size(self, quads: int) -> None:
+        """Raises `ResultTooLarge` where an operation changes more quads than a request may."""
+        if quads > self._rules.max_changes:
+            raise ResultTooLarge(
+                f"The request changes more than {self._rules.max_changes} quads (engine.max_changes), which would hold "
+                "up other clients for long; change them in parts"
+            )
 
     def _ids(self, graphs: Collection[str]) -> Collection[int]:
         return {self._graph.intern_graph(ox.NamedNode(iri) if iri else ox.DefaultGraph()) for iri in graphs}
@@ -256,11 +312,16 @@ class UpdateProcessor:
         bindings: Mapping[str, Term],
         transaction: Transaction,
         now: int,
-    ) -> None:
+        mode: Mode,
+    ) -> tuple[list[Quad], list[Quad]]:
+        """The quads that an operation removes and adds."""
         frame = operation.frame(self._graph.dictionary, constants)
+        for place in operation.targets:
+            transaction.check_named(frame[place])  # type: ignore[arg-type]  # a constant stands there
         removed: list[Quad] = []
         added: list[Quad] = []
-        for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now)):
+        first, effort, each = mode is Mode.FIRST, self._graph.effort, len(operation.deletes) + len(operation.inserts)
+        for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now, mode)):
             if number >= self._rules.max_solutions:
                 raise too_many(self._rules)
             removed += self._instances(operation.deletes, frame)
@@ -268,9 +329,31 @@ class UpdateProcessor:
                 for place in operation.fresh:
                     frame[place] = self._graph.dictionary.intern(ox.BlankNode())
                 added += self._instances(operation.inserts, frame)
+            if first:
+                effort.spend(each)
         if self._graph.dictionary.long:
             self._check_length(added)
-        transaction.apply(removed, added)
+        return removed, added
+
+    def _checked(self, added: Iterable[Quad]) -> Iterable[Quad]:
+        """Return quads that are about to be inserted. Raises `UpdateFailed` where the graph cannot hold a term.
+
+        What is committed must be restorable: a single quad that the journal cannot read back would make everything
+        after it unreadable.
+        """
+        unstorable, terms = self._graph.dictionary.unstorable, self._graph.dictionary.terms
+        if not unstorable:
+            return added
+        added = list(added)
+        for quad in added:
+            for position, term_id in zip(_POSITIONS, quad, strict=True):
+                if term_id in unstorable:
+                    term = terms[term_id]
+                    raise UpdateFailed(
+                        f"The graph cannot hold the {position} of a quad that is inserted: "
+                        f"{_excerpt(term)} {problem(term)}"
+                    )
+        return added
 
     def _check_length(self, added: Iterable[Quad]) -> None:
         """Whether what a few words insert can be written to the journal. Raises `ResultTooLarge`."""
@@ -287,7 +370,13 @@ class UpdateProcessor:
         return quads
 
     def _solutions(
-        self, operation: Modify, frame: Frame, bindings: Mapping[str, Term], transaction: Transaction, now: int
+        self,
+        operation: Modify,
+        frame: Frame,
+        bindings: Mapping[str, Term],
+        transaction: Transaction,
+        now: int,
+        mode: Mode,
     ) -> Iterable[None]:
         """The solutions of an operation's WHERE, one after the other in the frame."""
         where = operation.where
@@ -295,9 +384,8 @@ class UpdateProcessor:
             return (None,)
         if isinstance(where, NativeWhere):
             where.moment.now = now
-            self._graph.effort.begin()
             return where.operator.solutions(frame)
-        return self._general(where, operation.variables, frame, bindings, transaction, now)
+        return self._general(where, operation.variables, frame, bindings, transaction, now, mode)
 
     def _general(
         self,
@@ -307,14 +395,14 @@ class UpdateProcessor:
         bindings: Mapping[str, Term],
         transaction: Transaction,
         now: int,
+        mode: Mode,
     ) -> Iterator[None]:
         """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
         self._world.mirror.stage(transaction.change_set())
-        names, rows = general_rows(where, bindings, self._world, now)
+        names, rows = general_rows(where, bindings, self._world, now, mode)
         columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
         intern, long = self._graph.dictionary.intern, self._graph.dictionary.long
         effort = self._graph.effort
-        effort.begin()
         for row in rows:
             for index, place in columns:
                 term = row[index]
@@ -337,7 +425,9 @@ class UpdateProcessor:
         elif target.graph is not None:
             transaction.check(self._graph.intern_graph(target.graph))
         act = transaction.clear if operation.verb == "CLEAR" else transaction.drop
-        for graph in self._targets(operation.verb, target, silent=operation.silent):
+        graphs = self._targets(operation.verb, target, silent=operation.silent)
+        self._check_size(sum(self._graph.graphs[graph].size for graph in graphs))
+        for graph in graphs:
             act(graph)
 
     def _targets(self, verb: str, target: Target, *, silent: bool) -> list[int]:
@@ -356,15 +446,18 @@ class UpdateProcessor:
 
     def _transfer(self, operation: Transfer, transaction: Transaction) -> None:
         """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
-        sources = self._targets(operation.verb, operation.source, silent=operation.silent)
         destination = self._graph.intern_graph(operation.destination.graph or ox.DefaultGraph())
         transaction.check(destination)
+        if operation.verb == "MOVE":
+            transaction.check(self._graph.intern_graph(operation.source.graph or ox.DefaultGraph()))
+        sources = self._targets(operation.verb, operation.source, silent=operation.silent)
         if sources == [destination]:
             return
         triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]
         if operation.verb != "ADD" and destination in self._graph.graphs:
             transaction.drop(destination)
         added = [(s, p, o, destination) for s, p, o in triples]
+        self._check_size(len(added))
         self._check_length(added)
         transaction.apply((), added)
         if operation.verb == "MOVE":
@@ -372,6 +465,7 @@ class UpdateProcessor:
                 transaction.drop(source)
 
     def _load_document(self, operation: Load, transaction: Transaction) -> None:
+        transaction.check(self._graph.intern_graph(operation.graph or ox.DefaultGraph()))
         try:
             quads = list(self._load(operation.document.value))
         except EdgeError as error:
@@ -379,12 +473,31 @@ class UpdateProcessor:
                 return
             raise UpdateFailed(f"LOAD {operation.document}: {error.description}") from None
         blanks: dict[str, Term] = {}
+        added: list[Quad] = []
         for quad in quads:
-            name = operation.graph or quad.graph_name
+            name = operation.graph or _renamed(quad.graph_name, blanks)
             fresh = ox.Quad(_renamed(quad.subject, blanks), quad.predicate, _renamed(quad.object, blanks), name)  # type: ignore[arg-type]
-            transaction.apply((), [self._graph.intern_quad(fresh)])
+            added.append(self._graph.intern_quad(fresh))
+        try:
+            transaction.apply((), self._checked(added))
+        except UpdateFailed as error:
+            if not operation.silent:
+                raise UpdateFailed(f"LOAD {operation.document}: {error.description}") from None
 
 
-def _renamed(term: Term, blanks: dict[str, Term]) -> Term:
+def _renamed(term: Term | ox.DefaultGraph, blanks: dict[str, Term]) -> Term | ox.DefaultGraph:
     """Blank nodes of a document are none that the graph has already."""
     return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term
+
+
+_POSITIONS: Final = ("subject", "predicate", "object", "graph name")
+
+
+def _excerpt(term: Term) -> str:
+    """The beginning of a term, for an error message."""
+    text = f"<<( {term} )>>" if isinstance(term, ox.Triple) else str(term)
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
+
+
+_EXCERPT: Final = 120
+"""Characters."""

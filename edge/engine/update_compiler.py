@@ -15,7 +15,7 @@ import pyoxigraph as ox
 
 from edge.engine.calls_text import check_calls
 from edge.engine.data_compiler import data_plan
-from edge.engine.general import FORMS, Rules, allowed, first_word
+from edge.engine.general import FORMS, Rules, first_word, refuse_service
 from edge.engine.graph import LiveGraph
 from edge.engine.modify_compiler import Clauses, Given, ModifyCompiler
 from edge.engine.plan import Load, Manage, Modify, Operation, Target, Transfer, UpdatePlan
@@ -29,7 +29,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.engine.syntax_fault import syntax_fault
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import Forbidden, ParsingFailed
-from edge.protocol.syntax import Token, closing, read_prologue
+from edge.protocol.syntax import Token, closing, read_prologue, tokenize
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
@@ -51,20 +51,16 @@ class UpdateCompiler:
         data = data_plan(text, rules) if len(text) > LONGEST_TEXT else None
         if data is not None:
             return Compiled(data, (), Names("", rules.base_iri))
-        tokens = allowed(text, rules)
+        tokens = tokenize(text)
         if first_word(text, tokens) in FORMS:
             raise ParsingFailed("This is a query, not an update: send it as a query")
         parts = _parts(text, tokens)
         for part in parts:
             where = _where(part.tokens)
-            check_size(part.tokens[where:], rules.max_joined)  # templates and data may be as long as they like
+            # Templates and data may have any length. Oxigraph's stack does not survive a query that is too large.
+            check_size(part.tokens[where:], rules.max_joined)
             words = [token.word() for token in part.tokens[:2]]
             refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
-            if not rules.allow_load and part.tokens[0].word() == "LOAD":
-                raise Forbidden(
-                    "LOAD is switched off, so that nobody can make the gateway send requests; "
-                    "engine.allow_load allows it"
-                )
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
         if not parts:
             _judge(text, "", rules)
@@ -78,6 +74,7 @@ class UpdateCompiler:
             parameters = {}
             for run in runs:
                 _judge(run[0].prologue, text[run[0].tokens[0].start : run[-1].tokens[-1].end], rules)
+        _refuse_calls(parts, tokens, rules)
         given = given or _NOTHING_GIVEN
         open_: list[Parameter] = []
         operations: list[Operation] = []
@@ -96,6 +93,15 @@ _MAX_PROLOGUES: Final = 16
 """Places in a request where declarations may stand: what comes after each is judged with all that stand before it."""
 
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
+
+
+def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: Rules) -> None:
+    """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
+    if not rules.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
+        raise Forbidden(
+            "LOAD is switched off, so that nobody can make the gateway send requests; engine.allow_load allows it"
+        )
+    refuse_service(tokens, rules)
 
 
 def _where(tokens: Sequence[Token]) -> int:
@@ -148,8 +154,8 @@ def _judge(prologue: str, operations: str, rules: Rules) -> None:
         return
     except (SyntaxError, ValueError):
         pass
-    try:
-        ox.Store().update(prologue + operations, base_iri=rules.base_iri)  # again, for the position of the error
+    try:  # again, for the position of the error; it is parsed as before, so it is not legal now either
+        ox.Store().update(prologue + operations, base_iri=rules.base_iri)
     except (SyntaxError, ValueError) as error:
         raise ParsingFailed(f"Not a SPARQL 1.1 update: {syntax_fault(error)}") from None
 

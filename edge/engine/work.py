@@ -13,8 +13,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from edge.engine.attempt import Attempt, LongUpdate
 from edge.engine.changes import NO_CHANGE
 from edge.engine.engine import Engine, Executed, PreparedUpdate
+from edge.engine.faults import contained
 from edge.engine.frameless import frameless
 from edge.engine.journal import Entry
 from edge.engine.places import HOUSE
@@ -33,6 +35,9 @@ Rights = Callable[[Access], Access]
 
 _log = logging.getLogger(__name__)
 
+_TIMERS_OF = "\0timers of "
+"""Before the registration of a client: its delayed updates take turns like a client of their own."""
+
 
 class Work(ABC):
     """What may share a commit."""
@@ -46,10 +51,31 @@ class Work(ABC):
     """What it did to the graph."""
     receipt = b""
     """To be stored with what it did."""
+    queued_at = 0
+    """When it was put into the queue, in microseconds of `Clock.steady`."""
+
+    def __init__(self) -> None:
+        self.attempt = Attempt()
+
+    def prepared(self) -> Sequence[PreparedUpdate]:
+        """Its updates, where it raised `LongUpdate`."""
+        return ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be carried out without waiting for another thread."""
+        return True
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """Call something, on any thread, once it is ready."""
+        action()
 
     @abstractmethod
     def execute(self, now: int) -> None:
-        """Do it, in memory. `now` in microseconds since 1970. Whatever it raises, nothing has changed."""
+        """Do it, in memory. `now` in microseconds since 1970. Whatever it raises, nothing has changed.
+
+        Raises `LongUpdate` if it is to be evaluated outside of the writer (`attempt`), and then executed again.
+        """
 
     @abstractmethod
     def done(self) -> None:
@@ -71,6 +97,7 @@ class Updates(Work):
         receipt: bytes,
     ) -> None:
         """`requests` are one client's. `prepared`: long texts are compiled while they wait for their turn."""
+        super().__init__()
         self.updates = len(requests)
         if requests:
             self.source, self.priority = requests[0].source, requests[0].access.priority
@@ -79,9 +106,22 @@ class Updates(Work):
         self._engine = engine
         self._prepared = prepared
 
+    @property
+    def ready(self) -> bool:
+        """Whether they are compiled."""
+        return self._prepared.done()
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """See `Work`."""
+        self._prepared.add_done_callback(lambda _: action())
+
     def execute(self, now: int) -> None:
         """Run them, all or none."""
-        self.executed = self._engine.execute(self._prepared.result(), now)
+        self.executed = self._engine.execute(self._prepared.result(), now, self.attempt)
+
+    def prepared(self) -> Sequence[PreparedUpdate]:
+        """See `Work`."""
+        return self._prepared.result()
 
     def done(self) -> None:
         """With the outcomes."""
@@ -95,8 +135,12 @@ class Updates(Work):
 class Schedule(Work):
     """An update to be run later."""
 
-    def __init__(self, timers: Timers, request: UpdateRequest, when: When, name: str) -> None:
-        """A delay begins now."""
+    def __init__(
+        self, timers: Timers, request: UpdateRequest, when: When, name: str, checked: Future[Sequence[PreparedUpdate]]
+    ) -> None:
+        """A delay begins now. `checked`: long texts are compiled, to see that they are legal, while they wait."""
+        super().__init__()
+        self._checked = checked
         self.source, self.priority = request.source, request.access.priority
         self.future: Future[Scheduled] = _begun()
         self._timers = timers
@@ -106,8 +150,18 @@ class Schedule(Work):
         self._arrival = timers.arrival()
         self._scheduled: Scheduled
 
+    @property
+    def ready(self) -> bool:
+        """Whether its text is checked."""
+        return self._checked.done()
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """See `Work`."""
+        self._checked.add_done_callback(lambda _: action())
+
     def execute(self, now: int) -> None:
         """Store it."""
+        self._checked.result()
         self._scheduled = self._timers.schedule(self._request, self._when, self._name, self._arrival)
 
     def done(self) -> None:
@@ -123,6 +177,7 @@ class Cancel(Work):
     """A delayed update that is not wanted any more."""
 
     def __init__(self, timers: Timers, name: str, who: Access, client: str | None) -> None:
+        super().__init__()
         self.future: Future[None] = _begun()
         self.source, self.priority = who.client, who.priority
         self._timers = timers
@@ -147,14 +202,19 @@ class Fire(Work):
     updates = 0
 
     def __init__(self, engine: Engine, timers: Timers, rights: Rights, waiting: Waiting) -> None:
+        super().__init__()
         self._engine = engine
         self._timers = timers
         self._rights = rights
         self._waiting = waiting
+        self._prepared: Sequence[PreparedUpdate] = ()
+        self.source = f"{_TIMERS_OF}{waiting.owner}"
 
     def execute(self, now: int) -> None:
         """Run it, unless it was cancelled or replaced meanwhile, or is too late. An error is what becomes of it."""
         timers, waiting = self._timers, self._waiting
+        if not self._prepared:
+            timers.begin(waiting)
         if not timers.is_waiting(waiting):
             return
         given = timers.given([waiting])[waiting.number]
@@ -166,12 +226,13 @@ class Fire(Work):
         except (
             StorageFailed,
             NotReady,
+            LongUpdate,
         ):  # nobody knows who may do what, or the gateway stops: it waits for better times
             raise
         except EdgeError as error:
             timers.finish(waiting, given, "failed", error=error)
-        except Exception:  # noqa: BLE001  logged below; it must not stop the others
-            _log.exception("timer.fault", extra={"id": waiting.id})
+        except BaseException as error:  # noqa: BLE001  logged here; it must not stop the others
+            _log.error("timer.fault", extra={"id": waiting.id}, exc_info=contained(error))
             timers.finish(waiting, given, "failed", error=EdgeError("Internal error: the gateway's log tells more"))
         else:
             outcome = self.executed[0].outcome
@@ -180,21 +241,30 @@ class Fire(Work):
 
     def done(self) -> None:
         """Nobody waits for it; who wants to know asks for its outcome."""
+        self._timers.end()
 
     def failed(self, error: Exception) -> None:
         """It is still due."""
         self._timers.give_back(self._waiting)
 
+    def prepared(self) -> Sequence[PreparedUpdate]:
+        """See `Work`."""
+        return self._prepared
+
     def _run(self, given: Given, now: int) -> Sequence[Executed]:
-        access = given.request.access
-        request = replace(given.request, access=self._rights(access)) if access.registration else given.request
-        return self._engine.execute([self._engine.prepare(request)], now)
+        if not self._prepared:
+            access = given.request.access
+            request = replace(given.request, access=self._rights(access)) if access.registration else given.request
+            self._prepared = [self._engine.prepare(request)]
+        return self._engine.execute(self._prepared, now, self.attempt)
 
 
 class Task(Generic[T]):
     """Something else for the writer thread, which is not committed."""
 
     updates = 0
+    queued_at = 0
+    ready = True
 
     def __init__(self, action: Callable[[], T], source: str = HOUSE, priority: Priority = "normal") -> None:
         self.future: Future[T] = Future()
@@ -207,10 +277,41 @@ class Task(Generic[T]):
         if self.future.set_running_or_notify_cancel():
             settle(self.future, self._action)
 
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """See `Work`."""
+        action()
+
     def failed(self, error: Exception) -> None:
         """It was not done."""
         if self.future.set_running_or_notify_cancel():
             fail(self.future, error)
+
+
+class Begin(Task[T]):
+    """A task whose outcome comes later: its action gets a function that takes the outcome, or an error."""
+
+    def __init__(
+        self, action: Callable[[Callable[[T | Exception], None]], None], source: str, priority: Priority
+    ) -> None:
+        super().__init__(self._never, source, priority)
+        self._begin = action
+
+    def run(self) -> None:
+        """Begin, unless the caller has gone."""
+        if self.future.set_running_or_notify_cancel():
+            try:
+                self._begin(self._settle)
+            except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+                fail(self.future, error)
+
+    def _settle(self, outcome: T | Exception) -> None:
+        if isinstance(outcome, Exception):
+            fail(self.future, outcome)
+        else:
+            self.future.set_result(outcome)
+
+    def _never(self) -> T:
+        raise NotImplementedError
 
 
 def entries(work: Work, now: int) -> list[Entry]:
@@ -226,8 +327,8 @@ def settle(future: Future[T], action: Callable[[], T]) -> None:
     """Do something, tell what came of it."""
     try:
         future.set_result(action())
-    except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
-        fail(future, error)
+    except BaseException as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+        fail(future, contained(error))
 
 
 def fail(future: Future[Any], error: Exception) -> None:

@@ -1,23 +1,30 @@
 """The writer: one thread that carries out what was asked, in the order of the queue.
 
-Work that waited shares one commit; nothing that it caused leaves before that. An update is processed to its end,
-subscriptions included, before the next begins.
+It takes one piece of work after the other, each time the one whose turn it is, and commits them together when the time
+of a batch is over or nothing more may share the commit. Nothing that a piece caused leaves before that. An update is
+processed to its end, subscriptions included, before the next begins.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from edge.engine.attempt import LongUpdate
+from edge.engine.background_snapshot import BackgroundSnapshot
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine
+from edge.engine.faults import contained
 from edge.engine.journal import Entry, Journal
+from edge.engine.journal_codec import NotRestorable
 from edge.engine.kept import KeptSubscriptions
 from edge.engine.ledger import Ledger
+from edge.engine.long_updates import LongUpdates
 from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
 from edge.engine.timers import Timers
@@ -53,16 +60,23 @@ class Writer:
         self._clock = clock
         self._rights = rights
         self._ledger = ledger
+        self._long = LongUpdates(engine, queue, settings.update_workers)
+        self._max_batch = settings.max_batch
+        self._max_batch_time = int(settings.max_batch_time * 1_000_000)
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
         self._flush_at = 0.0
         self._flush_failing = False
-        self._busy_since: float | None = None
+        self._busy_since: int | None = None
+        self._now = 0
+        """The time of the batch, in microseconds since 1970."""
         self._retry_at = 0.0
+        self._snapshot: BackgroundSnapshot | None = None
         self.storing = False
         """Whether it waits for the disk."""
         self.storage_failing = ""
         """Why the last commit failed; empty: it did not."""
-        for work in self._due():  # overdue ones go before all that is asked from now on
+        timers.collect()
+        for work in self._due():  # overdue ones are in the queue before all that is asked from now on
             queue.put(work)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
 
@@ -81,60 +95,120 @@ class Writer:
 
     @property
     def busy_seconds(self) -> float:
-        """How long it has been at what it does now; 0 while it waits for something to do."""
+        """How long it has been at the piece of work that it does now; 0 while it waits for something to do.
+
+        Each piece starts at zero: a writer that completes pieces is slow, and only one that does not is stuck.
+        """
         since = self._busy_since
-        return 0.0 if since is None else time.monotonic() - since
+        return 0.0 if since is None else (self._clock.steady() - since) / 1_000_000
 
     def _write(self) -> None:
-        while True:
-            work = self._queue.take(self._wait(), self._due)
-            if work is None:
-                break
-            self._busy_since = time.monotonic()
-            if isinstance(work, Task):
-                work.run()
-            elif work:
-                self._run(work)
-                self._queue.done(work)
-            elif self._kept.urgent:  # many that begin at once are one commit
-                self._store_kept()
-            self._look_after_storage()
-            self._busy_since = None
+        while not self._queue.finished:
+            self.turn(self._wait())
+        self._long.close()
+        if self._snapshot is not None:
+            self._snapshot.cancel()
         for close in (self._kept.close, self._journal.close):
             try:
                 close()
             except EdgeError as error:
                 _log.error("journal.close_failed", extra={"reason": error.description})
 
+    def turn(self, wait: float | None) -> None:
+        """Carry out what waits, up to one commit; nothing if no work comes within `wait` seconds (None: no limit).
+
+        The thread does this all the time. A simulation calls it instead of starting the thread.
+        """
+        self._timers.collect()
+        self._long.begin(self._clock.wall())
+        work = self._queue.take(wait, self._due)
+        self._progress()
+        if isinstance(work, Task):
+            began = self._clock.steady()
+            work.run()
+            self._queue.charge(work, self._clock.steady() - began)
+        elif work is not None:
+            taken, done = self._execute_batch(work)
+            self._finish(done)
+            self._queue.done(taken)
+        elif self._kept.urgent:  # many that begin at once are one commit
+            self._store_kept()
+        self._progress()
+        self._look_after_storage()
+        self._busy_since = None
+
+    def _seconds(self) -> float:
+        return self._clock.steady() / 1_000_000
+
+    def _progress(self) -> None:
+        """A piece of work ends, and another begins."""
+        self._busy_since = self._clock.steady()
+
     def _wait(self) -> float | None:
         if self._kept.urgent:
             return 0.0
         retry = _RETRY if self.storage_failing else None
-        times = [seconds for seconds in (self._flush_interval, self._timers.wait(), retry) if seconds is not None]
+        times = [
+            seconds
+            for seconds in (self._flush_interval, self._timers.wait(), retry, self._long.wait)
+            if seconds is not None
+        ]
         return min(times, default=None)
 
     def _due(self) -> list[Work]:
-        return [Fire(self._engine, self._timers, self._rights, waiting) for waiting in self._timers.due()]
+        return [Fire(self._engine, self._timers, self._rights, waiting) for waiting in self._timers.offer()]
 
-    def _run(self, batch: Sequence[Work]) -> None:
-        now = self._clock.wall()
+    def _execute_batch(self, first: Work) -> tuple[list[Work], list[Work]]:
+        """Execute work, one piece after the other, until the batch is full.
+
+        Returns all that was taken from the queue, and what of it did not fail.
+        """
+        began = before = self._clock.steady()
+        self._now = self._clock.wall()
+        taken: list[Work] = []
+        done: list[Work] = []
+        room = self._max_batch
+        work: Work | None = first
+        while work is not None:
+            self._progress()
+            try:
+                if _execute(work, self._now):
+                    done.append(work)
+                taken.append(work)
+            except LongUpdate:
+                self._long.add(work)
+            room -= max(1, work.updates)
+            now = self._clock.steady()
+            self._queue.charge(work, now - before, work.attempt.steps)
+            work.attempt.steps = 0
+            before = now
+            work = None
+            if room > 0 and now - began < self._max_batch_time:
+                work = self._queue.take_more(room, self._due)
+        return taken, done
+
+    def _finish(self, done: Sequence[Work]) -> None:
+        """Commit what was executed, and then report it."""
+        now = self._now
         engine, timers = self._engine, self._timers
-        done = [work for work in batch if _execute(work, now)]
-        stored = [entry for work in done for entry in entries(work, now)]
         executed = [step for work in done for step in work.executed]
         ledger = self._ledger if self._ledger is not None and self._ledger.changed else None
-        writes = bool(stored or timers.changed or ledger is not None)
+        self._progress()
         try:
+            stored = [entry for work in done for entry in entries(work, now)]
+            writes = bool(stored or timers.changed or ledger is not None)
             if writes:
                 others = timers.changed or self._kept.changed or ledger is not None
                 self._commit(stored, self._write_others if others else None)
-        except Exception as error:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
+        except BaseException as raised:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
+            error = contained(raised)
             engine.undo(executed)
             timers.undo()
             self._note_storage(error)
             for work in done:
-                work.failed(error)
+                _attempt(partial(work.failed, error))
             return
+        self._progress()
         if writes:
             self._kept.written()
         if timers.changed:
@@ -145,8 +219,21 @@ class Writer:
             self._note_recovery()
         engine.show(executed)
         for work in done:
-            work.done()
-        engine.publish(executed)
+            _attempt(work.done)
+        self._publish(done)
+
+    def _publish(self, done: Sequence[Work]) -> None:
+        """Notify the subscribers. What that takes is charged to the clients that caused it."""
+        before = self._clock.steady()
+        for work in done:
+            if not work.executed:
+                continue
+            self._engine.notify(work.executed)
+            now = self._clock.steady()
+            self._queue.charge(work, now - before)
+            before = now
+            self._progress()
+        self._engine.notified()
 
     def _commit(self, stored: Sequence[Entry], others: Callable[[sqlite3.Connection], None] | None) -> None:
         self.storing = True
@@ -170,7 +257,7 @@ class Writer:
         elif not self.storage_failing:
             _log.error("journal.commit_failed", extra={"reason": error.description})
         self.storage_failing = str(error)
-        self._retry_at = time.monotonic() + _RETRY
+        self._retry_at = self._seconds() + _RETRY
 
     def _note_recovery(self) -> None:
         if self.storage_failing:
@@ -179,7 +266,7 @@ class Writer:
 
     def _try_storage(self) -> None:
         """Whether something can be stored again, where nobody asks for it."""
-        self._retry_at = time.monotonic() + _RETRY
+        self._retry_at = self._seconds() + _RETRY
         try:
             self._commit([], self._timers.write_anchor)
         except EdgeError as error:
@@ -188,20 +275,39 @@ class Writer:
             self._note_recovery()
 
     def _look_after_storage(self) -> None:
-        if self._flush_interval is not None and time.monotonic() >= self._flush_at:
-            self._flush_at = time.monotonic() + self._flush_interval
+        if self._flush_interval is not None and self._seconds() >= self._flush_at:
+            self._flush_at = self._seconds() + self._flush_interval
             self._flush()
-        if self._journal.snapshot_due:
-            self._snapshot()
+        if self._journal.snapshot_due and self._snapshot is None:
+            self._snapshot = BackgroundSnapshot(self._engine, self._put_snapshot)
+            if self.alive:
+                self._snapshot.start()
+            else:  # a simulation, which has no threads
+                self._snapshot.encode()
         if self._timers.anchor_changed:
             self._store_anchor()
-        if self.storage_failing and time.monotonic() >= self._retry_at:
+        if self.storage_failing and self._seconds() >= self._retry_at:
             self._try_storage()
 
-    def _snapshot(self) -> None:
-        graph, kept, last = self._engine.graph, self._kept, self._engine.spus.last
-        if self._journal.snapshot(graph.quads(), graph.named_graphs(), lambda file: kept.write_snapshot(file, last)):
+    def _store_snapshot(self, snapshot: BackgroundSnapshot) -> None:
+        """Store a snapshot that has been encoded. Runs as a task, so nothing is uncommitted."""
+        kept, spus = self._kept, self._engine.spus
+        self._snapshot = None
+        if snapshot.error is not None:
+            snapshot.cancel()
+            self._journal.snapshot_failed(repr(snapshot.error))
+            return
+        try:
+            bodies = snapshot.bodies()
+        except NotRestorable as error:
+            self._journal.snapshot_failed(str(error))
+            return
+        if self._journal.snapshot(bodies, lambda file: kept.write_snapshot(file, spus.last, spus.is_current)):
             kept.written()
+
+    def _put_snapshot(self, snapshot: BackgroundSnapshot) -> None:
+        with contextlib.suppress(EdgeError):  # the gateway stops: the next start has a longer journal
+            self._queue.put(Task(lambda: self._store_snapshot(snapshot)))
 
     def _store_kept(self) -> None:
         self._kept.urgent = False
@@ -236,7 +342,18 @@ class Writer:
 def _execute(work: Work, now: int) -> bool:
     try:
         work.execute(now)
-    except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
-        work.failed(error)
+    except LongUpdate:
+        raise
+    except BaseException as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+        failure = contained(error)
+        _attempt(lambda: work.failed(failure))
         return False
     return True
+
+
+def _attempt(answer: Callable[[], None]) -> None:
+    """Answer one request. If that raises, the others are answered all the same."""
+    try:
+        answer()
+    except BaseException as error:  # noqa: BLE001  the work is committed or undone whatever becomes of the answer
+        _log.error("request.answer_failed", exc_info=contained(error))

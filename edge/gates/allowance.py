@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from typing import Final
 
+from edge.engine.byte_quota import ByteQuota
 from edge.gates.settings import LimitSettings
 from edge.listener import is_local
 from edge.protocol.access import Access
@@ -17,6 +18,9 @@ from edge.protocol.errors import TooManyRequests
 
 _ROUNDING: Final = 1e-6
 """Seconds that do not count."""
+_FRAME_RATE: Final = 2000.0
+"""Small WebSocket frames a second of one client: less than a hundredth of a processor's time."""
+_FRAME_BURST: Final = 20_000
 _LOOK: Final = 1000
 """Clients that are remembered before it is looked who has long been quiet."""
 
@@ -54,7 +58,10 @@ class Rate:
 class Allowance:
     """The allowances of all clients. It belongs to the event loop."""
 
-    def __init__(self, settings: LimitSettings) -> None:
+    def __init__(self, settings: LimitSettings, quota: ByteQuota | None = None) -> None:
+        """`quota`: shared with the engine; None: one with the limits of `settings`."""
+        self.bytes = quota or ByteQuota(settings.max_client_bytes, settings.max_total_bytes)
+        """Account of what is held for each client."""
         self._max_subscriptions = settings.max_subscriptions
         self._requests = Rate(
             settings.rate,
@@ -68,6 +75,7 @@ class Allowance:
             f"More than {settings.oauth_rate:g} registrations and requests for tokens a second, and "
             f"{settings.oauth_burst} at once, come from this address (limits.oauth_rate, limits.oauth_burst)",
         )
+        self._frames = Rate(_FRAME_RATE, _FRAME_BURST, "Too many small frames")
         self._subscriptions: Counter[str] = Counter()
 
     def request(self, who: str, now: float) -> None:
@@ -80,6 +88,10 @@ class Allowance:
     def introduce(self, peer: str, now: float) -> None:
         """Somebody registers or asks for a token, which takes long. Raises `TooManyRequests`."""
         self._introductions.take(peer, now)
+
+    def frame(self, peer: str, now: float) -> None:
+        """A client sends a WebSocket frame that carries little or nothing. Raises `TooManyRequests`."""
+        self._frames.take(peer, now)
 
     def subscribe(self, who: str) -> None:
         """A client has one more subscription, or is about to. Raises `TooManyRequests`."""
@@ -101,6 +113,20 @@ class Allowance:
 def client_of(access: Access, peer: str) -> str:
     """Who sent a request: `peer` is from where it came (`peer_of`)."""
     return access.client or peer
+
+
+def incoming(peer: str) -> str:
+    """Account of messages that are on their way from a client.
+
+    An account of its own: a client whose subscriptions use up its limit must still be able to send a message, if only
+    to unsubscribe, and gets an error for it, not the end of its connection.
+    """
+    return f"{peer} (incoming)"
+
+
+def outgoing(peer: str) -> str:
+    """Account of messages that wait for a client, likewise: a client that uses up its limit may read slowly, too."""
+    return f"{peer} (outgoing)"
 
 
 def peer_of(host: str, port: int) -> str:

@@ -112,11 +112,18 @@ class Subscribe:
     def drop(self) -> None:
         """Send nothing more; if the subscription comes about all the same, it is ended at once."""
         self._dropped = True
+        self.release()
         self._answer()
+
+    def release(self) -> None:
+        """Break the reference cycle: the text would stay until the garbage collector runs, which it seldom does."""
+        self.feed.to = _ignore
+        self._future = None if self._future is not None and self._future.done() else self._future
 
     def _lose(self, error: EdgeError) -> None:
         """It cannot go on."""
         self._dropped = True
+        self.release()
         session = self.session
         told = type(error)(error.description, alias=self.alias, spuid=self.spuid)
         session.refuse(told, "notify", time.perf_counter())
@@ -143,6 +150,7 @@ class Subscribe:
         session = self.session
         session.done()
         session.opened(self)
+        self._future = None
         failure = None if future.cancelled() else future.exception()
         if self._dropped:
             if not future.cancelled() and failure is None:
@@ -184,6 +192,10 @@ class Unsubscribe:
         else:
             session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
             session.shared.answered("unsubscribe", 200, self.started)
+
+
+def _ignore(_: object) -> None:
+    pass
 
 
 def as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:

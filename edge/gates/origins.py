@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from edge.listener import is_local
+from edge.protocol.errors import InvalidRequest
 
 ANY: Final = "*"
 LOOPBACK: Final = "loopback"
@@ -35,6 +36,12 @@ def host_allowed(host: str | None, names: Sequence[str]) -> bool:
         return True
     name = _name(f"//{host}")
     return _is_loopback(name) or (bool(name) and name in names)
+
+
+def wrong_hosts(count: int) -> InvalidRequest:
+    """The error for an HTTP/1.1 request with another number of `Host` headers than one (RFC 9112, section 3.2)."""
+    number = f"{count} headers" if count else "no header"
+    return InvalidRequest(f'The request has {number} "Host"; send exactly one, with the name and port of this server')
 
 
 def _name(url: str) -> str:

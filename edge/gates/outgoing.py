@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from edge.engine.byte_quota import Charge
 from edge.engine.requests import Notification
 from edge.gates.net import Net
 from edge.protocol.errors import TooManyRequests
@@ -19,6 +20,10 @@ Message = Notification | str
 
 TRY_AGAIN_LATER = 1013
 """The WebSocket close code of a server that sheds load (IANA WebSocket Close Code Number Registry)."""
+
+
+_STEP = 16 * 1024
+"""Bytes in which what waits is accounted for."""
 
 
 class Connection(Protocol):
@@ -67,12 +72,15 @@ class Outgoing:
         *,
         merge_after: float,
         kept: int = 0,
+        charge: Charge | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_merged` is called for each notification that is merged with one that waits, `on_taken` when less waits.
 
         `kept`: characters of the last notifications of resumable subscriptions that are kept after they were sent.
+        `charge`: what the bytes that wait count for; where they may not, it is as if too many answers waited.
         """
+        self._charge = charge
         self._connection = connection
         self._limit = limit
         self._unmerged = unmerged
@@ -117,6 +125,9 @@ class Outgoing:
         else:
             self._waiting.append(message)
             self._answers_size += _size(message)
+        if not self._account():
+            self._overflow()
+            return
         if self._writer is None and not self.gone:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
@@ -146,7 +157,9 @@ class Outgoing:
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
-        self._notifications = self._length = self._answers_size = 0
+        self._notifications = self._length = self._answers_size = self._sent_length = 0
+        self._sent.clear()
+        self._account()
         self._on_taken()
         if self._writer is not None:
             self._writer.cancel()
@@ -194,7 +207,7 @@ class Outgoing:
         if self._remembered and isinstance(message, Notification) and message.spuid in self._remembered:
             self._sent.append((message, len(text)))
             self._sent_length += len(text)
-            while self._sent_length > self._kept:
+            while self._sent and (self._sent_length > self._kept or not self._account()):
                 self._sent_length -= self._sent.popleft()[1]
         return text
 
@@ -204,13 +217,26 @@ class Outgoing:
             self.gone = not await self._connection.write_and_wait(self._text(message))
             if isinstance(message, str) or not message.sequence:
                 self._answers_size -= _size(message)
+            self._account()
             self._on_taken()
         self._writer = None
 
+    def _account(self) -> bool:
+        """Charge for what waits, and for what was sent last and is kept. False: that is too much."""
+        if self._charge is None:
+            return True
+        held = self._answers_size + self._length + self._sent_length
+        try:
+            self._charge.set(-(-held // _STEP) * _STEP)
+        except TooManyRequests:
+            return False
+        return True
+
     def _overflow(self) -> None:
         error = TooManyRequests(
-            f"More than {self._limit} answers wait for this connection, which does not read them: it is closed. "
-            "Connect again; read faster, or ask for less on one connection"
+            f"More than {self._limit} answers, or more bytes than limits.max_client_bytes and limits.max_total_bytes "
+            "allow, wait for this connection, which does not read them: it is closed. Connect again; read faster, or "
+            "ask for less on one connection"
         )
         self._on_overflow()
         self.close()

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from edge.gates.allowance import Allowance, client_of
+from edge.gates.allowance import Allowance, client_of, outgoing
 from edge.gates.asks import ask
 from edge.gates.bridge import Bridge
 from edge.gates.calls import Subscribe, Unsubscribe
@@ -20,7 +20,7 @@ from edge.gates.settings import LimitSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, SubscriptionFailed, TooLarge, TooManyRequests
-from edge.protocol.messages import SubscribeMessage, UnsubscribeMessage, parse_message
+from edge.protocol.messages import MAX_ALIAS, SubscribeMessage, UnsubscribeMessage, parse_message
 
 
 class Sessions:
@@ -39,11 +39,13 @@ class Sessions:
         parking: Parking | None = None,
         section: str = "",
         another: str = "open another connection",
+        max_alias: int = MAX_ALIAS,
     ) -> None:
         """`allowance`: of each client, over all gates; None: the usual.
 
         `parking`: where subscriptions of lost connections are kept; None: they are not. `section` of the settings is
         where limits come from; else it has the gate's name. `another`: how a client gets a session more.
+        `max_alias`: characters of an alias.
         """
         self.engine = engine
         self.bridge = bridge
@@ -52,6 +54,7 @@ class Sessions:
         self.gate = gate
         self.section = section or gate
         self.another = another
+        self.max_alias = max_alias
         self.limits = limits
         self.allowance = allowance or Allowance(LimitSettings())
         self.parking = parking or Parking(engine, guard, metrics.parked_subscriptions)
@@ -85,6 +88,7 @@ class Session:
             self._go_on,
             merge_after=limits.merge_after,
             kept=shared.parking.max_sent,
+            charge=shared.allowance.bytes.charge(outgoing(peer)),
         )
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
@@ -108,7 +112,7 @@ class Session:
             if _size(message) > self.shared.limits.max_message:
                 limit = f"{self.shared.limits.max_message} bytes ({self.shared.section}.max_message)"
                 raise TooLarge(f"The message is longer than {limit}; send a shorter one")
-            request = parse_message(message)
+            request = parse_message(message, self.shared.max_alias)
             primitive = request.kind
             access = permitted(self.shared.guard, request)
             counted = self.authorized = True
@@ -154,6 +158,7 @@ class Session:
             if lost and call.resumable and not call.ending:
                 self.shared.parking.park(call, unread.get(spuid, []))
             else:
+                call.release()
                 self.end(spuid)
 
     def refuse(self, error: EdgeError, primitive: str, started: float) -> None:
@@ -217,6 +222,14 @@ class Session:
 
     def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
         call = Subscribe(self, request, access, started)
+        try:
+            self._begin(call)
+        except EdgeError:
+            call.release()
+            raise
+
+    def _begin(self, call: Subscribe) -> None:
+        request = call.request
         if request.spuid is not None:
             self._park_living(request.spuid, request.sequence, call)
         limit = self.shared.limits.max_subscriptions

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from edge.engine.byte_quota import MAX_CLIENT_BYTES, MAX_TOTAL_BYTES
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -24,6 +26,10 @@ class LimitSettings:
     number."""
     oauth_burst: int = 20
     """Of these beyond that at once."""
+    max_client_bytes: int = MAX_CLIENT_BYTES
+    """Bytes held for one client; with more its requests are answered 429."""
+    max_total_bytes: int = MAX_TOTAL_BYTES
+    """Bytes held for all clients together; one client may have as much as it leaves to others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from edge.config import Settings
 from edge.config.keys import default_data_dir
 from edge.config.parts import part
 from edge.engine import EngineSettings, Scheduler, open_engine, reserve
+from edge.engine.byte_quota import ByteQuota
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.journal import Journal
 from edge.engine.journal_file import FILE_NAME
@@ -43,7 +44,7 @@ from edge.outbox.outbox import Outbox
 from edge.outbox.settings import OutboxSettings as OutboxOptions
 from edge.outbox.storing import Storing
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, NotReady, UpdateFailed
+from edge.protocol.errors import EdgeError, NotReady, ReadOnly, UpdateFailed
 
 if TYPE_CHECKING:
     from edge.security.enrolment import Enrolment
@@ -74,6 +75,7 @@ class Gateway:
         self.endpoints: dict[str, str] = {}
         """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
         self.metrics = Metrics()
+        self._quota = ByteQuota(settings.limits.max_client_bytes, settings.limits.max_total_bytes)
         self.last_run: LastRun | None = None
         """How the run before this one ended; this one's end is told to it. None: the data directory is not ours."""
         self._engine: Scheduler | None = None
@@ -89,6 +91,11 @@ class Gateway:
         self._began = time.monotonic()
         self._stack = AsyncExitStack()
         self._ready = False
+
+    @property
+    def read_only(self) -> str:
+        """Why the gateway is in rescue mode, and the remedy; empty: it is not."""
+        return "" if self._engine is None else self._engine.read_only
 
     @property
     def is_default_data_dir(self) -> bool:
@@ -154,7 +161,7 @@ class Gateway:
         engine = await self._start_engine()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
-        allowance = Allowance(part(LimitSettings, settings.limits))
+        allowance = Allowance(part(LimitSettings, settings.limits), self._quota)
         parking = await self._start_parking(engine, guard)
         gates = Gates(
             settings,
@@ -173,6 +180,23 @@ class Gateway:
         watchdog.watch(
             Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
         )
+        if not engine.read_only:  # in rescue mode nothing is taken in: what is not acknowledged stays with its sender
+            await self._start_inputs(engine, watchdog, guard, allowance, parking, tls)
+        self._watchdog = watchdog
+        self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
+        self._stack.callback(parking.close)  # before the gates: who is lost because they stop may come back
+
+    async def _start_inputs(
+        self,
+        engine: Scheduler,
+        watchdog: Watchdog,
+        guard: Guard,
+        allowance: Allowance,
+        parking: Parking,
+        tls: Tls | None,
+    ) -> None:
+        """Start what brings readings in, and what sends observations to the history."""
+        settings = self.settings
         assert self._outbox is not None, "opened with the engine"  # noqa: S101
         self._shipping = await asyncio.to_thread(Shipping, settings, self._outbox, self.metrics)
         self._shipping.start(self._stack)
@@ -210,9 +234,6 @@ class Gateway:
             self._host = Host(settings, observations, self.metrics)
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
-        self._watchdog = watchdog
-        self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
-        self._stack.callback(parking.close)  # before the gates: who is lost because they stop may come back
 
     async def _start_parking(self, engine: Scheduler, guard: Guard) -> Parking:
         kept = self.settings.subscriptions
@@ -251,6 +272,8 @@ class Gateway:
                 load=load_document,
                 rights=_as_given if self._security is None else self._security.guard.rights,
                 ledger=ledger,
+                rescue=True,
+                quota=self._quota,
             )
         except DataDirectoryRefused as error:
             raise StartError(error.description) from error
@@ -261,14 +284,22 @@ class Gateway:
         self.metrics.tell_restart(self.last_run.restart.reason, self.last_run.restart.starts)
         self._stack.push_async_callback(self._end_run, "stopped")
         self._engine = engine
-        self._outbox = Outbox(storing[0], settings.data_dir / FILE_NAME, engine.on_writer)
-        self._stack.callback(self._outbox.close)
+        if not engine.read_only:
+            self._outbox = Outbox(storing[0], settings.data_dir / FILE_NAME, engine.on_writer)
+            self._stack.callback(self._outbox.close)
         self.metrics.watch_engine(
             triples=lambda: engine.quads,
             pending_updates=lambda: engine.pending_updates,
             journal_sequence=lambda: engine.sequence,
             spus=lambda: engine.spus,
             pending_timers=lambda: engine.pending_timers,
+            subscription_faults=lambda: engine.subscription_faults,
+        )
+        self.metrics.watch_evaluations(
+            pending=lambda: engine.pending_evaluations,
+            count=lambda: engine.evaluations.evaluations,
+            seconds=lambda: engine.evaluations.seconds,
+            merged=lambda: engine.evaluations.merged,
         )
         self.metrics.watch_costs(lambda: _costs(engine.figures))
         return engine
@@ -312,6 +343,8 @@ class Gateway:
             raise StandsStill(fault)
 
     async def _take_reading(self, topic: str, payload: bytes) -> int:
+        if self._engine is not None and self._engine.read_only:
+            raise ReadOnly(self._engine.read_only)
         if self._mappings is None:
             raise NotReady("No readings are taken yet: the gateway is starting; try again")
         return await self._mappings.take(topic, payload)
@@ -344,6 +377,8 @@ class Gateway:
         engine = self._engine
         if engine is None:
             return ""
+        if engine.read_only:
+            return engine.read_only
         if engine.storing and engine.busy_seconds > self.settings.engine.stall_after:
             return f"Updates wait: the disk has not answered for {engine.busy_seconds:.0f} s"
         return f"Updates are refused: {engine.storage_failing}" if engine.storage_failing else ""
@@ -359,6 +394,17 @@ class Gateway:
             )
         return ""
 
+    def _busy(self) -> str:
+        """Why requests wait for long though the engine carries out one after the other; empty: they do not."""
+        engine, limit = self._engine, self.settings.engine.stall_after
+        if engine is None or engine.waiting_seconds <= limit:
+            return ""
+        return (
+            f"busy: requests have waited for up to {engine.waiting_seconds:.0f} s (engine.stall_after is {limit:g} s), "
+            f"{engine.pending_updates} updates and {engine.due_timers} delayed updates are to be carried out; send "
+            "fewer, or cheaper ones (`edge engine` shows what they cost)"
+        )
+
     def _health(self) -> Mapping[str, object]:
         engine, mappings, mqtt = self._engine, self._mappings, self._mqtt
         health: dict[str, object] = {
@@ -371,6 +417,8 @@ class Gateway:
             health["last_restart"] = self.last_run.restart.to_message()
         if self._watchdog is not None:
             health["parts"] = self._watchdog.states()
+        if busy := self._busy():
+            health |= {"status": "degraded", "engine": busy}
         if engine is not None and engine.storage_failing:
             health["storage"] = engine.storage_failing
         if self._shipping is not None:

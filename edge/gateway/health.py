@@ -7,7 +7,7 @@ from typing import Final
 
 from edge.gateway.watchdog import MOVES
 
-_OPEN: Final = ("version", "parts", "mqtt", "mqtt_gate", "outbox")
+_OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_gate", "outbox")
 """What a monitor without a token needs."""
 
 
@@ -25,6 +25,8 @@ def without_texts(health: Mapping[str, object]) -> dict[str, object]:
             told[name] = value["reason"]
         elif name == "storage":
             told[name] = "failing"
+        elif name == "engine":
+            told[name] = "busy"
         elif isinstance(value, list | dict):
             told[name] = len(value)
     return told

@@ -85,7 +85,7 @@ class Mappings:
 
     async def prove(self) -> None:
         """Raises `StandsStill` where changed files are not seen any more."""
-        if not self.files.alive:
+        if self.files.watches and not self.files.alive:
             raise StandsStill("its thread has ended")
 
     async def take(self, topic: str, payload: bytes) -> int:

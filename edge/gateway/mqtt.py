@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from edge import durable
 from edge.adapters import settings as adapters
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.mqtt import MqttAdapter
@@ -303,7 +304,7 @@ def _client_id(data_dir: Path) -> str:
         _log.warning("mqtt.client_id_unreadable", extra={"file": str(file), "reason": str(error)})
     name = f"sepa-edge-{uuid.uuid4().hex[:12]}"
     try:
-        file.write_text(name + "\n", encoding="utf-8")
+        durable.write(file, f"{name}\n".encode())
     except OSError as error:
         _log.error("mqtt.client_id_not_kept", extra={"file": str(file), "reason": str(error)})
     return name

@@ -140,6 +140,13 @@ class RequestTimeout(EdgeError):
     status_code = 408
 
 
+class UpdateConflict(EdgeError):
+    """What an update looks at keeps changing while it is evaluated."""
+
+    error = "update_conflict"
+    status_code = 409
+
+
 class TooLarge(EdgeError):
     """A body or message beyond the configured limit."""
 
@@ -159,6 +166,17 @@ class UnsupportedMediaType(EdgeError):
 
     error = "unsupported_media_type"
     status_code = 415
+
+
+class UnsupportedEncoding(UnsupportedMediaType):
+    """A body in a content coding (`Content-Encoding`) that is not accepted."""
+
+
+class UpgradeRequired(EdgeError):
+    """A request that does not open a WebSocket, on a port that takes nothing else."""
+
+    error = "upgrade_required"
+    status_code = 426
 
 
 class TooManyRequests(EdgeError):
@@ -186,6 +204,13 @@ class NotReady(EdgeError):
     """The gateway is starting or stopping."""
 
     error = "not_ready"
+    status_code = 503
+
+
+class ReadOnly(EdgeError):
+    """The journal file is damaged, so that nothing can be stored: queries are answered, nothing else."""
+
+    error = "read_only"
     status_code = 503
 
 

@@ -47,13 +47,26 @@ Duration = Annotated[Text, BeforeValidator(_duration)]
 GraphUris = Annotated[list[Text] | None, BeforeValidator(_as_list)]
 
 
+MAX_ALIAS: Final = 1024
+"""Characters of an alias. It is kept with the subscription and comes back in each notification."""
+MAX_ENCODED_ALIAS: Final = 40 * 1024
+"""Characters of an alias in which a gate has put the client's own one, and where to answer."""
+_MAX_AUTHORIZATION: Final = 16 * 1024
+"""Characters of a token; it is kept with the subscription."""
+_MAX_NAME: Final = 1024
+"""Characters of a spuid, and of the name of a client."""
+
+Name = Annotated[Text, Field(max_length=_MAX_NAME)]
+"""An identifier."""
+
+
 class _Message(BaseModel):
     """What messages have in common. Members that nobody defined are ignored: clients in the wild send some."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
     alias: Text | None = None
-    authorization: Text | None = None
+    authorization: Annotated[Text, Field(max_length=_MAX_AUTHORIZATION)] | None = None
 
 
 class SubscribeMessage(_Message):
@@ -68,7 +81,7 @@ class SubscribeMessage(_Message):
     """Milliseconds after which the client no longer wants the answer; the gate may give up then."""
     resume: bool = False
     """Whether the subscription is to be kept for a while when the connection is lost."""
-    spuid: Text | None = None
+    spuid: Name | None = None
     """The subscription of a lost connection that is to go on."""
     sequence: int | None = Field(default=None, ge=0)
     """The last that the client has had of it."""
@@ -85,7 +98,7 @@ class UnsubscribeMessage(_Message):
 
     kind: ClassVar = "unsubscribe"
 
-    spuid: Text
+    spuid: Name
 
 
 class UpdateMessage(_Message):
@@ -138,8 +151,8 @@ class TimerMessage(_Message):
 
     kind: ClassVar = "timer"
 
-    id: Text
-    client: Text | None = None
+    id: Name
+    client: Name | None = None
     """Whose it is, where it is another client's; for those who may administer."""
 
 
@@ -148,8 +161,8 @@ class CancelMessage(_Message):
 
     kind: ClassVar = "cancel"
 
-    id: Text
-    client: Text | None = None
+    id: Name
+    client: Name | None = None
 
 
 Message = (
@@ -175,8 +188,11 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _decoded = json.JSONDecoder(object_pairs_hook=_members).decode
 
 
-def parse_message(text: str | bytes) -> Message:
-    """One JSON message from a client. Raises `InvalidRequest`, carrying the alias whenever it could be read."""
+def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
+    """One JSON message from a client. Raises `InvalidRequest`, carrying the alias whenever it could be read.
+
+    `max_alias`: characters of the alias; a gate that puts more into it than the client did allows more.
+    """
     try:
         message: Any = _decoded(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
     except _GivenTwice as error:
@@ -196,6 +212,10 @@ def parse_message(text: str | bytes) -> Message:
         raise InvalidRequest(f'"{kind}" must be a JSON object', alias=_alias_of(message))
     if "authorization" not in body and isinstance(message.get("authorization"), str):
         body = {**body, "authorization": message["authorization"]}
+    alias = body.get("alias")
+    if isinstance(alias, str) and len(alias) > max_alias:
+        # Without the alias: an error must not cost more to answer than the request did to send.
+        raise InvalidRequest(f'"{kind}": member "alias" has {len(alias)} characters; give it {MAX_ALIAS} at most')
     try:
         return _MESSAGES[kind].model_validate(body)
     except ValidationError as error:
@@ -266,7 +286,7 @@ def unsubscribed_message(spuid: str, alias: str | None) -> str:
 
 def _alias_of(body: dict[str, Any]) -> str | None:
     alias = body.get("alias")
-    return alias if isinstance(alias, str) else None
+    return alias if isinstance(alias, str) and len(alias) <= MAX_ENCODED_ALIAS else None
 
 
 def _only_alias(message: dict[str, Any]) -> str | None:
@@ -280,4 +300,4 @@ def _salvaged_alias(text: str | bytes) -> str | None:
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     found = _ALIAS.findall(text)
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 and len(found[0]) <= MAX_ENCODED_ALIAS else None

@@ -35,7 +35,7 @@ _TOKEN: Final = re.compile(
             rf"(?P<blank>_:[{_PN_U}0-9](?:[{_PN_CHARS}.]*[{_PN_CHARS}])?)",
             rf"(?P<name>{_PREFIX}{_LOCAL})",
             r"(?P<lang>@[A-Za-z]+(?:-[A-Za-z0-9]+)*)",
-            r"(?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)[eE][+-]?[0-9]++|[0-9]*+\.[0-9]++|[0-9]++)",
+            r"(?P<number>(?:[0-9]++(?>(?:\.[0-9]*+)?)|\.[0-9]++)[eE][+-]?[0-9]++|[0-9]*+\.[0-9]++|[0-9]++)",
             # `a1` is `a 1`: no keyword goes on like that, and white space is not needed.
             r"(?P<word>a(?=[0-9])|[A-Za-z_][A-Za-z_0-9]*)",
             r"(?P<punct>\^\^|<<\(|\)>>|<<|>>|&&|\|\||!=|<=|>=|[{}()\[\].,;=<>!+\-*/^|?~@])",

@@ -8,10 +8,10 @@ import tempfile
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import chat, readings
+from benchmarks import attacks, chat, readings
 from benchmarks.city import CITY, SMALL_CITY
 from benchmarks.experiment import INDICATORS, ExperimentError, Figure, Options, Report
-from benchmarks.experiments import BOTH_MODES, EXPERIMENTS
+from benchmarks.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS
 from benchmarks.lighting import UPDATES
 from benchmarks.primitives import expected_notifications, subscriptions, value_of_run
 from benchmarks.subject import subject
@@ -134,6 +134,17 @@ def test_serial():
     figures = found("serial")["figures"]
     assert set(figures) == {"idle_percent", "lines_percent", "slip_percent", "length_percent", "lost"}
     assert figures["lost"] == 0
+
+
+def test_fairness():
+    figures = found("fairness", "--attack", "updates", "--attack", "timers")["figures"]
+    parts = ("alone_p50_ms", "p50_ms", "p50_ratio", "alone_p99_ms", "p99_ms", "p99_ratio")
+    assert set(figures) == {f"{attack}_{part}" for attack in ("updates", "timers") for part in parts}
+    assert all(value > 0 for value in figures.values())
+
+
+def test_each_attack_has_a_description():
+    assert set(attacks.ATTACKS) == set(ATTACKS)
 
 
 def test_footprint():

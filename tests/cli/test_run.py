@@ -295,6 +295,8 @@ def test_without_mqtt_there_is_no_mqtt(edge, tmp_path):
 
 def test_log_lines_are_json_where_there_is_no_terminal(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
+    errors = running.output.with_suffix(".err")
+    wait_until(lambda: "gateway.ready" in errors.read_text(), "it logs that it is ready")
     running.stop()
     events = running.log()
     assert [event["event"] for event in events if event["logger"].startswith(("edge.gateway", "edge.process"))] == [
@@ -315,3 +317,20 @@ def test_a_closed_standard_output_does_not_stop_it(edge, tmp_path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE) == 0
     assert time.monotonic() - began < 5
+
+
+def test_a_second_gateway_is_refused_although_the_lock_file_was_removed(edge, tmp_path):
+    running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false")
+    (tmp_path / "data" / "lock").unlink()
+    for _ in range(2):
+        second = edge("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS)
+        assert second.returncode == 1
+        assert f"in use by another gateway (process {running.process.pid})" in second.stderr
+    doctor = edge("doctor", "--data-dir", tmp_path / "data")
+    assert f"(process {running.process.pid})" in doctor.stdout
+    assert edge("backup", tmp_path / "backup.tar.gz", "--data-dir", tmp_path / "data").returncode == 0
+    restored = edge("restore", tmp_path / "backup.tar.gz", "--replace", "--data-dir", tmp_path / "data")
+    assert restored.returncode == 1
+    assert "in use" in restored.stderr
+    assert edge("update", "--data-dir", tmp_path / "data", "INSERT DATA { <urn:s> <urn:p> 1 }").returncode == 0
+    assert running.stop()[0] == 0

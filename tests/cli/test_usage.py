@@ -35,6 +35,7 @@ COMMANDS = [
     ["diag", "collect"],
     ["backup"],
     ["restore"],
+    ["rescue"],
     ["completion"],
 ]
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from client_gateway import PATIENCE, QUICK, Gateway, following, until
 from client_profile import profile_of, profile_text
+from support.logs import records_of
 
 from edge.client import (
     Application,
@@ -252,13 +253,13 @@ async def test_an_update_that_is_refused_is_one_line_with_its_values(profile, em
     async def main():
         async with Producer(profile, "SEE") as see:
             await see.produce(n=1)
-        await until(lambda: outcomes and caplog.text, "the failure")
+        await until(lambda: outcomes and records_of("edge.client", caplog), "the failure")
         with pytest.raises(Refused):
             await outcomes[0]
 
     await app.serve(main)
-    (line,) = caplog.text.splitlines()
-    assert "FAIL failed at x=<urn:door>: " in line
+    (record,) = records_of("edge.client", caplog)
+    assert "FAIL failed at x=<urn:door>: " in record.getMessage()
 
 
 async def test_what_a_handler_is_refused_is_one_line_too(profile, caplog):
@@ -271,11 +272,11 @@ async def test_what_a_handler_is_refused_is_one_line_too(profile, caplog):
         raise Refused("error", "no\nsuch thing", 500)
 
     async def main():
-        await until(lambda: told and caplog.text, "the failure")
+        await until(lambda: told and records_of("edge.client", caplog), "the failure")
 
     await app.serve(main)
-    (line,) = caplog.text.splitlines()
-    assert line.endswith("no such thing (error, 500)")
+    (record,) = records_of("edge.client", caplog)
+    assert record.getMessage().endswith("no such thing (error, 500)")
 
 
 @pytest.mark.parametrize("where", ["handler", "update"])

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from oracle import Query
+from scheduler_house import evaluated, until
 
 from edge.engine import journal_file
 from edge.engine.replay import Restored
@@ -75,7 +76,16 @@ class KeptWorld:
         self.restored = {one.spuid: one for one in self.scheduler.take_over(sink).result(WAIT)}
 
     def update(self, text: str) -> None:
-        self.scheduler.update([UpdateRequest(text)]).result(WAIT)
+        try:
+            self.scheduler.update([UpdateRequest(text)]).result(WAIT)
+        finally:
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Wait until every re-evaluated subscription has the result of the last commit."""
+        evaluated(self.scheduler)
+        until(lambda: not self.scheduler._kept.urgent)
+        self.scheduler.on_writer(lambda: None).result(WAIT)
 
     def subscribe(self, query: Query | str, *, keep: bool = True) -> Follower:
         query = Query(query) if isinstance(query, str) else query

@@ -97,3 +97,9 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def evaluated(scheduler: Scheduler) -> None:
+    """Wait until the subscribers have been notified of every update that is done."""
+    scheduler.on_writer(lambda: None).result(WAIT)  # an update is done before its subscribers are notified
+    until(lambda: scheduler.pending_evaluations == 0)

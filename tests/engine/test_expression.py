@@ -263,7 +263,7 @@ ARITHMETIC = [
     ("+", "1", one("1"), None),
     ("-", one("2024-01-02T00:00:00Z"), one("2024-01-01T00:00:00Z"), typed("P1D", "dayTimeDuration")),
     ("+", one("2024-01-01T00:00:00Z"), typed("P1D", "dayTimeDuration"), one("2024-01-02T00:00:00Z")),
-    ("+", typed("P1D", "dayTimeDuration"), one("2024-01-01T00:00:00Z"), one("2024-01-02T00:00:00Z")),
+    ("+", typed("P1D", "dayTimeDuration"), one("2024-01-01T00:00:00Z"), None),
     # Oxigraph has no quotient of zero and a fraction.
     ("/", one("0"), one("0.3"), None),
     ("/", one("0"), one("3"), typed("0", "decimal")),

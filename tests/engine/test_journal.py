@@ -9,9 +9,10 @@ import pyoxigraph as ox
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.logs import records_of
 
 from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal
+from edge.engine.journal import Entry, Journal, snapshot_bodies
 from edge.protocol.errors import StorageFailed
 
 VALUE = ox.NamedNode("http://qudt.org/schema/qudt#numericValue")
@@ -64,7 +65,7 @@ def test_entries_come_back_in_order(tmp_path):
     journal = Journal.open(tmp_path / "new" / "data")
     assert journal.sequence == 5
     assert list(journal.restore()) == [entry.changes for entry in entries]
-    assert journal.receipts() == (b"receipt 1", b"receipt 2")
+    assert journal.receipts() == b"receipt 1receipt 2"
     assert journal.commit([overwrite(6)]) == 6
     journal.close()
 
@@ -81,10 +82,10 @@ def test_in_memory_nothing_is_kept_and_the_api_is_the_same(tmp_path, monkeypatch
     journal = Journal.open(None, snapshot_min_bytes=1)
     assert journal.commit([overwrite(1), overwrite(2)]) == 2
     journal.commit((), lambda connection: connection.execute("INSERT INTO meta VALUES ('timer', '1')"))
-    assert journal.receipts() == (b"receipt 1", b"receipt 2")
+    assert journal.receipts() == b"receipt 1receipt 2"
     assert journal.flush_interval is None
     assert not journal.snapshot_due
-    assert journal.snapshot([reading(2)], [])
+    assert journal.snapshot(snapshot_bodies([reading(2)], []))
     assert list(journal.restore()) == []
     journal.flush()
     journal.close()
@@ -96,7 +97,7 @@ def test_snapshot_replaces_what_came_before(tmp_path):
     journal = Journal.open(tmp_path)
     journal.commit([overwrite(1), overwrite(2)])
     assert journal.journal_bytes > 0
-    assert journal.snapshot([reading(2)], graphs)
+    assert journal.snapshot(snapshot_bodies([reading(2)], graphs))
     assert journal.journal_bytes == 0
     assert journal.snapshot_bytes > 0
     journal.commit([overwrite(3)])
@@ -110,11 +111,11 @@ def test_snapshot_replaces_what_came_before(tmp_path):
 def test_snapshot_of_many_quads_comes_in_chunks(tmp_path):
     quads = [reading(number, number % 7) for number in range(25_000)]
     journal = Journal.open(tmp_path)
-    journal.snapshot(iter(quads), [])
+    journal.snapshot(snapshot_bodies(iter(quads), []))
     chunks = list(journal.restore())
     assert len(chunks) == 4
     assert [quad for chunk in chunks for quad in chunk.added] == quads
-    journal.snapshot([], [])
+    journal.snapshot(snapshot_bodies([], []))
     journal.close()
     journal = Journal.open(tmp_path)
     assert restored(journal) == (set(), set())
@@ -129,7 +130,7 @@ def test_quads_that_cannot_be_had_leave_the_snapshot_as_it_was(tmp_path):
     journal = Journal.open(tmp_path)
     journal.commit([overwrite(1)])
     with pytest.raises(KeyError):
-        journal.snapshot(broken(), [])
+        journal.snapshot(snapshot_bodies(broken(), []))
     assert restored(journal) == ({reading(1)}, set())
     assert journal.commit([overwrite(2)]) == 2
     journal.close()
@@ -142,7 +143,7 @@ def test_files_stay_bounded_over_many_overwriting_updates(tmp_path):
     for number in range(1, 20_001):
         journal.commit([overwrite(number)])
         if journal.snapshot_due:
-            assert journal.snapshot([reading(number)], [])
+            assert journal.snapshot(snapshot_bodies([reading(number)], []))
             snapshots += 1
         if number % 100 == 0:
             sizes.append(size(tmp_path))
@@ -157,10 +158,10 @@ def test_files_stay_bounded_over_many_overwriting_updates(tmp_path):
 
 def test_file_shrinks_when_the_graph_does(tmp_path):
     journal = Journal.open(tmp_path, snapshot_min_bytes=64 * 1024)
-    journal.snapshot((reading(number * 7919, number) for number in range(100_000)), [])
+    journal.snapshot(snapshot_bodies((reading(number * 7919, number) for number in range(100_000)), []))
     file = tmp_path / "edge.sqlite3"
     assert file.stat().st_size > 512 * 1024
-    journal.snapshot([reading(1)], [])
+    journal.snapshot(snapshot_bodies([reading(1)], []))
     assert file.stat().st_size < 256 * 1024
     journal.close()
     assert size(tmp_path) < 256 * 1024
@@ -172,7 +173,7 @@ def test_a_snapshot_is_due_by_size_and_by_ratio(tmp_path):
         assert not journal.snapshot_due
         journal.commit([overwrite(journal.sequence + 1)])
     assert journal.snapshot_due
-    journal.snapshot((reading(number * 7919, number) for number in range(1_000)), [])
+    journal.snapshot(snapshot_bodies((reading(number * 7919, number) for number in range(1_000)), []))
     assert journal.snapshot_bytes > 2_000
     while journal.journal_bytes <= 2 * journal.snapshot_bytes:
         assert not journal.snapshot_due
@@ -190,7 +191,7 @@ def test_a_failed_snapshot_harms_nothing_and_is_tried_again_later(tmp_path, capl
     large = [reading(number * 7919, number) for number in range(20_000)]
     limit_pages(journal, 40)
     for _ in range(2):
-        assert not journal.snapshot(large, [])
+        assert not journal.snapshot(snapshot_bodies(large, []))
         assert not journal.snapshot_due
         assert restored(journal) == ({last}, set())
         before = journal.journal_bytes
@@ -198,11 +199,11 @@ def test_a_failed_snapshot_harms_nothing_and_is_tried_again_later(tmp_path, capl
             journal.commit([overwrite(journal.sequence + 1)])
         last = reading(journal.sequence)
         assert journal.journal_bytes - before > 1_900
-    assert [record.message for record in caplog.records] == ["journal.snapshot_failed"]
-    assert caplog.records[0].reason == "database or disk is full"
+    assert [record.message for record in records_of("edge", caplog)] == ["journal.snapshot_failed"]
+    assert records_of("edge", caplog)[0].reason == "database or disk is full"
     limit_pages(journal, 100_000)
-    assert journal.snapshot([last], [])
-    assert [record.message for record in caplog.records[1:]] == ["journal.snapshot_recovered"]
+    assert journal.snapshot(snapshot_bodies([last], []))
+    assert [record.message for record in records_of("edge", caplog)[1:]] == ["journal.snapshot_recovered"]
     sequence = journal.sequence
     journal.close()
     journal = Journal.open(tmp_path)
@@ -212,18 +213,18 @@ def test_a_failed_snapshot_harms_nothing_and_is_tried_again_later(tmp_path, capl
 
 
 def test_receipts_survive_snapshots_and_only_the_last_are_kept(tmp_path):
-    wanted = tuple(b"receipt %d" % number for number in range(6, 11))
-    journal = Journal.open(tmp_path, receipts_kept=5)
+    wanted = b"".join(b"receipt %d" % number for number in range(6, 11))
+    journal = Journal.open(tmp_path, receipt_bytes=46)
     journal.commit([overwrite(number) for number in range(1, 8)])
-    journal.snapshot([reading(7)], [])
+    journal.snapshot(snapshot_bodies([reading(7)], []))
     journal.commit([overwrite(number) for number in range(8, 11)])
     journal.commit([Entry(11, ChangeSet())])
     assert journal.receipts() == wanted
     journal.close()
     for _ in range(2):
-        journal = Journal.open(tmp_path, receipts_kept=5)
+        journal = Journal.open(tmp_path, receipt_bytes=46)
         assert journal.receipts() == wanted
-        journal.snapshot([reading(10)], [])
+        journal.snapshot(snapshot_bodies([reading(10)], []))
         journal.close()
 
 
@@ -337,7 +338,7 @@ entries = st.builds(Entry, st.integers(-(2**63), 2**63 - 1), change_sets, st.bin
 @given(st.lists(st.lists(entries, min_size=1, max_size=4), max_size=4), st.lists(quads, max_size=8), st.lists(names))
 def test_any_quads_come_back_as_they_were(commits, snapshot, graphs):
     given_entries = [entry for commit in commits for entry in commit]
-    receipts = tuple(entry.receipt for entry in given_entries if entry.receipt)
+    receipts = b"".join(entry.receipt for entry in given_entries)
     with tempfile.TemporaryDirectory() as name:
         journal = Journal.open(Path(name), durability="interval")
         for commit in commits:
@@ -346,7 +347,7 @@ def test_any_quads_come_back_as_they_were(commits, snapshot, graphs):
         journal = Journal.open(Path(name), durability="interval")
         assert list(journal.restore()) == [entry.changes for entry in given_entries]
         assert journal.receipts() == receipts
-        journal.snapshot(snapshot, graphs)
+        journal.snapshot(snapshot_bodies(snapshot, graphs))
         journal.close()
         journal = Journal.open(Path(name), durability="interval")
         found = list(journal.restore())

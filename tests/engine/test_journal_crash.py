@@ -19,15 +19,15 @@ import sys
 from pathlib import Path
 import pyoxigraph as ox
 from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal
+from edge.engine.journal import Entry, Journal, snapshot_bodies
 
 def quads(i):
     return tuple(ox.Quad(ox.NamedNode(f"urn:{s}"), ox.NamedNode("urn:value"), ox.Literal(str(i))) for s in "ab")
 
 def entry(i):
-    return Entry(i, ChangeSet(quads(i), quads(i - 3) if i > 3 else ()), b"%d" % i)
+    return Entry(i, ChangeSet(quads(i), quads(i - 3) if i > 3 else ()), b"%06d" % i)
 
-journal = Journal.open(Path(sys.argv[1]), durability=sys.argv[2], snapshot_min_bytes=3000, receipts_kept=20)
+journal = Journal.open(Path(sys.argv[1]), durability=sys.argv[2], snapshot_min_bytes=3000, receipt_bytes=60)
 last = journal.sequence
 while True:
     group = [entry(i) for i in range(last + 1, last + 2 + last % 5)]
@@ -35,7 +35,7 @@ while True:
     last = journal.commit(group, lambda c: c.execute("INSERT OR REPLACE INTO meta VALUES ('timer', ?)", (timer,)))
     print(last, flush=True)
     if journal.snapshot_due:
-        journal.snapshot([quad for i in range(max(1, last - 2), last + 1) for quad in quads(i)], [])
+        journal.snapshot(snapshot_bodies([quad for i in range(max(1, last - 2), last + 1) for quad in quads(i)], []))
 """
 
 
@@ -49,7 +49,7 @@ def ends_of_groups(limit: int) -> set[int]:
 def check(directory: Path, acknowledged: int, durability: str) -> int:
     """The content is what the entries up to one end of a group lead to, none before the acknowledged one."""
     timers: list[tuple[str]] = []
-    journal = Journal.open(directory, durability=durability, receipts_kept=20)
+    journal = Journal.open(directory, durability=durability, receipt_bytes=60)
     last = journal.sequence
     assert last >= acknowledged
     assert last in ends_of_groups(last)
@@ -59,7 +59,7 @@ def check(directory: Path, acknowledged: int, durability: str) -> int:
         quads = quads.difference(changes.removed).union(changes.added)
     expected = {(f"urn:{s}", str(i)) for s in "ab" for i in range(max(1, last - 2), last + 1)}
     assert {(quad.subject.value, quad.object.value) for quad in quads} == expected
-    assert journal.receipts() == tuple(b"%d" % i for i in range(max(1, last - 19), last + 1))
+    assert journal.receipts() == b"".join(b"%06d" % i for i in range(max(1, last - 9), last + 1))
     journal.commit((), lambda c: timers.extend(c.execute("SELECT value FROM meta WHERE name = 'timer'")))
     assert timers == ([(str(last),)] if last else [])
     journal.close()
@@ -107,7 +107,7 @@ import os, resource, sys
 from pathlib import Path
 import pyoxigraph as ox
 from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal
+from edge.engine.journal import Entry, Journal, snapshot_bodies
 from edge.protocol.errors import StorageFailed
 
 directory, kind = Path(sys.argv[1]), sys.argv[2]
@@ -138,7 +138,7 @@ def entry():
 def check(journal):
     assert journal.sequence == len(stored), (journal.sequence, len(stored))
     assert [set(changes.added) for changes in journal.restore()] == [set(e.changes.added) for e in stored]
-    assert journal.receipts() == tuple(e.receipt for e in stored)
+    assert journal.receipts() == b"".join(e.receipt for e in stored)
 
 stored = []
 journal = Journal.open(directory)
@@ -163,7 +163,7 @@ for round in range(3):
             tight()
     assert failed == 5
     print(said)
-    assert not journal.snapshot([quad() for _ in range(2000)], [])
+    assert not journal.snapshot(snapshot_bodies([quad() for _ in range(2000)], []))
     check(journal)
     roomy()
     stored.append(entry()); journal.commit([stored[-1]])
@@ -172,7 +172,7 @@ journal.close()
 journal = Journal.open(directory)
 check(journal)
 state = [quad() for _ in range(2000)]
-assert journal.snapshot(state, [])
+assert journal.snapshot(snapshot_bodies(state, []))
 journal.close()
 journal = Journal.open(directory)
 assert {quad for changes in journal.restore() for quad in changes.added} == set(state)

@@ -12,7 +12,7 @@ import pytest
 
 from edge.engine.changes import ChangeSet
 from edge.engine.datadir import DataDirectoryRefused
-from edge.engine.journal import Entry, Journal
+from edge.engine.journal import Entry, Journal, snapshot_bodies
 from edge.engine.journal_file import APPLICATION_ID, FILE_NAME, FORMAT_VERSION
 
 
@@ -48,7 +48,7 @@ def sound(tmp_path_factory) -> Path:
     for number in range(1, 120):
         journal.commit([entry(number)])
     others = [quad(number * 7919, f"s{number}") for number in range(800)]
-    journal.snapshot([quad(119), *others], [ox.NamedNode("urn:g")])
+    journal.snapshot(snapshot_bodies([quad(119), *others], [ox.NamedNode("urn:g")]))
     for number in range(120, 160):
         journal.commit([entry(number)])
     journal.commit([entry(number) for number in range(160, 200)])

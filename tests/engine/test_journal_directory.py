@@ -1,7 +1,9 @@
 """One gateway at a time uses a data directory; one that cannot be used is refused in clear words."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +36,38 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
         assert process.wait() == -signal.SIGKILL
     journal = Journal.open(tmp_path)
     assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    journal.close()
+
+
+@pytest.mark.parametrize("also", [(), ("VACUUM",)])
+def test_a_second_process_is_refused_after_somebody_removed_the_lock_file(tmp_path, also):
+    """The journal file is locked as well; those who only read it, as a backup does, are not kept out."""
+    holder = [sys.executable, "-c", HOLDER, tmp_path]
+    with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        (tmp_path / "lock").unlink()
+        with contextlib.closing(sqlite3.connect(tmp_path / "edge.sqlite3", isolation_level=None)) as reader:
+            assert reader.execute("SELECT count(*) FROM meta").fetchone()[0] > 0
+            for statement in also:
+                reader.execute(statement)
+        for _ in range(2):
+            with pytest.raises(DataDirectoryRefused, match=rf"in use by another gateway \(process {process.pid}\)"):
+                Journal.open(tmp_path)
+        process.kill()
+        process.wait()
+    journal = Journal.open(tmp_path)
+    assert journal.commit([Entry(1, ChangeSet())]) == 1
+    journal.close()
+
+
+def test_a_new_journal_file_is_locked_at_once(tmp_path):
+    journal = Journal.open(tmp_path / "new")
+    (tmp_path / "new" / "lock").unlink()
+    script = "import sys, pathlib; from edge.engine.journal import Journal; Journal.open(pathlib.Path(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "new"], capture_output=True, text=True, check=False)
+    assert "in use by another gateway" in done.stderr
+    assert journal.commit([Entry(1, ChangeSet())]) == 1
     journal.close()
 
 

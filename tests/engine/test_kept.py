@@ -7,6 +7,8 @@ import itertools
 import random
 import shutil
 import sqlite3
+import threading
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from unittest import mock
@@ -19,9 +21,11 @@ from story import Subscribe, Unsubscribe, Update, draw
 from edge.engine import journal_file, kept, replay
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.engine import Engine
+from edge.engine.evaluator import Evaluator, World
 from edge.engine.journal import Journal
 from edge.engine.kept import repeatable
-from edge.engine.requests import Dataset, Notification, QueryRequest
+from edge.engine.requests import Dataset, Notification, QueryRequest, UpdateRequest
+from edge.engine.spu_manager import SpuManager
 from edge.engine.start import make_engine, open_engine
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError
@@ -386,7 +390,7 @@ def test_a_fault_with_one_costs_the_subscriptions_and_not_the_start(make, caplog
     world.subscribe(VALUES)
     for number in range(3):
         world.update(put(number))
-    with mock.patch("edge.engine.spu_manager.Boosting", side_effect=ZeroDivisionError):
+    with mock.patch("edge.engine.isolation.Boosting", side_effect=ZeroDivisionError):
         assert world.restart() == {}
     assert world.current(QueryRequest(VALUES)).total() == 3
     assert world.scheduler.subscriptions == 0
@@ -452,3 +456,92 @@ def test_a_file_of_an_older_format_is_read_and_can_keep_them_from_then_on(make, 
     world._open()
     follower = world.subscribe(VALUES)
     assert list(world.restart()) == [follower.spuid]
+
+
+# Re-evaluated ones, which may skip states
+
+
+@contextlib.contextmanager
+def holding_evaluations() -> Iterator[None]:
+    """Evaluations that begin meanwhile look at no state before it is over."""
+    door = threading.Event()
+    read = World.read
+
+    def wait_and_read(self: World, evaluator: Evaluator, now: int) -> object:
+        assert door.wait(WAIT)
+        return read(self, evaluator, now)
+
+    with mock.patch.object(World, "read", wait_and_read):
+        try:
+            yield
+        finally:
+            door.set()
+
+
+CLOSURE = "SELECT ?v { ?s <urn:p>+ ?v }"
+
+
+def test_a_change_whose_position_was_not_written_is_told_once_after_a_kill(make):
+    """One change since the position on disk: there is one notification that the client can have had."""
+    world = make()
+    follower = world.subscribe(CLOSURE)
+    world.update(put(1))
+    world.update(put(2))  # writes the position of 1, not its own
+    restored = world.restart(kill=True)[follower.spuid]
+    assert (restored.told, follower.told[-1][0]) == (2, 2)
+    world.check()
+    world.update(put(3))
+    assert [sequence for sequence, *_ in follower.told] == [0, 1, 2, 3]
+    world.check()
+
+
+def test_after_a_kill_one_whose_notifications_may_have_been_merged_begins_anew(make):
+    """Two changes in one commit interval: whether the client had one notification of them or two is not known."""
+    world = make()
+    follower, other = world.subscribe(CLOSURE), world.subscribe(VALUES)
+    world.update(put(1))
+    with holding_evaluations():
+        world.scheduler.update([UpdateRequest(put(2))]).result(WAIT)
+        world.scheduler.update([UpdateRequest(put(3))]).result(WAIT)
+    world.evaluate()
+    assert follower.told[-1][0] == 2
+    assert list(world.restart(kill=True)) == [other.spuid]
+
+
+def test_after_a_stop_one_whose_notifications_were_merged_goes_on(make):
+    world = make()
+    follower = world.subscribe(CLOSURE)
+    with holding_evaluations():
+        world.scheduler.update([UpdateRequest(put(2))]).result(WAIT)
+        world.scheduler.update([UpdateRequest(put(3))]).result(WAIT)
+    world.evaluate()
+    assert [sequence for sequence, *_ in follower.told] == [0, 1]
+    assert world.restart()[follower.spuid].told == 1
+    world.update(put(4))
+    assert [sequence for sequence, *_ in follower.told] == [0, 1, 2]
+    world.check()
+
+
+def test_a_snapshot_that_comes_while_one_is_evaluated_is_followed_by_its_position(make):
+    world = make(snapshot_min_bytes=1, snapshot_ratio=0.001)  # after each update
+    follower = world.subscribe(CLOSURE)
+    world.update(put(1))
+    with holding_evaluations():
+        world.scheduler.update([UpdateRequest(put(2))]).result(WAIT)
+        world.scheduler.on_writer(lambda: None).result(WAIT)
+    world.evaluate()
+    assert world.restart(kill=True)[follower.spuid].told == follower.told[-1][0] == 2
+    world.update(put(3))
+    world.check()
+
+
+def test_one_whose_position_is_older_than_the_snapshot_begins_anew(make):
+    world = make(snapshot_min_bytes=1, snapshot_ratio=0.001)
+    world.subscribe(CLOSURE)
+    other = world.subscribe(VALUES)
+    spus = world.scheduler._engine.spus
+    with mock.patch.object(spus, "caught_up"), mock.patch.object(SpuManager, "is_current", return_value=False):
+        world.update(put(1))
+    assert list(world.restart(kill=True)) == [other.spuid]
+    world.update(put(2))
+    assert world.rows() == 1

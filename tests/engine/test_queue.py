@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_house import WAIT, House, insert
 
-from edge.engine.lanes import PATIENCE, Lanes
+from edge.engine.fair_queue import LEAST_COST, FairQueue
 from edge.engine.places import HOUSE, Places
 from edge.engine.requests import QueryRequest, UpdateRequest
+from edge.engine.step_rate import StepRate
 from edge.engine.turns import Turns
 from edge.protocol.access import Access, Priority
 from edge.protocol.errors import TooManyRequests
@@ -23,83 +24,242 @@ SOURCES = st.sampled_from((HOUSE, *CLIENTS))
 PRIORITY = st.sampled_from(("high", "normal", "low"))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Item:
     source: str
-    priority: Priority
-    number: int
-    size: int = field(default=1)
-    alone: bool = field(default=False)
+    priority: Priority = "normal"
+    number: int = 0
+    cost: int = 1_000
+    ready: bool = True
 
 
-def fits(item: Item, taken: Sequence[Item]) -> bool:
-    return not item.alone and not taken[0].alone and sum(one.size for one in taken) + item.size <= 8
+items = st.builds(Item, SOURCES, PRIORITY, st.just(0), st.integers(0, 100_000), st.booleans())
+steps = st.lists(st.one_of(items, st.sampled_from(("take", "ready", "back"))), max_size=120)
 
 
-items = st.builds(Item, SOURCES, PRIORITY, st.just(0), st.integers(1, 5), st.booleans())
-steps = st.lists(st.one_of(items, st.just(None)), max_size=120)
+class Play:
+    """A queue whose items cost what they say, and may be held or not ready."""
+
+    def __init__(self) -> None:
+        self.queue: FairQueue[Item] = FairQueue()
+        self.put: list[Item] = []
+        self.taken: list[Item] = []
+        self.held: list[Item] = []
+
+    def enter(self, item: Item) -> None:
+        item.number = len(self.put)
+        self.put.append(item)
+        self.queue.put(item)
+
+    def take(self) -> Item | None:
+        item = self.queue.take()
+        if item is not None:
+            self.queue.charge(item.source, max(LEAST_COST, item.cost))
+            self.taken.append(item)
+        return item
+
+    def hold(self) -> None:
+        """What is next goes elsewhere."""
+        item = self.queue.take()
+        if item is not None:
+            self.queue.hold(item)
+            self.held.append(item)
+
+    def back(self) -> None:
+        while self.held:
+            self.queue.put_back(self.held.pop())
+
+    def ready(self) -> None:
+        for item in self.put:
+            if not item.ready:
+                item.ready = True
+                self.queue.look_again(item.source)
+
+    def drain(self) -> list[str]:
+        """The sources of what is taken from now on."""
+        before = len(self.taken)
+        while self.take():
+            pass
+        return [item.source for item in self.taken[before:]]
 
 
-def play(given_steps: list[Item | None]) -> tuple[list[Item], list[list[Item]]]:
-    """Put items in and take batches out, in any order. Returns both."""
-    lanes: Lanes[Item] = Lanes()
-    put: list[Item] = []
-    batches: list[list[Item]] = []
-    for step in given_steps:
-        if step is not None:
-            put.append(Item(step.source, step.priority, len(put), step.size, step.alone))
-            lanes.put(put[-1])
-        elif lanes:
-            batches.append(lanes.take(fits))
-    while lanes:
-        batches.append(lanes.take(fits))
-    return put, batches
+def played(moves: list[Item | str]) -> Play:
+    play = Play()
+    for move in moves:
+        if isinstance(move, Item):
+            play.enter(Item(move.source, move.priority, 0, move.cost, move.ready))
+        elif move == "take":
+            play.take()
+        elif move == "ready":
+            play.ready()
+        elif play.held:
+            play.back()
+        else:
+            play.hold()
+    return play
 
 
 @given(steps)
-def test_nothing_is_lost_and_what_one_client_asked_for_stays_in_order(given_steps):
-    """Also if its priority changes while something of it waits."""
-    put, batches = play(given_steps)
-    taken = [item for batch in batches for item in batch]
-    assert sorted(item.number for item in taken) == [item.number for item in put]
+def test_nothing_is_lost_and_what_one_client_asked_for_stays_in_order(moves):
+    """Also if its priority changes, or an item is evaluated elsewhere or not ready, while something of it waits."""
+    play = played(moves)
+    play.back()
+    play.ready()
+    play.drain()
+    assert play.queue.empty
+    assert not play.queue
+    assert sorted(item.number for item in play.taken) == [item.number for item in play.put]
     by_client: dict[str, list[int]] = defaultdict(list)
-    for item in taken:
-        if item.source:
-            by_client[item.source].append(item.number)
+    for item in play.taken:
+        by_client[item.source].append(item.number)
     for numbers in by_client.values():
         assert numbers == sorted(numbers)
 
 
-@given(steps)
-def test_without_priorities_it_is_first_come_first_served(given_steps):
-    plain = [step and Item(step.source, "normal", 0, step.size, step.alone) for step in given_steps]
-    put, batches = play(plain)
-    assert [item for batch in batches for item in batch] == put
+def test_clients_get_equal_time_not_equal_turns():
+    play = Play()
+    for _ in range(1_000):
+        play.enter(Item("expensive", cost=100_000))
+        play.enter(Item("cheap", cost=1_000))
+    spent: dict[str, int] = defaultdict(int)
+    for _ in range(500):
+        item = play.take()
+        spent[item.source] += item.cost
+    assert abs(spent["expensive"] - spent["cheap"]) <= 100_000
 
 
-@given(steps)
-def test_a_batch_is_what_may_share_a_commit(given_steps):
-    for batch in play(given_steps)[1]:
-        assert len(batch) == 1 or not any(item.alone for item in batch)
-        assert len(batch) == 1 or sum(item.size for item in batch) <= 8
+@given(st.lists(st.integers(0, 100_000), min_size=1, max_size=40), st.integers(1, 4))
+def test_a_small_request_waits_no_longer_than_one_piece_of_each_other_takes(costs, others):
+    """However much others have queued."""
+    play = Play()
+    for number, cost in enumerate(costs * others):
+        play.enter(Item(f"flood {number % others}", cost=cost))
+    play.take()
+    play.enter(Item("victim", cost=LEAST_COST))
+    waited = 0
+    while (item := play.take()).source != "victim":
+        waited += max(LEAST_COST, item.cost)
+    assert waited <= others * max(LEAST_COST, *costs)
 
 
-@given(st.lists(st.sampled_from(("high", "normal")), min_size=60, max_size=60), st.integers(0, 20))
-def test_nothing_starves(flood, before):
-    """However much comes that goes first: what waits is next when it has been passed over so many times."""
-    lanes: Lanes[Item] = Lanes()
-    for number in range(before):
-        lanes.put(Item(HOUSE, "high", number))
-    lanes.put(Item("slow", "low", -1))
-    lanes.put(Item("usual", "normal", -2))
-    taken_at: dict[str, int] = {}
-    for turn, priority in enumerate(flood):
-        lanes.put(Item(HOUSE, "high", turn))
-        lanes.put(Item(HOUSE, priority, turn))
-        (item,) = lanes.take(lambda item, taken: False)
-        taken_at.setdefault(item.source, turn)
-    assert taken_at["slow"] <= PATIENCE["low"]
-    assert taken_at["usual"] <= PATIENCE["normal"] + 1
+def test_clients_that_come_and_go_do_not_overtake_one_that_stays():
+    """A client that opens a connection for each request gets no more than its share."""
+    play = Play()
+    for _ in range(10):
+        play.enter(Item("stays"))
+    fresh = (f"fresh {number}" for number in itertools.count())
+    for _ in range(2):
+        play.enter(Item(next(fresh)))
+    for _ in range(60):
+        if play.take().source != "stays":
+            play.enter(Item(next(fresh)))
+    assert sum(item.source == "stays" for item in play.taken) == 10
+
+
+def test_clients_that_have_gone_are_forgotten():
+    play = Play()
+    play.enter(Item("stays"))
+    for number in range(10_000):
+        play.enter(Item(f"fresh {number}"))
+        play.enter(Item("stays"))
+        play.take()
+        play.take()
+        assert len(play.queue._clients) <= 2_000
+
+
+def test_the_gateway_and_high_priority_overtake():
+    play = Play()
+    for number in range(3):
+        play.enter(Item("low", "low"))
+        play.enter(Item("usual"))
+        play.enter(Item("urgent", "high", cost=10))
+        play.enter(Item(HOUSE, cost=number))
+    order = play.drain()
+    assert sorted(order[:6]) == [HOUSE] * 3 + ["urgent"] * 3
+    assert order[6:] == ["usual"] * 3 + ["low"] * 3
+
+
+@pytest.mark.parametrize("cost", [LEAST_COST, 1_000, 300_000])
+def test_nothing_starves(cost):
+    """However much comes that goes first: a lower priority has its share of the time."""
+    play = Play()
+    for number in range(20_000):
+        play.enter(Item(HOUSE, cost=cost))
+        if number < 500:
+            play.enter(Item("usual", cost=20_000))
+            play.enter(Item("slow", "low", cost=20_000))
+    spent: dict[str, int] = defaultdict(int)
+    for _ in range(10_000):
+        item = play.take()
+        spent[item.source] += item.cost
+    total = sum(spent.values())
+    assert total < 1_000_000 or spent["usual"] / total > 0.15 or spent["usual"] == 500 * 20_000
+    assert total < 1_000_000 or spent["slow"] / total > 0.04 or spent["slow"] == 500 * 20_000
+    assert spent[HOUSE] / total > 0.6
+
+
+def test_a_client_that_is_late_waits_behind_others_until_it_is_not():
+    late: set[str] = set()
+    queue: FairQueue[Item] = FairQueue(late.__contains__)
+    for _ in range(3):
+        queue.put(Item("much"))
+        queue.put(Item("little"))
+    late.add("much")
+    queue.look_late("much")
+    taken = []
+    for _ in range(4):
+        taken.append(queue.take().source)
+        queue.charge(taken[-1], 100)
+    assert taken == ["little", "little", "little", "much"]
+    late.clear()
+    queue.look_late("much")
+    queue.put(Item("little"))
+    assert sorted([queue.take().source, queue.take().source, queue.take().source]) == ["little", "much", "much"]
+    assert not queue
+
+
+def test_the_bucket_of_a_client_is_filled_in_time():
+    rate = StepRate(1_000, burst=5_000)
+    assert not rate.overdrawn("a", 0)
+    rate.spend("a", 5_000, 0)
+    assert not rate.overdrawn("a", 0)
+    rate.spend("a", 1_000, 0)
+    assert rate.overdrawn("a", 0)
+    assert not rate.overdrawn("b", 0)
+    assert not rate.overdrawn("a", 1_000_000)
+    rate.spend(HOUSE, 1_000_000, 0)
+    assert not rate.overdrawn(HOUSE, 0)
+    for number in range(10_000):
+        rate.spend(f"client {number}", 1, number * 10_000)
+    assert len(rate._full) <= 2_000
+
+
+def test_a_client_that_took_too_many_steps_waits_behind_others(open_house):
+    """Each INSERT DATA of 200 quads is 200 steps: with the sixth the client is beyond a burst of 1,000."""
+    house = open_house(client_steps=1, max_steps=1_000, max_batch=1)
+    quads = [" . ".join(f"<a:s{n}> <a:q> {m}" for m in range(200)) for n in range(7)]
+    for text in quads[:6]:
+        ask(house, "much", f"INSERT DATA {{ {text} }}").result(WAIT)
+    order: list[str] = []
+    house.busy()
+    futures = []
+    for source, text in (("much", quads[6]), ("other", quads[0]), ("other", quads[1])):
+        future = ask(house, source, f"INSERT DATA {{ {text} }}")
+        future.add_done_callback(lambda _, source=source: order.append(source))
+        futures.append(future)
+    house.door.set()
+    for future in futures:
+        future.result(WAIT)
+    assert order == ["other", "other", "much"]
+
+
+def test_what_does_not_fit_stays_next():
+    queue: FairQueue[Item] = FairQueue()
+    one, two = Item("a"), Item("b")
+    queue.put(one)
+    queue.put(two)
+    assert queue.take(lambda item: item.source == "b") is None
+    assert queue.take() is one
 
 
 @given(st.integers(1, 30), st.lists(st.tuples(SOURCES, st.integers(-5, 5)), max_size=80))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pyoxigraph as ox
 import pytest
-from engine_client import PREFIX, refused, triples, update
+from engine_client import PREFIX, Client, refused, triples, update
 from engine_world import new_engine
 
+from edge.engine.general import EvaluationFailed
+from edge.engine.query import collect
+from edge.engine.requests import QueryRequest
 from edge.protocol.errors import ParsingFailed
 
 
@@ -34,6 +38,43 @@ def test_what_only_looks_like_it_is_taken():
     update(engine, r"""INSERT DATA { ex:a ex:b "<< {| |} ~ @en--ltr"@en-GB , <urn:~> , ex:\~ } # << {| "x"@en--ltr""")
     update(engine, "INSERT { ex:VERSION ex:b ?n } WHERE { BIND(3--2 AS ?n) }")
     assert len(triples(engine)) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CONSTRUCT { ?s ex:q <<( ?s ?p ?o )>> } WHERE { ?s ?p ?o }",
+        "CONSTRUCT { << ?s ?p ?o >> ex:q 1 } WHERE { ?s ?p ?o }",
+        "CONSTRUCT { ?s ?p ?o {| ex:q 1 |} } WHERE { ?s ?p ?o }",
+        "CONSTRUCT { ?s ?p ?o ~ ex:r } WHERE { ?s ?p ?o } LIMIT 3",
+        'CONSTRUCT { ?s ?p "x"@en--ltr } WHERE { ?s ?p ?o }',
+        "CONSTRUCT WHERE { << ?s ?p ?o >> ?q ?r }",
+    ],
+)
+def test_a_subscription_refuses_it_in_its_template_and_the_error_says_so(text):
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:b 1 }")
+    with pytest.raises(ParsingFailed, match=r"RDF 1\.2 .* template of a subscription; send it as a query"):
+        Client(engine, text)
+    question = engine.queries.question(QueryRequest(PREFIX + text))
+    engine.queries.run(question, collect, 0)  # a query takes it
+
+
+@pytest.mark.parametrize("where", ["?s ex:b ?o", "?s ex:b ?o . ?o ex:c* ?x"])
+def test_a_subscription_may_hold_triple_terms_in_its_result(where):
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:b 1 }")
+    client = Client(engine, f"SELECT ?t {{ {where} BIND(TRIPLE(?s, ex:b, ?o) AS ?t) }}")
+    (row,) = client.last.delta.added
+    assert isinstance(row[0], ox.Triple)
+
+
+@pytest.mark.parametrize("form", ["SELECT ?x", "SELECT DISTINCT ?x", "CONSTRUCT { ?s ex:q ?x } WHERE"])
+def test_a_blank_node_that_cannot_be_written_fails_a_subscription_with_the_reason(form):
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:b 1 }")
+    with pytest.raises(EvaluationFailed, match="label"):
+        Client(engine, form + " { ?s ex:b ?o BIND(BNODE('a:b') AS ?x) } LIMIT 1")
 
 
 def test_a_where_clause_may_hold_it():

@@ -11,25 +11,42 @@ from scheduler_house import WAIT, Client, House, insert, until
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.protocol.errors import (
-    NotReady,
-)
+from edge.protocol.errors import NotFound, NotReady
 
 
-def test_a_sink_that_fails_harms_nobody_else(open_house, caplog):
+def test_a_sink_that_fails_ends_its_subscription_and_harms_nobody_else(open_house, caplog):
+    house = open_house()
+    items: list[Notification | SubscribeFailed] = []
+
+    def broken(item: Notification | SubscribeFailed) -> None:
+        items.append(item)
+        if len(items) == 2:
+            raise RuntimeError("broken sink")
+
+    query = QueryRequest("SELECT ?o { ?s <a:p> ?o }")
+    spuid = house.scheduler.subscribe(query, broken).result(WAIT).spuid
+    client = Client(house)
+    house.update(insert(1))
+    house.update(insert(2))
+    with pytest.raises(NotFound):
+        house.scheduler.unsubscribe(spuid).result(WAIT)
+    assert client.told() == [(0, [], []), (1, [1], []), (2, [2], [])]
+    assert [type(item) for item in items] == [Notification, Notification, SubscribeFailed]
+    assert house.scheduler.subscription_faults == 1
+    assert house.scheduler.ready
+    assert "broken sink" in caplog.text
+
+
+def test_a_sink_that_fails_at_once_is_not_subscribed(open_house):
     house = open_house()
 
     def broken(item: Notification | SubscribeFailed) -> None:
         raise RuntimeError("broken sink")
 
-    spuid = house.scheduler.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), broken).result(WAIT).spuid
-    client = Client(house)
+    with pytest.raises(RuntimeError, match="broken sink"):
+        house.scheduler.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), broken).result(WAIT)
+    assert house.scheduler.subscriptions == 0
     house.update(insert(1))
-    house.update(insert(2))
-    house.scheduler.unsubscribe(spuid).result(WAIT)
-    assert client.told() == [(0, [], []), (1, [1], []), (2, [2], [])]
-    assert house.scheduler.ready
-    assert "notification lost" in caplog.text
 
 
 def test_a_loader_that_fails_in_an_unforeseen_way_stops_nothing(open_house):

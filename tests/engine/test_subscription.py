@@ -93,7 +93,7 @@ def test_an_undone_batch_was_never_there():
     assert news[5] == ([("a", "p", "3")], [])
 
 
-def test_a_fault_while_subscriptions_move_undoes_the_update():
+def test_an_interrupt_while_subscriptions_move_undoes_the_update():
     """Whatever is raised in the middle, the graph, the results and the mirrors are as they were."""
     engine = new_engine()
     clients = [
@@ -103,7 +103,7 @@ def test_a_fault_while_subscriptions_move_undoes_the_update():
     spus = list(engine.spus._by_spuid.values())
     spu = spus[0]
 
-    class Fault(Exception):
+    class Fault(BaseException):
         pass
 
     move = type(spu).move

@@ -35,6 +35,8 @@ TOO_MUCH = {
     "texts that are only read": "?s ex:is ?n . ?r ex:is ?m . ?q ex:is ?l FILTER(STRLEN(?t0) = ?n + ?m + ?l)",
     "a pattern of many states": "FILTER(REGEX(?t0, '(a{1,100}){1,50}b'))",
     "with blanks in it": "FILTER(REGEX(?t0, '(a{1,100}) {1,50} b', 'x'))",
+    "with a comment in it": "FILTER(REGEX(?t0, '(a{1,100}) # [\\n {1,50} b', 'x'))",
+    "with blanks in it for a while": "FILTER(REGEX(?t0, '(?-x:#)(a{1,100}){1,50}b', 'x'))",
     "with flags of its own": "FILTER(REGEX(?t0, '(?ix)(a{1,100}) {1,50} b'))",
     "one that is computed": "FILTER(REGEX(?t0, CONCAT('(a{1,100})', '{1,50}b')))",
     "one that looks far ahead": "BIND(REPLACE(?t0, '.*b|a', 'x') AS ?x)",
@@ -248,3 +250,38 @@ def test_to_replace_what_looks_not_far_ahead_is_linear(pattern: str) -> None:
 def test_to_replace_what_does_is_not(pattern: str) -> None:
     search = Search(pattern, "", all_=True)
     assert search.steps(100_000) > 50 * search.steps(10_000)
+
+
+@pytest.mark.parametrize(
+    ("verbose", "plain"),
+    [
+        ("^ Kit chen $", "^Kitchen$"),
+        ("a { 2, 3 } # twice [ or (more\n b", "a{2,3}b"),
+        ("[ a-z \\# ] + \\ x", r"[a-z\#]+\ x"),
+        ("( a{1,100} ) {1,50}", "(a{1,100}){1,50}"),
+        ("a # and no line after it", "a"),
+        ("[a #]\n b] c", "[ab]c"),
+        ("(?ix) a b", "(?ix)ab"),
+    ],
+)
+def test_blanks_and_comments_cost_nothing_to_search(verbose: str, plain: str) -> None:
+    for all_ in (False, True):
+        given, same = (
+            Search(pattern, flags, all_=all_).steps(1000) for pattern, flags in ((verbose, "x"), (plain, ""))
+        )
+        assert given - same == len(verbose) - len(plain)
+
+
+@pytest.mark.parametrize("verbose", ["(?-x: #)(a{1,100}){1,50}", "( ?i-x:#) (a{1,100}){1,50}"])
+def test_a_pattern_that_switches_blanks_off_is_not_read(verbose: str) -> None:
+    assert Search(verbose, "x", all_=False).steps(1000) > 1_000_000
+
+
+def test_a_subscription_searches_many_rows_with_the_flag_x() -> None:
+    engine = new_engine()
+    client = Client(engine, "SELECT ?s { ?s ex:name ?n FILTER(REGEX(?n, '^ lamp (1|2) 0 # of the house', 'x')) }")
+    update(
+        engine, "INSERT DATA { " + " ".join(f"ex:s{number} ex:name 'lamp{number}' ." for number in range(1000)) + "}"
+    )
+    added, removed = client.items[-1].delta.added, client.items[-1].delta.removed
+    assert (len(client.items), len(added), removed) == (2, 22, ())

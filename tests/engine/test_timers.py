@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 from typing import Any
 
 import pyoxigraph as ox
@@ -16,10 +17,14 @@ from timer_box import WAIT, Box, after, at, insert
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.requests import (
     Dataset,
+    Notification,
     QueryRequest,
+    SubscribeFailed,
     UpdateRequest,
 )
+from edge.protocol.access import Access
 from edge.protocol.errors import NotFound, ParsingFailed, StorageFailed, TooManyRequests
+from edge.protocol.moments import After
 from edge.protocol.timers import Timer
 
 # When it runs
@@ -139,6 +144,34 @@ def test_a_wrong_text_is_refused_at_once(box):
 # Cancel, replace, look
 
 
+def test_a_long_text_is_checked_while_the_caller_goes_on(box, monkeypatch):
+    """The caller may be an event loop. Later requests of the client wait for it, so that they find it."""
+    engine = box.engine._engine
+    checking, go_on = threading.Event(), threading.Event()
+
+    def prepare(request: UpdateRequest, prepare=engine.prepare) -> object:
+        if len(request.sparql) > 40_000:
+            checking.set()
+            assert go_on.wait(WAIT)
+        return prepare(request)
+
+    monkeypatch.setattr(engine, "prepare", prepare)
+    triples = " ".join(f"<urn:s{number}> <urn:p> {number} ." for number in range(2000))
+    later, wrong = (
+        box.engine.schedule(UpdateRequest(f"INSERT DATA {{ {triples} {more} }}", source="a"), After(SECOND), name)
+        for name, more in (("later", ""), ("wrong", "<urn:s>"))
+    )
+    assert checking.wait(WAIT)
+    box.engine.update([UpdateRequest("INSERT DATA { <urn:x> <urn:p> 1 }", source="b")]).result(WAIT)
+    assert not later.done()
+    go_on.set()
+    assert later.result(WAIT).id == "later"
+    with pytest.raises(ParsingFailed):
+        wrong.result(WAIT)
+    box.advance(2)
+    assert box.engine.quads == 2001
+
+
 def test_cancelled_it_never_runs(box):
     scheduled = box.schedule(1, after(10))
     box.engine.cancel(scheduled.id).result(WAIT)
@@ -202,6 +235,29 @@ def test_there_is_a_limit(make_box):
     assert box.engine.pending_timers == 2
 
 
+@pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
+def test_the_texts_are_limited_in_bytes(make_box, restart):
+    box = make_box(max_timer_bytes=3000)
+
+    def schedule(size: int, name: str) -> None:
+        text = f"INSERT DATA {{ <urn:a> <urn:b> 1 }} # {'x' * size}"
+        box.engine.schedule(UpdateRequest(text), after(1), name).result(WAIT)
+
+    schedule(900, "one")
+    schedule(900, "two")
+    if restart:
+        box.restart()
+    with pytest.raises(TooManyRequests, match="max_timer_bytes"):
+        schedule(900, "three")
+    with pytest.raises(TooManyRequests, match="max_timer_bytes"):
+        schedule(2000, "one")
+    assert box.engine.pending_timers == 2
+    schedule(10, "one")  # a shorter text in its place
+    schedule(900, "three")
+    box.advance(1)
+    schedule(2000, "four")
+
+
 def test_outcomes_are_forgotten_in_time(make_box):
     box = make_box(timer_outcomes_for=60.0, max_timer_outcomes=500)
     for value in range(600):
@@ -235,14 +291,36 @@ def test_a_restart_changes_nothing(box):
     assert box.values() == [1, 2]
 
 
-def test_overdue_ones_run_at_start_before_new_requests(box):
+def test_overdue_ones_run_at_start(box):
     for value in (3, 1, 2):
         box.schedule(value, after(value))
     box.stop()
     box.clock.advance(100)
-    box.engine = box._open()
-    future = box.engine.update([UpdateRequest("INSERT { <a:s> <a:q> ?o } WHERE { <a:s> <a:p> ?o }")])
-    assert future.result(WAIT)[0].added == 3
+    box.start()
+    assert box.values() == [1, 2, 3]
+
+
+def test_many_that_are_due_at_once_take_turns_with_other_owners_and_clients(box):
+    """However many one client has: the one of another, and requests, wait for few of them."""
+    many, count = Access("many", registration="1"), 3_000
+    order: list[str] = []
+    futures = [box.engine.schedule(UpdateRequest(insert(n), access=many), after(10), f"{n}") for n in range(count)]
+    futures.append(box.engine.schedule(UpdateRequest(insert(-1), access=Access("other", registration="2")), after(11)))
+    for future in futures:
+        future.result(WAIT)
+
+    def note(told: Notification | SubscribeFailed) -> None:
+        assert isinstance(told, Notification)
+        order.extend(row[0].value for row in told.delta.added)
+        if len(order) == 100:  # in the middle of them a client comes
+            box.engine.update([UpdateRequest(insert(-2), access=Access("client"), source="client")])
+
+    box.engine.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), note).result(WAIT)
+    box.advance(20)
+    of_many = [int(value) for value in order if int(value) >= 0]
+    assert of_many == list(range(count)), "one owner's run in order"
+    assert order.index("-1") < count - 1_000, "it is found while those are carried out"
+    assert order.index("-2") < 100 + 2 * box.settings.max_batch
 
 
 def test_what_is_too_late_is_missed(make_box):

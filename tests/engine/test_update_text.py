@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import pyoxigraph as ox
 import pytest
 from engine_client import EX, PREFIX, XSD, engine_with, ex, refused, triples
-from engine_world import new_engine, run
+from engine_world import ask, new_engine, run
 
 from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
-from edge.engine.requests import Dataset, UpdateRequest
+from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
 from edge.protocol.errors import Forbidden, ParsingFailed, UpdateFailed
 
 # Text
@@ -179,3 +179,30 @@ def test_using_graph_uri_beside_using_or_with_is_refused():
     for text in ("INSERT {} USING <a:g> WHERE {}", "WITH <a:g> INSERT {} WHERE {}"):
         with pytest.raises(ParsingFailed, match="dataset"):
             new_engine().prepare(UpdateRequest(text, dataset))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LOAD ;",
+        "LOAD",
+        "LOAD <a:doc> INTO",
+        "LOAD <a:doc> ; INSERT DATA { <a:a> <a:p> }",
+        "INSERT DATA { <a:a> <a:p> } ; LOAD <a:doc>",
+        "INSERT { ?s ?p ?o } WHERE { SERVICE }",
+        "INSERT { ?s ?p ?o } WHERE { SERVICE <a:x> { ?s ?p } }",
+        "LOAD <a:doc> ; DELETE WHERE { SERVICE <a:x> { ?s ?p ?o } }",
+        "LOAD <a:doc> ; PREFIX a: <a:> INSERT DATA { a:a a:p }",
+    ],
+)
+def test_a_text_that_is_not_legal_is_refused_as_such_before_anything_is_forbidden(text):
+    """And nothing is fetched while that is found out."""
+    refused(new_engine(), text, ParsingFailed)
+
+
+@pytest.mark.parametrize("text", ["SELECT * { SERVICE }", "SELECT * { SERVICE <a:x> { ?s ?p } }", "ASK { SERVICE <a:"])
+def test_a_query_that_is_not_legal_is_refused_as_such_before_anything_is_forbidden(text):
+    with pytest.raises(ParsingFailed):
+        ask(new_engine(), text)
+    with pytest.raises(ParsingFailed):
+        new_engine().subscribe(QueryRequest(text), lambda _: None, None, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,15 @@ class Box:
         self.start()
 
     def settle(self) -> None:
-        """Whatever is due now has run when this returns."""
-        for _ in range(3):  # what is due joins the queue behind the first, and has run before the last
-            self.engine.timers().result(WAIT)
+        """Whatever is due now has run when this returns, or cannot run."""
+        deadline = time.monotonic() + WAIT
+        while True:
+            for _ in range(3):  # the writer looks at the clock between two of them
+                self.engine.timers().result(WAIT)
+            if not self.engine.due_timers:
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)

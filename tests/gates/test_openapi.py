@@ -12,7 +12,7 @@ from edge.gates.http.app import Routes, Views
 from edge.gates.http.page import FILES
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, SubscriptionFailed, Unauthorized
+from edge.protocol.errors import EdgeError, SubscriptionFailed, Unauthorized, UpgradeRequired
 
 
 async def description(gateway):
@@ -51,7 +51,7 @@ async def test_it_tells_every_error(gateway):
     told = (await description(gateway))["components"]["schemas"]["Error"]["properties"]["error"]["enum"]
     over_http = {error.error for error in tree(EdgeError) if error.__module__ == EdgeError.__module__}
     over_http |= {EvaluationFailed.error}
-    over_http -= {Unauthorized.error, SubscriptionFailed.error}
+    over_http -= {Unauthorized.error, SubscriptionFailed.error, UpgradeRequired.error}
     assert told == sorted(over_http)
 
 

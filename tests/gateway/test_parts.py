@@ -16,6 +16,7 @@ import httpx
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
+from pydantic import BaseModel
 from websockets.asyncio.client import connect
 
 from edge.config import Settings
@@ -216,3 +217,31 @@ async def test_serial_ports_that_have_ended_begin_again_alone(tmp_path, thread):
             wire.send(b"\n2.5\n")
             await eventually(lambda: is_stored(gateway, 2.5))
             assert not restarts(gateway, "actuation")
+
+
+def off() -> dict[str, dict[str, int]]:
+    """Every numeric setting that can be 0, at 0: most of them switch something off."""
+    found: dict[str, dict[str, int]] = {}
+    for section, field in Settings.model_fields.items():
+        table = field.annotation
+        if not (isinstance(table, type) and issubclass(table, BaseModel)) or section in ("watchdog", "shutdown"):
+            continue
+        for name, setting in table.model_fields.items():
+            if setting.annotation in (int, float) and any(getattr(each, "ge", None) == 0 for each in setting.metadata):
+                found.setdefault(section, {})[name] = 0
+    return found
+
+
+async def test_a_setting_of_0_makes_no_part_stand_still(tmp_path):
+    """What is switched off does not move, and need not."""
+    sections = off()
+    assert sections["mappings"] == {"reload_interval": 0}
+    for section in ("mqtt", "coap", "host", "serial"):
+        sections.setdefault(section, {})["enabled"] = True
+    gateway = Gateway(settings(tmp_path, **{"http": {"port": 0}, "ws": {"port": 0}, **sections}))
+    async with gateway:
+        watchdog = gateway._watchdog
+        for number in range(5):
+            await watchdog.look(number * 1000.0)
+            assert set(watchdog.states().values()) == {"moves"}
+        assert (await ask_health(gateway)).status_code == 200

@@ -7,8 +7,8 @@ are asked of Oxigraph (see `library`).
 Where Oxigraph departs from the standard the engine does so too, since a query on the mirror and a delta of the same
 query must agree: `<` has no rule for booleans, a language string or ill-typed literal has no effective boolean value,
 `"300"^^xsd:byte` is numeric, NaN is equal to itself for `<=` and `>=` (not for `=`), zero divided by a fraction is an
-error. One thing the engine decides, because Oxigraph gives now this, now that: a duration and a moment can be added in
-either order.
+error. One thing the engine decides, because Oxigraph gives now this, now that: a duration can be added to a moment, and
+not a moment to a duration (17.3 has neither).
 """
 
 from __future__ import annotations

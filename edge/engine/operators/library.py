@@ -38,9 +38,9 @@ def question(call: Call, base_iri: str) -> Question:
 def _question(name: str, function: Term | None, arity: int, base_iri: str) -> Question:
     arguments = [f"<{_argument(position)}>()" for position in range(arity)]
     if name == "+":
-        # Oxigraph adds in any order, and a duration to a moment in one order only: it is asked in ways that it keeps.
+        # Oxigraph exchanges the operands, and adds a duration to a moment in this order only (see `oxigraph_text`).
         one, other = arguments
-        text = f"COALESCE({one} + {other}, {one} - - {other}, {other} - - {one})"
+        text = f"IF(ISNUMERIC({one}) && ISNUMERIC({other}), {one} + {other}, {one} - - {other})"
     elif name in _OPERATORS:
         text = f" {name} ".join(arguments)
     elif name in _PREFIXES:

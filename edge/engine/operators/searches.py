@@ -29,8 +29,16 @@ _CLASS: Final = 8
 """States for any other."""
 _MOST: Final = 32_768
 """States; Oxigraph refuses patterns that have many more."""
-_LOOSE: Final = re.compile(r"\(\?[a-zA-Z]*x")
-"""Blanks and comments may stand between a group and how often it comes."""
+_SWITCHES: Final = re.compile(r"\(\?[a-zA-Z]*x")
+"""The pattern begins to have blanks and comments in it somewhere, or all over it."""
+_BEGINS: Final = re.compile(r"\(\?[a-zA-Z]*x[a-zA-Z]*\)")
+"""All over it, if it stands at the beginning."""
+_SWITCHES_BACK: Final = re.compile(r"\(\?[a-zA-Z]*-")
+"""It may cease to have them."""
+_BLANKS: Final = re.compile(
+    r"(\\.)|[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+|\#[^\n]*\n?", re.DOTALL
+)
+"""What the flag `x` leaves out, in brackets, too, and what it leaves alone since it is escaped."""
 _RUN: Final = re.compile(r"(?:\[[^\]\\]*\]|\\?[^\\()\[|])[*+]")
 """A pattern that matches all there is at once, and looks no further."""
 
@@ -45,7 +53,7 @@ class Search:
 
     def __init__(self, pattern: str, flags: str, all_: bool) -> None:
         """`all_`: all that matches is looked for."""
-        states, far = (_MOST, True) if "x" in flags or _LOOSE.search(pattern) else _read(pattern)
+        states, far = _read(pattern, "x" in flags)
         self._begin = states + len(pattern)
         self._states = states
         self._far = far and all_
@@ -56,8 +64,18 @@ class Search:
 
 
 @lru_cache(maxsize=256)
-def _read(pattern: str) -> tuple[int, bool]:
-    """The states of a pattern, and whether a search can look far ahead of what it finds."""
+def _read(pattern: str, verbose: bool) -> tuple[int, bool]:
+    """The states of a pattern, and whether a search can look far ahead of what it finds.
+
+    `verbose`: it is read with the flag `x`.
+    """
+    begins = _BEGINS.match(pattern)
+    if begins is not None:
+        pattern, verbose = pattern[begins.end() :], True
+    if verbose:
+        pattern = _BLANKS.sub(r"\1", pattern)
+    if (_SWITCHES_BACK if verbose else _SWITCHES).search(pattern):
+        return _MOST, True
     groups = [0]
     bracketed = _MANY if _UNICODE.search(pattern) else _CLASS
     last = 0
@@ -83,5 +101,5 @@ def _read(pattern: str) -> tuple[int, bool]:
     return max(1, sum(groups)), far and _RUN.fullmatch(pattern) is None
 
 
-UNKNOWN: Final = Search("", "x", all_=True)
+UNKNOWN: Final = Search("(?x:)", "", all_=True)
 """One of which nothing is known before it is there."""

@@ -117,7 +117,7 @@ class Sum:
         try:
             return numerator / (_SCALE << _FINEST)
         except OverflowError:
-            return math.copysign(math.inf, numerator)
+            return math.inf if numerator > 0 else -math.inf  # copysign would make a float of it
 
 
 def _single(value: float) -> Term:

@@ -54,6 +54,7 @@ EXACT: Final = Context(prec=80)
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,18})?")
 _SHORT = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,18})?")
+_PLAIN = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _INSTANT = re.compile(
     r"([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,18})?Z"
 )
@@ -98,7 +99,8 @@ def round_single(value: float) -> float:
 
 
 def _float(literal: ox.Literal, text: str) -> Value:
-    if text in ("INF", "-INF") or _SHORT.fullmatch(text):
+    # Nine digits tell every xsd:float, so the nearest double is on the right side of the middle between two of them.
+    if text in ("INF", "-INF") or _SHORT.fullmatch(text) or (_PLAIN.fullmatch(text) and len(_digits(text)) <= 9):
         single = Single(round_single(float(text)))
         single.literal = literal
         return single

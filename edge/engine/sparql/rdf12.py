@@ -1,4 +1,4 @@
-"""RDF 1.2 in what an update inserts and deletes. Oxigraph reads it; the gateway's own graph is one of RDF 1.1."""
+"""RDF 1.2 in data and templates, which is refused: the gateway's own graph is one of RDF 1.1. Oxigraph reads it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ from edge.protocol.syntax import Token
 _MARKS: Final = frozenset({"<<", "<<(", "~"})
 
 
-def refuse_rdf12(tokens: Sequence[Token]) -> None:
-    """Refuse data and templates of an operation that are not RDF 1.1. Raises `ParsingFailed`."""
+_IN_UPDATE: Final = (
+    "what an update inserts or deletes; write it in RDF 1.1: what is said of a statement as a node of its own"
+)
+IN_SUBSCRIPTION: Final = (
+    "the CONSTRUCT template of a subscription; send it as a query, or subscribe to a SELECT of what the template needs"
+)
+
+
+def refuse_rdf12(tokens: Sequence[Token], where: str = _IN_UPDATE) -> None:
+    """Refuse data and templates that are not RDF 1.1. Raises `ParsingFailed`.
+
+    `where`: the place that the error names, and the remedy.
+    """
     for index, token in enumerate(tokens):
         if (
             token.text in _MARKS
@@ -22,8 +33,7 @@ def refuse_rdf12(tokens: Sequence[Token]) -> None:
         ):
             raise ParsingFailed(
                 "RDF 1.2 (VERSION, triple terms << >>, annotations {| |}, reifiers ~, directions as in @en--ltr) is "
-                "not taken in what an update inserts or deletes; write it in RDF 1.1: what is said of a statement as "
-                "a node of its own"
+                f"not taken in {where}"
             )
 
 

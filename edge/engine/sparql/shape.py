@@ -11,18 +11,20 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+# Groups are made atomic by `(?>...)`, never by a possessive quantifier such as `(...)*+`: Python 3.11.0 to 3.11.4,
+# which Debian 12 ships, match those wrongly (CPython issue 106052).
 IRI: Final = r"<[^<>\x00-\x20]*>"
-NAME: Final = r":(?:[\w:][\w:\-]*+(?:\.++[\w:\-]++)*+)?+"
+NAME: Final = r":(?>(?:[\w:][\w:\-]*+(?>(?:\.++[\w:\-]++)*))?)"
 PREFIXED: Final = r"[A-Za-z][\w.\-]*+" + NAME
-_SUFFIX: Final = rf"(?:\^\^(?:{IRI}|{NAME}|{PREFIXED})|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+)?+"
-NUMBER: Final = r"[0-9]++(?:\.[0-9]++)?+(?:[eE][+\-]?[0-9]++)?+"
+_SUFFIX: Final = rf"(?>(?:\^\^(?:{IRI}|{NAME}|{PREFIXED})|@[A-Za-z]++(?>(?:-[A-Za-z0-9]++)*))?)"
+NUMBER: Final = r"[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][+\-]?[0-9]++)?)"
 
 
 def _quoted(q: str) -> str:
     """A string in three or one of the quotes `q`."""
     return (
-        rf"{q}(?:{q}{q}[^{q}\\]*+(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*+{q}{q}{q}"
-        rf"|[^{q}\\\n\r]*+(?:\\.[^{q}\\\n\r]*+)*+{q})"
+        rf"{q}(?:{q}{q}[^{q}\\]*+(?>(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*){q}{q}{q}"
+        rf"|[^{q}\\\n\r]*+(?>(?:\\.[^{q}\\\n\r]*+)*){q})"
     )
 
 
@@ -49,7 +51,7 @@ def pieces(text: str) -> list[str]:
 
 
 _DECLARATIONS: Final = re.compile(
-    r"(?:PREFIX[ \t\r\n]++(?:[A-Za-z]\w*+)?:[ \t\r\n]*+<[^<>\x00-\x20]*+>[ \t\r\n]++)++", re.ASCII
+    r"(?>(?:PREFIX[ \t\r\n]++(?:[A-Za-z]\w*+)?:[ \t\r\n]*+<[^<>\x00-\x20]*+>[ \t\r\n]++)+)", re.ASCII
 )
 
 

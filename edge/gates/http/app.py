@@ -24,6 +24,7 @@ from edge.gates.allowance import Allowance, client_of, peer_of
 from edge.gates.engine import OperatedEngine
 from edge.gates.guard import Authority, Guard, check, check_timers
 from edge.gates.http import oauth
+from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.description import openapi
 from edge.gates.http.engine import read_processing, shown
@@ -166,7 +167,9 @@ class Routes:
         except EdgeError:
             self._allowance.request(_peer(request), time.monotonic())
             raise
-        self._allowance.request(client_of(access, _peer(request)), time.monotonic())
+        client = client_of(access, _peer(request))
+        self._allowance.request(client, time.monotonic())
+        request.scope[CHARGE] = self._allowance.bytes.charge(client)
         return access
 
     def _still(self, request: Request) -> Access:

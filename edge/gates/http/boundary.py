@@ -13,8 +13,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.gates.origins import ANY, host_allowed, origin_allowed
+from edge.listener import is_disconnect
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, Forbidden, NotReady, TooManyRequests, Unauthorized
+from edge.protocol.errors import (
+    EdgeError,
+    Forbidden,
+    NotReady,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedEncoding,
+)
 
 PRIMITIVE = "edge.primitive"
 """Key of the ASGI scope under which a route says what a request was for, in the words of the metrics."""
@@ -29,6 +37,8 @@ def error_response(error: EdgeError, headers: dict[str, str] | None = None) -> R
     """The error as the flat JSON object of the protocol."""
     if isinstance(error, Unauthorized):
         headers = {**(headers or {}), "WWW-Authenticate": 'Bearer realm="sepa-edge"'}
+    if isinstance(error, UnsupportedEncoding):
+        headers = {**(headers or {}), "Accept-Encoding": "identity"}  # RFC 9110, section 12.5.3
     if isinstance(error, TooManyRequests) and error.retry_after is not None:
         headers = {**(headers or {}), "Retry-After": str(error.retry_after)}
     return Response(error.to_json(), error.status_code, headers, "application/json")
@@ -77,6 +87,8 @@ class Boundary:
                 raise
             await error_response(_given_up())(scope, receive, send_and_note)
         except Exception as failure:  # whatever it is, it must not end the process that serves everybody
+            if is_disconnect(failure) and status:
+                return  # the client has gone while it was answered: nobody is left to tell, and nothing is wrong here
             internal = self._internal(failure)
             if status:
                 raise  # half an answer is out: only closing the connection can tell the client

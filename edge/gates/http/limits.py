@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
 from edge.listener import is_local
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
+_MAX_HEADERS = 200
+"""Header fields of a request; browsers and proxies send some dozens."""
 _LINGER = 1.0
 """Seconds that a refused client has to read the answer; what it sends meanwhile is dropped."""
 _DEFAULT_PHRASE = b"Request Header Fields Too Large"
@@ -69,14 +72,23 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._start_deadline()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) > _MAX_HEADERS:
+            raise ValueError  # makes the parser stop; each would take much more memory than it has bytes
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._in_header = False
         self._stop_deadline()
         self.known(self.transport.get_extra_info("peername"))
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > self.settings.max_header:
+        if size > self.settings.max_header or len(self.headers) > _MAX_HEADERS:
             self._refuse(self._too_large())
             raise ValueError  # makes the parser stop
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self._refuse(wrong_hosts(hosts))
+            raise ValueError
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -88,7 +100,13 @@ class _LimitedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def send_400_response(self, msg: str) -> None:
+        if self._in_header and len(self.headers or ()) > _MAX_HEADERS:
+            self._refuse(self._too_large())
+            return
         self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: RFC 9110, section 7.8, has a server ignore an upgrade that it does not support."""
 
     def _has_too_many(self) -> bool:
         host = self.client[0] if self.client else ""
@@ -113,7 +131,8 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _too_large(self) -> EdgeError:
         return HeaderTooLarge(
-            f"URL and header are longer than {self.settings.max_header} bytes; send a long query with POST"
+            f"URL and header are longer than {self.settings.max_header} bytes, or more than {_MAX_HEADERS} header "
+            "fields; send a long query with POST"
         )
 
     def _refuse(self, error: EdgeError) -> None:

@@ -17,6 +17,7 @@ FILES = {
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/enrolment.js": ("enrolment.js", "text/javascript; charset=utf-8"),
     "/observations.js": ("observations.js", "text/javascript; charset=utf-8"),
+    "/units.js": ("units.js", "text/javascript; charset=utf-8"),
     "/token.js": ("token.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/favicon.svg": ("favicon.svg", "image/svg+xml"),

@@ -9,7 +9,7 @@ from typing import Literal
 from starlette.requests import Request
 
 from edge.engine.requests import Dataset
-from edge.gates.http.body import FORM, content_type, parse_parameters, read_text
+from edge.gates.http.body import FORM, content_type, parse_parameters, read_form, read_text
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
 from edge.protocol.moments import When, read_when
@@ -51,8 +51,7 @@ async def read_operation(request: Request, accepted: Collection[Primitive], sett
         return _from_parameters(parameters, ["query"])
     media_type = content_type(request).media_type
     if media_type == FORM:
-        text = await read_text(request, settings)
-        return _from_parameters([*parameters, *parse_parameters(text)], accepted)
+        return _from_parameters([*parameters, *await read_form(request, settings)], accepted)
     primitive = _DIRECT.get(media_type)
     if primitive is None or primitive not in accepted:
         types = [name for name, direct in _DIRECT.items() if direct in accepted]

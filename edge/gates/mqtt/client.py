@@ -8,15 +8,18 @@ import json
 import time
 from collections.abc import Callable
 
+from edge.gates.allowance import incoming
 from edge.gates.mqtt.connection import MqttConnection
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.gates.mqtt.topics import Topics
 from edge.gates.mqtt.wire import Came, Wire
 from edge.gates.session import Session, Sessions
 from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
-from edge.protocol.messages import parse_message
+from edge.protocol.messages import MAX_ALIAS, parse_message
 
 _LONGEST_TOPIC = 1024
+_LONGEST_CORRELATION = 1024
+"""Bytes; it is kept with each subscription. With the longest topic and alias it fits `MAX_ENCODED_ALIAS`."""
 _LONGEST_STATUS = 1000
 
 
@@ -54,6 +57,8 @@ class MqttClient:
         )
         self._limit = sessions.limits.max_pending_requests
         self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
+        self._charge = sessions.allowance.bytes.charge(incoming(self._session.peer))
+        """For what is in there."""
         loop = asyncio.get_running_loop()
         self._heard = loop.time()
         self._has_will = False
@@ -65,7 +70,10 @@ class MqttClient:
         self._heard = asyncio.get_running_loop().time()
         started = time.perf_counter()
         try:
-            self._inbox.put_nowait(self._read(came))
+            text = self._read(came)
+            if not self._inbox.full():
+                self._charge.set(self._charge.size + len(text))
+            self._inbox.put_nowait(text)
         except asyncio.QueueFull:
             self._refuse(
                 TooManyRequests(f"{self._limit} requests of this client wait already; wait for answers"), came, started
@@ -98,6 +106,7 @@ class MqttClient:
         """The client is gone. A will and a farewell look the same, so it may always come back to what it can resume."""
         self._idle.cancel()
         self._work.cancel()
+        self._charge.release()
         self._session.close(lost=True)
         self._ended(self._name)
 
@@ -108,9 +117,15 @@ class MqttClient:
         except UnicodeDecodeError as error:
             raise InvalidRequest(f"The message is not UTF-8 text (byte {error.start}); send JSON") from None
         if not came.response_topic and not came.correlation:
+            if len(text) > MAX_ALIAS:
+                parse_message(text)  # its alias may be too long, and sessions of this gate would take it
             return text
         if not self._may_answer(came.response_topic):
             raise InvalidRequest(f'The response topic must be "{self._topic}" or below it')
+        if len(came.correlation) > _LONGEST_CORRELATION:
+            raise InvalidRequest(
+                f"The correlation data has {len(came.correlation)} bytes; send {_LONGEST_CORRELATION} at most"
+            )
         request = parse_message(text)
         return self._correlation.with_alias(request, self._reply(came, request.alias))
 
@@ -122,7 +137,7 @@ class MqttClient:
 
     def _reply(self, came: Came, alias: str | None) -> Reply:
         topic = came.response_topic if self._may_answer(came.response_topic) else ""
-        return Reply(topic or self._topic, came.correlation, alias)
+        return Reply(topic or self._topic, came.correlation[:_LONGEST_CORRELATION], alias)
 
     def _refuse(self, error: EdgeError, came: Came, started: float) -> None:
         reply = self._reply(came, error.alias)
@@ -130,7 +145,9 @@ class MqttClient:
 
     async def _receive(self) -> None:
         while True:
-            self._session.receive(await self._inbox.get())
+            text = await self._inbox.get()
+            self._charge.set(self._charge.size - len(text))
+            self._session.receive(text)
             await self._session.room()
 
     def _look(self) -> None:

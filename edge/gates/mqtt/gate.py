@@ -26,6 +26,7 @@ from edge.gates.session import Sessions
 from edge.gates.settings import MqttGateSettings, SessionLimits
 from edge.metrics import Metrics
 from edge.protocol.errors import TooManyRequests
+from edge.protocol.messages import MAX_ENCODED_ALIAS
 
 _GATE = "mqtt"
 _LOOK = 2.0
@@ -111,6 +112,7 @@ class MqttGate:
             gate=_GATE,
             section="mqtt_gate",
             another="ask under another NAME",
+            max_alias=MAX_ENCODED_ALIAS,
             limits=SessionLimits.of(settings),
             allowance=self._allowance,
             parking=self._parking,

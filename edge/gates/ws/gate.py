@@ -8,6 +8,7 @@ import logging
 import ssl
 from functools import partial
 from http import HTTPStatus
+from typing import Final
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
@@ -19,16 +20,27 @@ from edge.gates.allowance import Allowance, peer_of
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.origins import host_allowed, origin_allowed
+from edge.gates.origins import host_allowed, origin_allowed, wrong_hosts
 from edge.gates.parking import Parking
 from edge.gates.session import Session, Sessions
-from edge.gates.settings import SessionLimits, WsGateSettings
+from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
+from edge.gates.ws.bounded import BoundedConnection
 from edge.gates.ws.connection import WsConnection
 from edge.listener import AT_ONCE, HANDSHAKE, Listener, is_local
 from edge.metrics import Metrics
-from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
+from edge.protocol.errors import (
+    EdgeError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    NotReady,
+    TooManyRequests,
+    UpgradeRequired,
+)
 
 _GATE = "ws"
+_JSON = "application/json"
+_REFUSALS: Final[dict[int, type[EdgeError]]] = {426: UpgradeRequired, 503: NotReady}
 _FAREWELL = (CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD)
 """How a client closes that will not be back (RFC 6455, section 7.4.1); browsers give no code."""
 
@@ -54,7 +66,7 @@ class WsGate:
         self._settings = settings
         self._metrics = metrics
         self._guard = guard
-        self._allowance = allowance
+        self._allowance = allowance or Allowance(LimitSettings())
         self._parking = parking
         self._tls = tls
         self._open = metrics.connections.labels(_GATE)
@@ -81,6 +93,10 @@ class WsGate:
             ssl=self._tls,
             ssl_handshake_timeout=HANDSHAKE if self._tls is not None else None,
             process_request=partial(self._admit, listener),
+            process_response=_in_our_form,
+            create_connection=partial(  # type: ignore[arg-type]  # it is only called
+                BoundedConnection, allowance=self._allowance, max_message=2 * settings.max_message
+            ),
             compression="deflate" if settings.compression else None,
             ping_interval=settings.ping_interval or None,
             ping_timeout=settings.ping_timeout,
@@ -110,6 +126,11 @@ class WsGate:
     def _admit(self, listener: Listener, socket: ServerConnection, request: Request) -> Response | None:
         headers = request.headers
         listener.known(socket.remote_address)
+        hosts = len(headers.get_all("Host"))
+        if hosts != 1:
+            return _refusal(wrong_hosts(hosts))
+        if len(headers.get_all("Origin")) > 1:
+            return _refusal(InvalidRequest('The request has several headers "Origin"; send one at most'))
         if self._tls is None and not host_allowed(headers.get("Host"), self._settings.hosts):
             return _refusal(
                 Forbidden(
@@ -160,6 +181,8 @@ class WsGate:
             async for message in socket:
                 session.receive(message)
                 await session.room()
+                if isinstance(socket, BoundedConnection):
+                    socket.account()
         except ConnectionClosed:
             pass  # however a client goes away, it is gone
         finally:
@@ -180,8 +203,21 @@ async def _dismiss(socket: ServerConnection, error: EdgeError) -> None:
 
 def _refusal(error: EdgeError) -> Response:
     body = json.dumps(error.to_message()).encode()
-    headers = Headers({"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"})
+    headers = Headers({"Content-Type": _JSON, "Content-Length": str(len(body)), "Connection": "close"})
     return Response(error.status_code, HTTPStatus(error.status_code).phrase, headers, body)
+
+
+def _in_our_form(socket: ServerConnection, request: Request, response: Response) -> Response | None:
+    """A refusal of the library, whose text is for a browser's user, as the flat JSON object of all our errors."""
+    del socket, request
+    if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS or response.headers.get("Content-Type") == _JSON:
+        return None
+    reason = bytes(response.body or b"").decode(errors="replace").partition("\n")[0].rstrip(".")
+    kind = _REFUSALS.get(response.status_code, InvalidRequest)
+    refusal = _refusal(kind(f"{reason}; this port takes WebSocket connections (RFC 6455) and nothing else"))
+    if "Upgrade" in response.headers:
+        refusal.headers["Upgrade"] = response.headers["Upgrade"]  # RFC 9110, section 15.5.22
+    return refusal
 
 
 def _quiet() -> logging.Logger:

@@ -11,6 +11,8 @@ from mqtt_house import ALL, ROOT, MqttClient, house, port_of
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.messages import (
+    MAX_ALIAS,
+    MAX_ENCODED_ALIAS,
     notification_message,
     parse_message,
     result_message,
@@ -113,6 +115,22 @@ def test_a_request_is_the_same_but_for_its_alias(reply):
     message = {"sparql": "ASK {}", "alias": "mine", "default-graph-uri": ["urn:g"], "timeout": 5, "authorization": "x"}
     correlation = Correlation()
     tagged = correlation.with_alias(parse_message(json.dumps({"subscribe": message})), reply)
-    assert parse_message(tagged) == parse_message(
-        json.dumps({"subscribe": {**message, "alias": correlation.alias(reply)}})
+    assert parse_message(tagged, MAX_ENCODED_ALIAS) == parse_message(
+        json.dumps({"subscribe": {**message, "alias": correlation.alias(reply)}}), MAX_ENCODED_ALIAS
     )
+
+
+def test_the_longest_reply_fits_the_alias_that_stands_for_it():
+    reply = Reply("\U0001f600" * 1024, b"x" * 1024, "\U0001f600" * MAX_ALIAS)
+    assert len(Correlation().alias(reply)) <= MAX_ENCODED_ALIAS
+
+
+@pytest.mark.parametrize(
+    ("alias", "correlation", "reason"),
+    [("a", b"x" * 1025, "correlation data has 1025 bytes"), ("a" * 1025, b"x", "1024 at most")],
+)
+def test_what_is_kept_with_a_subscription_is_bounded(client, alias, correlation, reason):
+    client.send({"subscribe": {"sparql": ALL, "alias": alias}}, ResponseTopic=MINE, CorrelationData=correlation)
+    error = json.loads(client.message().payload)
+    assert error["error"] == "invalid_request"
+    assert reason in error["error_description"]

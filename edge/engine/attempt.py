@@ -1,0 +1,120 @@
+"""An update that is evaluated outside of the writer: what it read, what it found, whether it still holds.
+
+The writer gives an update `FIRST_STEPS` steps. One that needs more is undone, evaluated in a forked process on the
+state as it is then, and applied when that process has its result, unless an update that was applied meanwhile has
+changed something that it read. Then it is evaluated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import islice
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.changes import ChangeSet, Statement
+from edge.engine.lutt import Key
+from edge.protocol.errors import UpdateConflict
+
+FIRST_STEPS: Final = 50_000
+"""Steps that an update may take on the writer's thread: about 50 ms."""
+MOST_TRIES: Final = 3
+"""How often an update is evaluated before it fails because what it read keeps changing."""
+
+Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
+"""What an operation removes, and then adds."""
+
+
+class Mode(Enum):
+    """Where an update is evaluated."""
+
+    FIRST = auto()
+    """On the writer's thread, while others wait: for `FIRST_STEPS` and no longer."""
+    OUTSIDE = auto()
+    """In a forked process."""
+    WHOLE = auto()
+    """On the caller's thread, to its end."""
+
+
+class LongUpdate(Exception):
+    """An update takes longer than it may on the writer's thread. Nothing has changed."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What the operations of one update remove and add, on its way from a forked process."""
+
+    sizes: list[tuple[int, int] | None] = field(default_factory=list)
+    """Quads that each operation adds and removes; None: it is carried out again, on the state as it is then."""
+    steps: int = 0
+    """Steps that the update took."""
+    lines: list[str] = field(default_factory=list)
+    """N-Quads: added and removed ones of the first operation, of the second, and so on."""
+
+    def note(self, removed: Sequence[Statement], added: Sequence[Statement]) -> None:
+        """Note an operation that was evaluated."""
+        self.sizes.append((len(added), len(removed)))
+        self.lines += ChangeSet(added, removed).lines()
+
+    def note_other(self) -> None:
+        """Note an operation that does not depend on what was read."""
+        self.sizes.append(None)
+
+    def quads(self) -> list[Quads | None]:
+        """What each operation removes and adds, as terms."""
+        quads = iter(ox.parse("".join(self.lines).encode(), ox.RdfFormat.N_QUADS, lenient=True))
+        found: list[Quads | None] = []
+        for sizes in self.sizes:
+            if sizes is None:
+                found.append(None)
+            else:
+                added, removed = (list(islice(quads, size)) for size in sizes)
+                found.append((removed, added))
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """The evaluations of one piece of work outside of the writer."""
+
+    steps: int = 0
+    """Steps that it took, here and outside, and that were not charged yet; a quad that it changes is one, too."""
+    tries: int = 0
+    keys: Sequence[Key] = ()
+    """The patterns of the quads that it read."""
+    graph_names: bool = False
+    """Whether it also depends on which named graphs exist."""
+    conflict: bool = False
+    """Whether something that it read has changed since it was begun."""
+    found: Sequence[Sequence[Quads | None]] | None = None
+    """What each of its updates does; None: not known yet."""
+    error: Exception | None = None
+    """Why it could not be evaluated."""
+
+    @property
+    def over(self) -> bool:
+        """Whether an evaluation has ended and was not taken in yet."""
+        return self.found is not None or self.error is not None
+
+    def take(self) -> Sequence[Sequence[Quads | None]]:
+        """Return the result once.
+
+        Raises `LongUpdate` where it has to be evaluated again, `UpdateConflict` where that was done often enough, and
+        what the evaluation raised.
+        """
+        found, error, conflict = self.found, self.error, self.conflict
+        self.found, self.error, self.conflict = None, None, False
+        if conflict and self.tries < MOST_TRIES:
+            raise LongUpdate
+        if conflict:
+            raise UpdateConflict(
+                f"The update takes long, and what its WHERE clause looks at changed during each of {MOST_TRIES} "
+                "evaluations; nothing of it was done. Send it again, narrow its WHERE clause, or change it in parts"
+            )
+        if error is not None:
+            raise error
+        assert found is not None, "over"  # noqa: S101
+        return found

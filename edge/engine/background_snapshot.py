@@ -1,0 +1,70 @@
+"""Encode the live graph for a snapshot of the journal, on a thread of its own, while updates go on.
+
+The bodies come from a `GraphCopy`. A last body has the changes that were made meanwhile, so together the bodies are
+the state at the commit after which `bodies` is called. They are compressed, about 9 bytes a quad, and in memory until
+the journal stores them in one transaction. A crash before that leaves the last snapshot and the journal as they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from edge.engine import journal_codec
+from edge.engine.changes import Statement
+from edge.engine.engine import Engine
+from edge.engine.journal import Entry, snapshot_bodies
+
+_PIECE: Final = 500
+"""Quads that are copied at a time. Updates wait for one piece, less than a millisecond."""
+
+
+class BackgroundSnapshot:
+    """A snapshot in the making."""
+
+    def __init__(self, engine: Engine, done: Callable[[BackgroundSnapshot], None]) -> None:
+        """Begin. `done` is called on the thread, with the snapshot, when `bodies` can be called or it failed."""
+        self.error: Exception | None = None
+        """Why it failed."""
+        self._engine = engine
+        self._done = done
+        self._copy = engine.begin_copy()
+        self._bodies: list[bytes] = []
+        self._cancelled = False
+        self._thread = threading.Thread(target=self.encode, name="snapshot")
+
+    def start(self) -> None:
+        """Begin to encode on a thread."""
+        self._thread.start()
+
+    def encode(self) -> None:
+        """Encode here."""
+        try:
+            for body in snapshot_bodies(self._quads(), self._copy.named_graphs):
+                self._bodies.append(body)
+        except Exception as error:  # noqa: BLE001  the caller reports it
+            self.error = error
+        if not self._cancelled:
+            self._done(self)
+
+    def cancel(self) -> None:
+        """Stop encoding; `done` is not called."""
+        self._cancelled = True
+        self._engine.end_copy(self._copy)
+
+    def bodies(self) -> Sequence[bytes]:
+        """Return the bodies of the snapshot of the graph as it is now. To be called once, with nothing uncommitted.
+
+        Raises `NotRestorable`.
+        """
+        changes = self._engine.end_copy(self._copy)
+        return [*self._bodies, journal_codec.encode([Entry(0, changes)])] if changes else self._bodies
+
+    def _quads(self) -> Iterator[Statement]:
+        while not self._cancelled:
+            with self._engine.writing:
+                piece = self._copy.take(_PIECE)
+            if not piece:
+                return
+            yield from piece

@@ -1,0 +1,60 @@
+"""Faults: errors that must end one request or one subscription, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Final
+
+from edge.protocol.errors import EdgeError
+
+_log = logging.getLogger(__name__)
+
+_RUST: Final = "pyo3_runtime"
+"""Module of the exceptions that stand for a panic in Oxigraph. They derive from BaseException."""
+
+
+def contained(error: BaseException) -> Exception:
+    """Return an error as an `Exception` if it concerns only the work that raised it; else re-raise it.
+
+    A panic in Oxigraph becomes a RuntimeError. KeyboardInterrupt, SystemExit and the like end the process.
+    """
+    if isinstance(error, Exception):
+        return error
+    if type(error).__module__ == _RUST:
+        return RuntimeError(f"Oxigraph panicked: {error}").with_traceback(error.__traceback__)
+    raise error
+
+
+class Incidents:
+    """Log entries of the faults of one update: the same fault of many subscriptions is logged once."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[type, object], str] = {}
+
+    def reason(self, error: Exception, doing: str) -> str:
+        """Log a fault with its traceback. Returns what the subscribers are told.
+
+        `doing`: what the gateway did with the subscription, as a participle.
+        """
+        if isinstance(error, EdgeError):
+            return error.description
+        key = type(error), _place(error)
+        reason = self._reasons.get(key)
+        if reason is None:
+            incident = uuid.uuid4().hex[:12]
+            # The message of the error stays in the log: it can quote data that this client may not read.
+            reason = self._reasons[key] = (
+                f"Internal error {incident} ({type(error).__name__}) while {doing} this subscription. The gateway's log"
+                " has the details. Subscribe again; if that fails too, report the query to the operator"
+            )
+            _log.error("subscription.fault %s while %s a subscription", incident, doing, exc_info=error)
+        return reason
+
+
+def _place(error: Exception) -> object:
+    """The code and line that raised an error."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return None if traceback is None else (traceback.tb_frame.f_code, traceback.tb_lineno)

@@ -1,0 +1,73 @@
+"""Read sets: the quad patterns that the result of an update can depend on, conservatively."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.analysis import dependencies
+from edge.engine.general import Rules
+from edge.engine.graph import LiveGraph
+from edge.engine.lutt import EVERYTHING, Dependencies, Key
+from edge.engine.plan import GeneralWhere, Load, Manage, Modify, NativeWhere, Target, Transfer, UpdatePlan
+from edge.engine.sparql.parser import parse_query
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
+
+_ANYTHING: Final[Key] = (None, None, None, None)
+
+
+def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules: Rules) -> tuple[set[Key], bool]:
+    """The patterns of the quads that an update reads, and whether it depends on which named graphs exist.
+
+    `constants` are ids.
+    """
+    keys: set[Key] = set()
+    graph_names = False
+    for operation in plan.operations:
+        if isinstance(operation, Modify):
+            where = operation.where
+            if isinstance(where, NativeWhere):
+                frame = operation.frame(graph.dictionary, constants)
+                for s, p, o, g in where.patterns:
+                    keys.add((frame[s], frame[p], frame[o], frame[g]))
+                graph_names |= where.graph_names
+            elif where is not None:
+                depends = _general(where, rules)
+                keys.update(watch.key(graph) for watch in depends.watches)
+                graph_names |= depends.graph_names
+        elif isinstance(operation, Manage | Transfer):
+            graph_names = True
+            keys.update(_of_target(target, graph) for target in _targets(operation))
+        elif isinstance(operation, Load):
+            keys.add(_ANYTHING)
+    return keys, graph_names
+
+
+def _general(where: GeneralWhere, rules: Rules) -> Dependencies:
+    """What a WHERE clause depends on that the mirror evaluates. What is beyond our grammar depends on everything."""
+    text = f"{where.prologue}SELECT * WHERE {where.group}"
+    default = None if where.graph is None else [where.graph.value]
+    if where.dataset.given:
+        default = list(where.dataset.default_graphs or ())
+    try:
+        query = parse_query(text, tokenize(text), rules.base_iri)
+        return dependencies(query, default, union=rules.union_default_graph)
+    except (ParsingFailed, ValueError, RecursionError):
+        return EVERYTHING
+
+
+def _targets(operation: Manage | Transfer) -> Iterator[Target]:
+    if isinstance(operation, Manage):
+        yield operation.target
+    else:
+        yield operation.source
+        yield operation.destination
+
+
+def _of_target(target: Target, graph: LiveGraph) -> Key:
+    if target.which in ("ALL", "NAMED"):
+        return _ANYTHING
+    return (None, None, None, graph.intern_graph(target.graph or ox.DefaultGraph()))

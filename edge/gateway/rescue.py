@@ -1,0 +1,47 @@
+"""Leaving rescue mode: a sound journal file is made of what can be read of a damaged one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from edge.config import Settings
+from edge.config.parts import part
+from edge.engine import EngineSettings
+from edge.engine.journal import Journal
+from edge.engine.kept_table import KeptTable
+from edge.engine.rescue import UNREADABLE, Report, rebuild
+from edge.engine.start import make_engine
+from edge.engine.timer_table import TimerTable
+from edge.outbox.settings import OutboxSettings
+from edge.outbox.storing import Storing
+
+__all__ = ["Report", "rescue"]
+
+
+def rescue(settings: Settings, *, drop: bool, now: datetime | None = None) -> Report:
+    """Report what is readable of the journal file; with `drop` go on from there. Raises `DataDirectoryRefused`.
+
+    The damaged file is kept under a name with the time `now`.
+    """
+    outbox = part(OutboxSettings, settings.outbox)
+    suffix = f"damaged-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}"
+    return rebuild(settings.data_dir, lambda directory: _check(directory, outbox), suffix=suffix, drop=drop)
+
+
+def _check(directory: Path, outbox: OutboxSettings) -> None:
+    """Read all that the gateway reads at its start; no delayed update runs. Raises `DataDirectoryRefused`."""
+    journal = Journal.open(directory)
+    try:
+        make_engine(EngineSettings()).restore(journal.restore())
+        timers, subscriptions = TimerTable(journal), KeptTable(journal)
+        timers.anchors()
+        subscriptions.origin()
+        for rows in (timers.waiting(), timers.outcomes(), subscriptions.starts()):
+            for _ in rows:
+                pass
+        Storing(journal, outbox)
+    except UNREADABLE as error:
+        journal.refuse(f"what it holds cannot be restored ({type(error).__name__}: {error})")
+    finally:
+        journal.close()

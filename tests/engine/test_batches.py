@@ -1,0 +1,88 @@
+"""What shares a commit, and what the writer reports while it works: on a clock that only work moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+from fake_clock import FakeClock
+from scheduler_house import WAIT, commits
+
+from edge.engine.engine import Engine
+from edge.engine.general import Rules
+from edge.engine.journal import Journal
+from edge.engine.requests import UpdateRequest
+from edge.engine.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.protocol.access import Access, Priority
+
+
+class Site:
+    """An engine whose LOAD takes as many milliseconds as the document's name says, on a fake clock."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self.clock = FakeClock()
+        self.door = threading.Event()
+        self.at_the_door = threading.Event()
+        self.order: list[str] = []
+        self.busy: list[float] = []
+        self.oldest: list[float] = []
+        given = EngineSettings(allow_load=True, **settings)  # type: ignore[arg-type]
+        engine = Engine(Rules(allow_load=True), self._load)
+        self.scheduler = Scheduler(engine, Journal.open(directory), given, self.clock)
+
+    def _load(self, document: str) -> list[ox.Quad]:
+        self.at_the_door.set()
+        assert self.door.wait(WAIT)
+        _, name, milliseconds = document.rsplit("/", 2)
+        self.order.append(name)
+        self.clock.advance(int(milliseconds) / 1000)
+        self.busy.append(self.scheduler.busy_seconds)
+        self.oldest.append(self.scheduler.waiting_seconds)
+        node = ox.NamedNode(f"urn:{len(self.order)}")
+        return [ox.Quad(node, node, node)]
+
+    def send(self, source: str, milliseconds: int, priority: Priority = "normal"):
+        text = f"LOAD <http://example.org/{source or 'house'}/{milliseconds}>"
+        request = UpdateRequest(text, access=Access(source, priority=priority), source=source)
+        return self.scheduler.update([request])
+
+    def run(self, *futures) -> None:
+        self.door.set()
+        for future in futures:
+            future.result(WAIT)
+
+
+@pytest.fixture
+def site(tmp_path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.door.set()
+    assert site.scheduler.close(WAIT)
+
+
+def test_a_batch_ends_after_its_time(site, tmp_path):
+    """Each takes 20 ms: the third one is the last that shares a commit of 50 ms."""
+    site.run(*(site.send("a", 20) for _ in range(9)))
+    assert commits(tmp_path) == 3
+
+
+def test_turns_are_decided_at_each_take_and_by_the_time_that_work_took(site):
+    """30 updates of 0.9 s of one client: a sensor and others wait for the one that runs, not for all that wait."""
+    first = [site.send("flood", 900) for _ in range(30)]
+    assert site.at_the_door.wait(WAIT)
+    others = [site.send("", 1), site.send("urgent", 1, "high"), site.send("usual", 1), site.send("usual", 1)]
+    site.run(*first, *others)
+    assert set(site.order[1:3]) == {"house", "urgent"}
+    assert site.order[3:5] == ["usual", "usual"]
+
+
+def test_a_writer_that_completes_pieces_is_slow_and_not_stuck(site):
+    first = site.send("flood", 20_000)
+    assert site.at_the_door.wait(WAIT)
+    site.run(first, *(site.send("flood", 20_000) for _ in range(9)))
+    assert max(site.busy) == pytest.approx(20)
+    assert max(site.oldest) == pytest.approx(180)

@@ -1,0 +1,334 @@
+"""Updates that are evaluated outside of the writer: they have the effect of their turn, and hold up nobody else."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+
+import pytest
+from fake_clock import FakeClock
+from scheduler_house import WAIT, House, insert, until
+
+from edge.engine import attempt, engine
+from edge.engine.apart import Apart, Child
+from edge.engine.journal import Journal
+from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
+from edge.engine.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import make_engine
+from edge.protocol.errors import NotReady, RequestTimeout, ResultTooLarge, StorageFailed, UpdateConflict
+from edge.protocol.moments import After
+
+NODES = 300
+SEED = "INSERT DATA { " + " . ".join(f"<a:n{n}> <a:n> {n}" for n in range(NODES)) + " }"
+SLOW = "INSERT { ?a <a:found> ?b } WHERE { ?a <a:n> ?x . ?b <a:n> ?y FILTER(?x + ?y = 7) }"
+"""About 200,000 steps, eight solutions."""
+GENERAL = "INSERT { ?a <a:found> ?b } WHERE { ?a <a:n>+ ?x . ?b (<a:n>|<a:m>)+ ?y . ?b <a:n> ?y FILTER(?x + ?y = 7) }"
+
+
+class Outside:
+    """Holds back the results of forked processes, and counts them."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.begun = 0
+        self.pids: list[int] = []
+        begin, result, outside = Apart.begin, Child.result, self
+
+        def noted(self, action, seconds, setting):
+            child = begin(self, action, seconds, setting)
+            outside.begun += 1
+            outside.pids.append(child._pid)
+            return child
+
+        def held(self):
+            assert outside.gate.wait(WAIT)
+            return result(self)
+
+        monkeypatch.setattr(Apart, "begin", noted)
+        monkeypatch.setattr(Child, "result", held)
+
+
+@pytest.fixture
+def outside(monkeypatch) -> Outside:
+    return Outside(monkeypatch)
+
+
+def send(house: House, source: str, *texts: str):
+    return house.scheduler.update([UpdateRequest(text, source=source) for text in texts])
+
+
+def rows(house: House, text: str = "SELECT ?a ?b { ?a <a:found> ?b }") -> int:
+    result = house.scheduler.query(QueryRequest(text)).result(WAIT)
+    assert isinstance(result, Solutions)
+    return len(result.rows)
+
+
+@pytest.mark.parametrize("text", [SLOW, GENERAL], ids=["steps", "as a whole"])
+def test_others_go_on_and_later_work_of_the_client_waits(open_house, outside, text):
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", text)
+    after = send(
+        house, "slow", "INSERT { <a:s> <a:count> ?n } WHERE { { SELECT (COUNT(*) AS ?n) { ?a <a:found> ?b } } }"
+    )
+    until(lambda: outside.begun == 1)
+    assert send(house, "other", insert(1)).result(WAIT)[0].added == 1
+    assert not slow.done()
+    assert not after.done()
+    outside.gate.set()
+    assert slow.result(WAIT)[0].added == 8
+    after.result(WAIT)
+    assert rows(house, "SELECT ?n { ?s <a:count> ?n FILTER(?n = 8) }") == 1
+    assert outside.begun == 1
+
+
+def test_what_it_read_has_changed(open_house, outside):
+    """It is evaluated again, and sees the change; a change of something else does not matter."""
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", SLOW)
+    until(lambda: outside.begun == 1)
+    send(house, "other", insert(1)).result(WAIT)
+    send(house, "other", "DELETE DATA { <a:n0> <a:n> 0 }").result(WAIT)
+    outside.gate.set()
+    assert slow.result(WAIT)[0].added == 6
+    assert outside.begun == 2
+
+
+def test_what_it_reads_keeps_changing(open_house, outside, monkeypatch):
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", SLOW)
+    for number in range(attempt.MOST_TRIES):
+        until(lambda number=number: outside.begun == number + 1)
+        send(house, "other", f"INSERT DATA {{ <a:n0> <a:n> {1000 + number} }}").result(WAIT)
+        gate, outside.gate = outside.gate, threading.Event()
+        gate.set()
+    with pytest.raises(UpdateConflict, match="narrow its WHERE"):
+        slow.result(WAIT)
+    outside.gate.set()
+    assert rows(house) == 0
+    assert send(house, "slow", SLOW).result(WAIT)[0].added == 8
+
+
+def test_a_request_of_several_operations_is_applied_as_one(open_house, outside):
+    """Blank nodes that one operation makes are those that the next finds; graphs are managed where it is applied."""
+    house = open_house()
+    house.update(SEED, "INSERT DATA { GRAPH <a:old> { <a:o> <a:o> <a:o> } }")
+    text = f"""INSERT DATA {{ _:b <a:made> 1 }} ; {SLOW} ;
+        COPY <a:old> TO <a:new> ; INSERT {{ GRAPH <a:new> {{ ?b <a:count> ?n }} }}
+        WHERE {{ ?b <a:made> 1 {{ SELECT (COUNT(*) AS ?n) {{ ?a <a:found> ?c }} }} }}"""
+    added = send(house, "slow", text).result(WAIT)[0].added
+    assert (added, outside.begun) == (1 + 8 + 1 + 1, 1)
+    assert rows(house, "SELECT ?b { ?b <a:made> 1 GRAPH <a:new> { ?b <a:count> 8 } }") == 1
+
+
+def test_several_requests_given_at_once(open_house, outside):
+    house = open_house()
+    house.update(SEED)
+    first, second, third = send(house, "slow", "INSERT DATA { <a:n500> <a:n> 0 }", SLOW, insert(3)).result(WAIT)
+    assert (first.added, second.added, third.added, outside.begun) == (1, 10, 1, 1)
+
+
+def test_two_processes_make_different_blank_nodes_and_uuids(open_house, outside):
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    where = "?a <a:n> ?x . ?b <a:n> ?y FILTER(?x + ?y = 7) BIND(UUID() AS ?u)"
+    text = f"INSERT {{ [] <a:made> ?a . ?a <a:id> ?u }} WHERE {{ {where} }}"
+    futures = [send(house, name, text) for name in ("one", "two")]
+    until(lambda: outside.begun == 2)
+    outside.gate.set()
+    for future in futures:
+        future.result(WAIT)
+    assert rows(house, "SELECT ?b { ?b <a:made> ?a }") == 16
+    assert rows(house, "SELECT DISTINCT ?u { ?a <a:id> ?u }") == 16
+
+
+def test_an_error_is_that_of_the_update(open_house, outside):
+    house = open_house(max_steps=100_000)
+    house.update(SEED)
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_steps"):
+        send(house, "slow", SLOW).result(WAIT)
+    assert outside.begun == 1
+
+
+def test_the_budget_of_steps_is_for_all_operations_of_a_request(open_house, outside):
+    house = open_house(max_steps=250_000)
+    house.update(SEED)
+    assert send(house, "slow", SLOW).result(WAIT)[0].added == 8
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_steps"):
+        send(house, "slow", f"{SLOW} ; {SLOW}").result(WAIT)
+
+
+def test_it_may_not_change_more_quads_than_the_setting(open_house):
+    house = open_house(max_changes=1_000)
+    house.update(SEED)
+    for text in ("INSERT { ?a <a:to> ?b } WHERE { ?a <a:n> ?x . ?b <a:n> ?y }",):
+        with pytest.raises(ResultTooLarge, match=r"engine\.max_changes"):
+            send(house, "large", text).result(WAIT)
+    assert rows(house, "SELECT ?a { ?a <a:to> ?b }") == 0
+
+
+def test_a_process_that_is_killed_fails_its_update_alone(open_house, outside):
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", SLOW)
+    until(lambda: outside.begun == 1)
+    os.kill(outside.pids[0], signal.SIGSTOP)
+    os.kill(outside.pids[0], signal.SIGKILL)
+    outside.gate.set()
+    error = slow.exception(WAIT)
+    assert error is None or isinstance(error, ResultTooLarge)  # it may have been done before
+    assert send(house, "slow", insert(1)).result(WAIT)[0].added == 1
+
+
+def test_it_takes_no_longer_than_the_setting(open_house):
+    house = open_house(update_timeout=0.05)
+    house.update(SEED.replace("a:n", "a:m"))
+    text = "INSERT { ?a <a:found> ?b } WHERE { ?a <a:m> ?x . ?b <a:m> ?y . ?c <a:m> ?z FILTER(?x + ?y + ?z < 0) }"
+    with pytest.raises(RequestTimeout, match=r"engine\.update_timeout"):
+        send(house, "slow", text).result(WAIT)
+
+
+def test_closing_waits_for_it(tmp_path, outside):
+    house = House(tmp_path)
+    house.update(SEED)
+    slow = send(house, "slow", SLOW)
+    assert house.scheduler.close(WAIT)
+    assert slow.result(0)[0].added == 8
+
+
+def test_closing_in_a_hurry_ends_it(tmp_path, outside):
+    house = House(tmp_path)
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", SLOW)
+    waiting = [send(house, name, SLOW) for name in ("a", "b", "c")]
+    until(lambda: outside.begun == 2)
+    closing = threading.Thread(target=house.scheduler.close, args=(2.0,))
+    closing.start()
+    until(lambda: not house.scheduler._engine.apart.open)
+    outside.gate.set()
+    closing.join(WAIT)
+    assert all(isinstance(one.exception(WAIT), NotReady) or one.result(0) for one in (slow, *waiting))
+    assert any(isinstance(one.exception(0), NotReady) for one in waiting)
+
+
+def test_a_commit_that_fails_undoes_it(tmp_path, outside, monkeypatch):
+    journal = Journal.open(tmp_path)
+    house = House(journal=journal)
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", SLOW)
+    until(lambda: outside.begun == 1)
+    commit = journal.commit
+
+    def fail(*_: object) -> None:
+        raise StorageFailed("no room")
+
+    monkeypatch.setattr(journal, "commit", fail)
+    outside.gate.set()
+    with pytest.raises(StorageFailed):
+        slow.result(WAIT)
+    assert rows(house) == 0
+    monkeypatch.setattr(journal, "commit", commit)
+    assert send(house, "slow", SLOW).result(WAIT)[0].added == 8
+    assert house.scheduler.close(WAIT)
+
+
+def test_a_delayed_update_leaves_the_writer_too(open_house, outside):
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    house.scheduler.schedule(UpdateRequest(SLOW), After(0), "one").result(WAIT)
+    until(lambda: outside.begun == 1)
+    assert send(house, "other", insert(1)).result(WAIT)[0].added == 1
+    outside.gate.set()
+    until(lambda: house.scheduler.timer("one").result(WAIT).state == "done")
+    assert rows(house) == 8
+
+
+# The effect is that of one order
+
+
+def _random_update(random_: random.Random) -> str:
+    """An update over few terms, so that updates read what others write."""
+
+    def term() -> str:
+        return f"<a:{random_.choice('xyz')}>"
+
+    def pattern(*names: str) -> str:
+        places = [random_.choice([term(), f"?{name}"]) for name in names]
+        graph = random_.choice(["", "", "<a:g>"])
+        text = f"{places[0]} <a:{random_.choice('pq')}> {places[1]}"
+        return f"GRAPH {graph} {{ {text} }}" if graph else f"{text} ."
+
+    where = random_.choice(
+        [
+            lambda: pattern("s", "o"),
+            lambda: f"{pattern('s', 'o')} OPTIONAL {{ {pattern('o', 't')} }}",
+            lambda: f"{pattern('s', 'o')} FILTER NOT EXISTS {{ {pattern('o', 's')} }}",
+            lambda: f"{{ {pattern('s', 'o')} }} UNION {{ {pattern('o', 's')} }} MINUS {{ {pattern('s', 's')} }}",
+            lambda: f"?s (<a:p>|<a:q>)+ ?o . {pattern('o', 't')}",
+            lambda: f"GRAPH ?g {{ }} {pattern('s', 'o')}",
+        ]
+    )()
+    kind = random_.randrange(10)
+    if kind == 0:
+        return random_.choice(
+            ["COPY <a:g> TO DEFAULT", "CLEAR SILENT GRAPH <a:g>", "ADD DEFAULT TO <a:g>", "CLEAR DEFAULT"]
+        )
+    if kind < 4:
+        return f"INSERT DATA {{ {term()} <a:p> {term()} . GRAPH <a:g> {{ {term()} <a:q> {term()} }} }}"
+    if kind < 6:
+        return f"DELETE {{ ?s <a:p> ?o . ?s <a:q> ?o }} WHERE {{ {where} }}"
+    inserted = random_.choice(["?o <a:p> ?s", "?s <a:q> ?o", "GRAPH <a:g> { ?s <a:q> ?o }"])
+    return f"DELETE {{ ?s <a:p> ?o }} INSERT {{ {inserted} }} WHERE {{ {where} }}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, outside):
+    """Most updates go outside, and others change meanwhile what these read."""
+    random_ = random.Random(seed)
+    monkeypatch.setattr(attempt, "MOST_TRIES", 1_000)
+    order: list[str] = []
+    settings = EngineSettings()
+    subject = make_engine(settings)
+    scheduler = Scheduler(subject, Journal.open(tmp_path), settings, FakeClock())
+    execute = engine.Engine.execute
+
+    def noted(self, updates, now, tried=None):
+        if self is subject and tried is not None and not tried.over and random_.random() < 0.6:
+            raise attempt.LongUpdate
+        done = execute(self, updates, now, tried)
+        if self is subject:
+            order.append(texts[id(updates[0].plan), tuple(map(str, updates[0].constants))])
+        return done
+
+    monkeypatch.setattr(engine.Engine, "execute", noted)
+    texts: dict[object, str] = {}
+    futures = []
+    for number in range(60):
+        text = _random_update(random_)
+        prepared = subject.prepare(UpdateRequest(text))
+        texts[id(prepared.plan), tuple(map(str, prepared.constants))] = text
+        futures.append(scheduler.update([UpdateRequest(text, source=f"client {number % 7}")]))
+    for future in futures:
+        future.exception(WAIT)
+    scheduler.query(QueryRequest("ASK {}")).result(WAIT)
+    assert outside.begun > 10
+    reached = sorted(map(str, subject.graph.quads()))
+    assert scheduler.close(WAIT)
+    oracle = make_engine(settings)
+    for text in order:
+        oracle.publish(oracle.execute([oracle.prepare(UpdateRequest(text))], 0))
+    assert sorted(map(str, oracle.graph.quads())) == reached

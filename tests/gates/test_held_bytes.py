@@ -1,0 +1,295 @@
+"""What clients send over and over: the gateway's memory stays flat, and other clients are served meanwhile.
+
+Each case sends for a bounded amount of bytes; `EDGE_TEST_HELD_SECONDS=60` sends for that long instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import paho.mqtt.client as paho
+import pytest
+from support.processes import GatewayProcess
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+MIB = 1024 * 1024
+SECONDS = float(os.environ.get("EDGE_TEST_HELD_SECONDS", "0"))
+BYTES = 8 * MIB
+"""That one attacker sends where no time is given."""
+ROOM = 24 * MIB
+"""That the process may grow: the limits of these gateways, the allocator's share, and what one chunk takes a moment."""
+LIMITS = {
+    "EDGE__LIMITS__MAX_CLIENT_BYTES": str(4 * MIB),
+    "EDGE__LIMITS__MAX_TOTAL_BYTES": str(8 * MIB),
+    "EDGE__MQTT__MAX_RETAINED_BYTES": str(4 * MIB),
+}
+
+OPEN = (
+    b"GET /subscribe HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+ALL = "SELECT * WHERE { ?s ?p ?o }"
+
+
+class House:
+    """A gateway that is attacked."""
+
+    def __init__(self, gateway: GatewayProcess, endpoints: dict[str, str]) -> None:
+        self.gateway = gateway
+        self.endpoints = endpoints
+
+    @property
+    def rss(self) -> int:
+        status = Path(f"/proc/{self.gateway.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+    @property
+    def processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self.gateway.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def tcp(self, service: str) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", urlsplit(self.endpoints[service]).port), 20)
+
+    def serves(self) -> None:
+        """Another client is answered."""
+        with connect(self.endpoints["ws"], open_timeout=20) as other:
+            other.send(json.dumps({"query": {"sparql": "ASK {}"}}))
+            assert json.loads(other.recv(20))["result"]["boolean"] is True
+
+
+@pytest.fixture
+def house(tmp_path) -> Iterator[House]:
+    gateway = GatewayProcess(tmp_path, LIMITS)
+    house = House(gateway, gateway.start())
+    house.serves()
+    yield house
+    gateway.stop()
+
+
+def keep_on(once: Callable[[], int], most: int = BYTES) -> None:
+    """Call what sends and returns how many bytes, until enough was sent, or the time is over."""
+    sent, end = 0, time.monotonic() + SECONDS
+    while sent < most if not SECONDS else time.monotonic() < end:
+        sent += once()
+
+
+def flood(house: House, first: bytes, frame: bytes, *, read: bool) -> bytes:
+    """Send a frame over and over on new connections as soon as one is closed; returns what the last one was told."""
+    chunk, told = frame * (65536 // len(frame)), b""
+
+    def once() -> int:
+        nonlocal told
+        sent, answers = 0, b""
+        with house.tcp("ws") as client:
+            client.sendall(OPEN)
+            client.recv(4096)
+            client.settimeout(0.5)
+            with suppress(OSError):
+                client.sendall(first)
+                while sent < MIB:
+                    client.sendall(chunk)
+                    sent += len(chunk)
+                    if read:
+                        answers = (answers + client.recv(MIB))[-300:]
+            with suppress(OSError):
+                while part := client.recv(65536):
+                    answers = (answers + part)[-300:]
+        told = answers
+        return sent + len(chunk)
+
+    keep_on(once)
+    return told
+
+
+FRAMES = [
+    ("empty fragments", b"\x01\x80abcd", b"\x00\x80abcd", b"too many fragments"),
+    ("small fragments", b"\x01\x80abcd", b"\x00\x81abcdx", b"too many fragments"),
+    ("unread pings", b"", b"\x89\xfdabcd" + b"x" * 125, b""),
+    ("empty pings", b"", b"\x89\x80abcd", b""),
+    ("empty pongs", b"", b"\x8a\x80abcd", b"too many small fragments, pings or pongs"),
+]
+
+
+@pytest.mark.parametrize(("first", "frame", "told"), [case[1:] for case in FRAMES], ids=[case[0] for case in FRAMES])
+def test_frames_that_carry_nothing_take_neither_memory_nor_time(house, first, frame, told):
+    before, busy = house.rss, house.processor_seconds
+    assert told in flood(house, first, frame, read=False)
+    assert house.rss - before < ROOM
+    if not SECONDS:  # a frame takes 2 us: all that were sent would take 0.4 to 2.7 s
+        assert house.processor_seconds - busy < 2.0
+    house.serves()
+
+
+def test_messages_that_are_never_completed_share_one_limit(house):
+    """Each alone is within `ws.max_message`; before anybody knows the clients all of them are within the total."""
+    before = house.rss
+    clients = []
+    for _ in range(40):
+        client = house.tcp("ws")
+        client.sendall(OPEN)
+        client.recv(4096)
+        client.settimeout(0.5)
+        with suppress(OSError):  # disconnected: 1013, try again later
+            client.sendall(b"\x01\xff" + (MIB).to_bytes(8) + b"abcd" + b"x" * (MIB - 1000))
+        clients.append(client)
+    assert house.rss - before < ROOM
+    for client in clients:
+        client.close()
+    house.serves()
+
+
+def test_a_long_alias_is_refused_and_not_sent_back(house):
+    before = house.rss
+    with connect(house.endpoints["ws"], max_size=None) as client:
+        message = json.dumps({"subscribe": {"sparql": ALL, "alias": "a" * (MIB - 1000)}})
+
+        def once() -> int:
+            client.send(message)
+            error = json.loads(client.recv(20))
+            assert (error["error"], "alias" in error) == ("invalid_request", False)
+            assert "give it 1024 at most" in error["error_description"]
+            return len(message)
+
+        keep_on(once)
+        assert house.rss - before < ROOM
+        client.send(json.dumps({"subscribe": {"sparql": ALL, "alias": "a" * 1024}}))
+        assert json.loads(client.recv(20))["notification"]["alias"] == "a" * 1024
+
+
+def test_a_message_in_many_fragments_is_still_taken(house):
+    """A client may send in parts as it likes, as long as they are no more than a few thousand."""
+    with connect(house.endpoints["ws"]) as client:
+        text = json.dumps({"query": {"sparql": "ASK {}" + " " * 100_000}})
+        client.send(text[start : start + 100] for start in range(0, len(text), 100))
+        assert json.loads(client.recv(20))["result"]["boolean"] is True
+        with suppress(ConnectionClosed):
+            client.send("" for _ in range(100_000))
+        with pytest.raises(ConnectionClosed, match="fragments"):
+            client.recv(20)
+
+
+def test_texts_of_subscriptions_are_bounded_and_what_is_unsubscribed_is_free_again(house):
+    before = house.rss
+    sparql = ALL + " # " + "x" * 200_000
+    with connect(house.endpoints["ws"], max_size=None) as client:
+        spuids: list[str] = []
+        refused = ""
+
+        def subscribe(alias: str) -> None:
+            nonlocal refused
+            client.send(json.dumps({"subscribe": {"sparql": sparql + alias, "alias": alias}}))
+            answer = json.loads(client.recv(20))
+            if "notification" in answer:
+                spuids.append(answer["notification"]["spuid"])
+            else:
+                assert (answer["status_code"], answer["alias"]) == (429, alias)
+                refused = answer["error_description"]
+
+        def once() -> int:
+            subscribe(f"a{time.monotonic_ns()}")
+            return len(sparql)
+
+        keep_on(once, 40 * MIB)
+        assert "limits.max_client_bytes" in refused
+        assert len(spuids) == 5, "each counts 4 times its 200 KB"
+        assert house.rss - before < ROOM
+        client.send(json.dumps({"unsubscribe": {"spuid": spuids.pop()}}))
+        assert "unsubscribed" in json.loads(client.recv(20))
+        subscribe("again")
+        assert len(spuids) == 5
+    house.serves()
+
+
+def test_bodies_over_http_share_one_limit_while_they_come(house):
+    before = house.rss
+    head = "POST /update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\n"
+    request = f"{head}Content-Length: {3 * MIB}\r\n\r\n".encode() + b" " * (3 * MIB - 1000)
+    clients, answers = [], []
+    for _ in range(20):
+        client = house.tcp("http")
+        client.settimeout(1)
+        with suppress(OSError):
+            client.sendall(request)
+        clients.append(client)
+        assert house.rss - before < ROOM
+    for client in clients:
+        client.settimeout(0.2)
+        answer = b""
+        with suppress(OSError):
+            while part := client.recv(65536):
+                answer += part
+        answers.append(answer)
+        client.close()
+    refused = [answer for answer in answers if answer]
+    assert len(refused) >= 15
+    assert all(answer.startswith(b"HTTP/1.1 429 ") and b"limits.max_total_bytes" in answer for answer in refused)
+    house.serves()
+
+
+def test_many_header_fields_are_refused(house):
+    before = house.rss
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X:a\r\n" * 12_000
+    clients = []
+    for _ in range(50):
+        client = house.tcp("http")
+        client.sendall(request)
+        clients.append(client)
+    for client in clients:
+        assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
+        client.close()
+    assert house.rss - before < ROOM
+
+
+def test_answers_and_notifications_that_are_not_read_are_bounded(house):
+    """Each connection alone may have `ws.max_waiting`; together they stay within the total."""
+    with connect(house.endpoints["ws"]) as writer:
+        writer.send(json.dumps({"update": {"sparql": f'INSERT DATA {{ <urn:a> <urn:b> "{"x" * 500_000}" }}'}}))
+        assert "updated" in json.loads(writer.recv(20))
+    before = house.rss
+    clients = []
+    query = json.dumps({"query": {"sparql": ALL}}).encode()
+    frame = b"\x81" + bytes([0x80 | len(query)]) + b"\0\0\0\0" + query
+    for _ in range(20):
+        client = house.tcp("ws")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(OPEN)
+        client.recv(4096)
+        client.sendall(frame * 50)
+        clients.append(client)
+    end = time.monotonic() + max(3.0, SECONDS)
+    most = 0
+    while time.monotonic() < end:
+        most = max(most, house.rss)
+        time.sleep(0.05)
+    assert most - before < 2 * ROOM, "the queries' processes and the answers that are being made come on top"
+    for client in clients:
+        client.close()
+    house.serves()
+
+
+def test_retained_messages_are_bounded(house):
+    before, numbers = house.rss, itertools.count()
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", urlsplit(house.endpoints["mqtt"]).port or 0)
+    client.loop_start()
+
+    def once() -> int:
+        payload = "x" * 500_000
+        client.publish(f"kept/{next(numbers)}", payload, qos=1, retain=True).wait_for_publish(20)
+        return len(payload)
+
+    keep_on(once, 60 * MIB)
+    assert house.rss - before < ROOM
+    client.disconnect()
+    client.loop_stop()
+    house.serves()

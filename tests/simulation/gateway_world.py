@@ -1,0 +1,465 @@
+"""The core of a gateway in one thread: engine, journal, timers and subscribers on a simulated disk and clock.
+
+A seed decides everything that happens: what clients ask for, when the writer takes its turns, when the disk is full or
+fails, when the process is killed or the power is cut. The same seed is the same story. After each restart, and at the
+end, the world checks what a gateway promises:
+
+- An update that was confirmed is there, whole and in the order of its client; one that was refused is not.
+- A delayed update that was confirmed runs exactly once, and never before its time; one that was cancelled never runs.
+- What a subscriber was sent adds up to the result of its query, also over restarts if its subscription is durable.
+- Every update stores one observation for the history, numbered without gaps, whose number never changes.
+- Every request is answered.
+- Nothing is left over: no work in queues, no term in the dictionary that nothing uses.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simulated_disk import DISK
+
+from edge.engine import journal_file
+from edge.engine.journal import Journal
+from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import open_engine
+from edge.outbox import table
+from edge.outbox.observation import Cells, Context
+from edge.outbox.settings import OutboxSettings
+from edge.outbox.storing import Storing
+from edge.protocol.errors import NotFound, StorageFailed
+from edge.protocol.moments import After, At, When
+
+SECOND = 1_000_000
+CLIENTS = ("anna", "ben", "carla")
+QUERIES = (
+    "SELECT ?c ?n { ?c <urn:value> ?n }",
+    "SELECT ?c (COUNT(?n) AS ?k) (MAX(?n) AS ?m) { ?c <urn:log> ?n } GROUP BY ?c",
+    "SELECT ?t ?n { ?t <urn:count> ?n }",
+    "SELECT ?c ?n ?m { ?c <urn:value> ?n OPTIONAL { ?c <urn:log> ?m FILTER(?m = ?n) } }",
+    "SELECT DISTINCT ?n { ?c <urn:value> ?n }",
+    "ASK { ?c <urn:value> 3 }",
+    "CONSTRUCT { ?c <urn:last> ?n } { ?c <urn:value> ?n }",
+)
+
+
+@dataclass
+class Clock:
+    """A machine's clocks, in microseconds. Each look at the steady one takes a microsecond, as work does."""
+
+    at: int = 1_700_000_000 * SECOND
+    up: int = 100 * SECOND
+    boots: int = 0
+
+    @property
+    def boot(self) -> str:
+        return f"boot-{self.boots}"
+
+    def wall(self) -> int:
+        return self.at
+
+    def steady(self) -> int:
+        self.up += 1
+        return self.up
+
+    def trusted(self) -> bool:
+        return True
+
+    def advance(self, microseconds: int) -> None:
+        self.at += microseconds
+        self.up += microseconds
+
+
+@dataclass
+class Client:
+    """A client, and what it knows of its updates: each writes its number to a log, and to one value."""
+
+    name: str
+    sent: int = 0
+    waiting: dict[int, Future[Any]] = field(default_factory=dict)
+    """Those without an answer. After a restart they may be there or not."""
+    confirmed: set[int] = field(default_factory=set)
+    refused: set[int] = field(default_factory=set)
+
+    @property
+    def subject(self) -> str:
+        return f"urn:client:{self.name}"
+
+    def text(self, number: int) -> str:
+        subject = f"<{self.subject}>"
+        return (
+            f"DELETE {{ {subject} <urn:value> ?old }} INSERT {{ {subject} <urn:value> {number} ; <urn:log> {number} }} "
+            f"WHERE {{ OPTIONAL {{ {subject} <urn:value> ?old }} }}"
+        )
+
+
+@dataclass
+class DelayedUpdate:
+    """A delayed update that counts how often it ran."""
+
+    number: int
+    when: When
+    future: Future[Any]
+    cancelling: Future[Any] | None = None
+    confirmed: bool = False
+    refused: bool = False
+    cancelled: bool = False
+    doubtful: bool = False
+    """Whether the process ended while a request to schedule or to cancel it had no answer."""
+
+    @property
+    def name(self) -> str:
+        return f"timer-{self.number}"
+
+    @property
+    def text(self) -> str:
+        subject = f"<urn:timer:{self.number}>"
+        return (
+            f"DELETE {{ {subject} <urn:count> ?n }} INSERT {{ {subject} <urn:count> ?m }} "
+            f"WHERE {{ OPTIONAL {{ {subject} <urn:count> ?n }} BIND(COALESCE(?n, 0) + 1 AS ?m) }}"
+        )
+
+
+class Subscriber:
+    """A subscription, and what it was sent while the process lived."""
+
+    def __init__(self, query: str, *, durable: bool) -> None:
+        self.query = query
+        self.durable = durable
+        self.stored = False
+        """Whether a restart finds it."""
+        self.spuid = ""
+        self.sequence = -1
+        self.bag: Counter[tuple[object, ...]] = Counter()
+        self.future: Future[Any]
+
+    def __call__(self, item: Notification | SubscribeFailed) -> None:
+        if not DISK.stopped:  # nobody hears a process that has ended
+            self.take(item)
+
+    def take(self, item: Notification | SubscribeFailed) -> None:
+        assert isinstance(item, Notification), f"the subscription ended: {item}"
+        assert item.sequence == self.sequence + 1, "a notification is missing or came twice"
+        self.sequence = item.sequence
+        removed = Counter(item.delta.removed)
+        assert removed <= self.bag
+        self.bag = self.bag - removed + Counter(item.delta.added)
+
+
+class World:
+    """One seed's story."""
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        self.chance = random.Random(seed)
+        self.clock = Clock()
+        self.directory = directory
+        self.settings = EngineSettings(
+            snapshot_min_bytes=self.chance.choice((600, 3000, 100_000)),
+            max_kept=50,
+            max_batch=self.chance.choice((1, 3, 256)),
+        )
+        self.clients = [Client(name) for name in CLIENTS]
+        self.timers: list[DelayedUpdate] = []
+        self.subscribers: list[Subscriber] = []
+        self.sent_to_history: dict[int, tuple[str, int]] = {}
+        """Client and update by the number of the observation."""
+        self.story: list[str] = []
+        """What happened, for whoever looks at a seed that failed."""
+        self.restarts = 0
+        self.scheduler: Scheduler
+        shutil.copy(_new_file(), directory / journal_file.FILE_NAME)
+        self._open()
+
+    def run(self, steps: int) -> None:
+        """Let so many things happen, then bring everything to rest and check it."""
+        actions: tuple[tuple[Callable[[], None], int], ...] = (
+            (self._update, 30),
+            (self._turn, 30),
+            (self._acknowledge_history, 2),
+            (self._schedule, 6),
+            (self._cancel, 3),
+            (self._subscribe, 4),
+            (self._unsubscribe, 1),
+            (self._pass_time, 8),
+            (self._set_clock, 1),
+            (self._spoil_disk, 2),
+            (self._heal_disk, 12),
+            (self._end_soon, 3),
+        )
+        chosen = self.chance.choices([action for action, _ in actions], [weight for _, weight in actions], k=steps)
+        for action in chosen:
+            self.story.append(action.__name__.strip("_"))
+            action()
+            if DISK.stopped:
+                self._restart()
+        self._rest()
+        self._restart()
+        self._rest()
+
+    # What happens
+
+    def _update(self) -> None:
+        client = self.chance.choice(self.clients)
+        client.sent += 1
+        number = client.sent
+        note = Context(series=client.subject), Cells(self.clock.at, str(number))
+        request = UpdateRequest(client.text(number), source=client.name, notes=(note,))
+        client.waiting[number] = self.scheduler.update([request])
+
+    def _turn(self) -> None:
+        self.scheduler.turn()
+        self._listen()
+
+    def _acknowledge_history(self) -> None:
+        """The history has received some observations: the outbox forgets them."""
+        last = self.outbox.safe
+        if last > self.outbox.head.acknowledged:
+            last = self.chance.randint(self.outbox.head.acknowledged + 1, last)
+            self._note_sent()
+            self.scheduler.on_writer(lambda: self.outbox.forget(last))
+
+    def _schedule(self) -> None:
+        number = len(self.timers)
+        length = self.chance.choice((0, SECOND, 60 * SECOND, 3600 * SECOND))
+        when = After(length) if self.chance.random() < 0.5 else At(self.clock.at + length)
+        timer = DelayedUpdate(number, when, Future())
+        timer.future = self.scheduler.schedule(
+            UpdateRequest(timer.text, source=self.chance.choice(CLIENTS)), when, timer.name
+        )
+        self.timers.append(timer)
+
+    def _cancel(self) -> None:
+        waiting = [timer for timer in self.timers if timer.cancelling is None]
+        if waiting:
+            timer = self.chance.choice(waiting)
+            timer.cancelling = self.scheduler.cancel(timer.name)
+
+    def _subscribe(self) -> None:
+        if len(self.subscribers) < 12:
+            subscriber = Subscriber(self.chance.choice(QUERIES), durable=self.chance.random() < 0.7)
+            request = QueryRequest(subscriber.query, source=self.chance.choice(CLIENTS))
+            subscriber.future = self.scheduler.subscribe(request, subscriber, keep=subscriber.durable)
+            self.subscribers.append(subscriber)
+
+    def _unsubscribe(self) -> None:
+        begun = [subscriber for subscriber in self.subscribers if subscriber.spuid]
+        if begun:
+            subscriber = self.chance.choice(begun)
+            self.subscribers.remove(subscriber)
+            self.scheduler.unsubscribe(subscriber.spuid)
+
+    def _pass_time(self) -> None:
+        self.clock.advance(self.chance.choice((1000, SECOND, 61 * SECOND, 3700 * SECOND)))
+
+    def _set_clock(self) -> None:
+        self.clock.at += self.chance.choice((-1, 1)) * self.chance.choice((SECOND, 3600 * SECOND))
+
+    def _spoil_disk(self) -> None:
+        fault = self.chance.choice(("full", "failing_syncs"))
+        setattr(DISK, fault, True)
+        self.story[-1] += f" {fault}"
+
+    def _heal_disk(self) -> None:
+        DISK.full = DISK.failing_syncs = False
+
+    def _end_soon(self) -> None:
+        if DISK.stops_at is None:
+            DISK.stops_at = DISK.operations + self.chance.randrange(0, 40)
+            DISK.last_operation_counts = self.chance.random() < 0.5
+
+    # What the clients hear
+
+    def _listen(self) -> None:
+        """Take in the answers, unless the process ended before it could give them."""
+        if DISK.stopped:
+            return
+        for client in self.clients:
+            for number, future in list(client.waiting.items()):
+                if future.done():
+                    del client.waiting[number]
+                    if future.exception() is None:
+                        client.confirmed.add(number)
+                    elif self._refused(future):
+                        client.refused.add(number)
+        for timer in self.timers:
+            if timer.future.done() and not (timer.confirmed or timer.refused or timer.doubtful):
+                timer.confirmed = timer.future.exception() is None
+                timer.refused = not timer.confirmed and self._refused(timer.future)
+                timer.doubtful = not (timer.confirmed or timer.refused)
+            if timer.cancelling is not None and timer.cancelling.done():
+                error = timer.cancelling.exception()
+                timer.cancelled = timer.cancelled or error is None
+                timer.doubtful = timer.doubtful or not (error is None or isinstance(error, NotFound))
+        for subscriber in self.subscribers:
+            if not subscriber.spuid and subscriber.future.done():
+                subscriber.spuid = subscriber.future.result().spuid
+            if subscriber.spuid and subscriber.durable and not self.scheduler._kept.changed:
+                subscriber.stored = True
+
+    def _refused(self, future: Future[Any]) -> bool:
+        """Whether an error means that nothing was done. While syncs fail, the medium may have it all the same."""
+        assert isinstance(future.exception(), StorageFailed), future.exception()
+        return not self.scheduler._journal._log_unclean
+
+    # The end of the process, and the next one
+
+    def _restart(self) -> None:
+        """End the process as it stands, without its doing anything about it, and start another."""
+        self.restarts += 1
+        DISK.stops_at = DISK.operations if DISK.stops_at is None else DISK.stops_at
+        self._discard()
+        power_cut = self.chance.random() < 0.6
+        self.story.append("power cut" if power_cut else "kill")
+        DISK.restart(self.chance, power_cut=power_cut)
+        if power_cut:
+            self.clock.boots += 1
+            self.clock.up = 5 * SECOND
+        self.clock.at += self.chance.choice((0, SECOND, 100 * SECOND))
+        for client in self.clients:
+            client.waiting.clear()
+        for timer in self.timers:
+            unanswered = not (timer.confirmed or timer.refused) or (
+                timer.cancelling is not None and not timer.cancelling.done()
+            )
+            timer.doubtful = timer.doubtful or unanswered
+        self._open()
+
+    def _discard(self) -> None:
+        scheduler = self.scheduler
+        scheduler._queue.close()
+        scheduler._readers.close()
+        scheduler._compiler.shutdown()
+        scheduler._workers.close()
+        scheduler._engine.close()
+        scheduler._journal._connection.close()
+        lock, scheduler._journal._lock = scheduler._journal._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _open(self) -> None:
+        self.scheduler = open_engine(
+            self.directory, self.settings, clock=self.clock, ledger=self._open_outbox, start=False
+        )
+        sinks = {subscriber.spuid: subscriber for subscriber in self.subscribers if subscriber.spuid}
+        future = self.scheduler.take_over(lambda spuid: sinks.get(spuid, lambda _: None))
+        self.scheduler.turn()
+        while not future.done():
+            self.scheduler.turn()
+        restored = {one.spuid: one for one in future.result()}
+        for spuid in restored.keys() - sinks.keys():  # its client never heard that it began, or ended it
+            self.scheduler.unsubscribe(spuid)
+        for subscriber in list(self.subscribers):
+            self._resume(subscriber, restored.get(subscriber.spuid))
+        self._check_updates()
+
+    def _open_outbox(self, journal: Journal) -> Storing:
+        self.outbox = Storing(journal, OutboxSettings(gateway="simulated"))
+        return self.outbox
+
+    def _resume(self, subscriber: Subscriber, restored: Any) -> None:
+        if restored is None:
+            assert not subscriber.stored, "a durable subscription is gone"
+            self.subscribers.remove(subscriber)
+            return
+        subscriber.stored = True
+        assert subscriber.sequence <= restored.told, "a subscriber was sent what the next process does not know"
+        for item in restored.unread:
+            if item.sequence > subscriber.sequence:
+                subscriber.take(item)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        DISK.stops_at = DISK.operations
+        self._discard()
+
+    # What must be true
+
+    def _rest(self) -> None:
+        """No more faults: everything that waits is carried out, and all delayed updates run."""
+        DISK.heal()
+        self.clock.advance(3 * 3600 * SECOND)
+        while self.scheduler.pending_updates or self.scheduler._queue.oldest_seconds:
+            self._turn()
+        for _ in range(3 + self.scheduler.pending_timers):
+            self.clock.advance(20 * SECOND)
+            self._turn()
+        assert self.scheduler.pending_timers == 0
+        assert self.scheduler.storage_failing == ""
+        for client in self.clients:
+            assert not client.waiting, "an update was not answered"
+        assert all(timer.future.done() for timer in self.timers if not timer.doubtful)
+        self._check_updates()
+        self._check_timers()
+        self._check_subscribers()
+        self._check_history()
+
+    def _check_updates(self) -> None:
+        logs, values = self._objects("urn:log"), self._objects("urn:value")
+        for client in self.clients:
+            there = set(logs.get(client.subject, ()))
+            assert client.confirmed <= there, f"confirmed updates are gone: {client.confirmed - there}"
+            assert not client.refused & there, f"refused updates are there: {client.refused & there}"
+            assert values.get(client.subject, []) == ([max(there)] if there else []), "updates are half there"
+
+    def _check_timers(self) -> None:
+        counts = self._objects("urn:count")
+        for timer in self.timers:
+            times = counts.get(f"urn:timer:{timer.number}", [0])
+            expected = [0, 1] if timer.doubtful else [int(timer.confirmed and not timer.cancelled)]
+            assert len(times) == 1, f"{timer} is half there"
+            assert times[0] in expected, f"{timer} ran {times[0]} times"
+
+    def _objects(self, predicate: str) -> dict[str, list[int]]:
+        """The numbers in the live graph by their subject."""
+        found: dict[str, list[int]] = {}
+        for subject, property_, number, _ in self.scheduler._engine.graph.quads():
+            if property_.value == predicate:
+                found.setdefault(subject.value, []).append(int(number.value))
+        return found
+
+    def _check_history(self) -> None:
+        self._note_sent()
+        numbers = sorted(self.sent_to_history)
+        assert numbers == list(range(1, len(numbers) + 1)), "observations are missing"
+        logs = self._objects("urn:log")
+        for client in self.clients:
+            stored = [number for subject, number in map(self.sent_to_history.get, numbers) if subject == client.subject]
+            assert stored == sorted(logs.get(client.subject, [])), "an update and its observation are not one"
+
+    def _note_sent(self) -> None:
+        """Send what the outbox may send. What has been sent once must stay as it is."""
+        journal = self.scheduler._journal
+        contexts = dict(table.read_contexts(journal.select))
+        for seq, context, body in table.read_rows(journal.select, self.outbox.oldest, self.outbox.safe):
+            found = str(contexts[context].series), int(body.split("\t")[1])
+            assert self.sent_to_history.setdefault(seq, found) == found, f"observation {seq} has changed"
+
+    def _check_subscribers(self) -> None:
+        for subscriber in self.subscribers:
+            assert subscriber.bag == self._result(subscriber.query), f"{subscriber.query} is {subscriber.bag}"
+
+    def _result(self, query: str) -> Counter[tuple[Any, ...]]:
+        """What a new subscription to a query is sent."""
+        items: list[Any] = []
+        self.scheduler._engine.unsubscribe(
+            self.scheduler._engine.subscribe(QueryRequest(query), items.append, None, self.clock.at).spuid
+        )
+        return Counter(items[0].delta.added)
+
+
+@functools.cache
+def _new_file() -> Path:
+    """A new journal, made once a process."""
+    directory = Path(tempfile.mkdtemp())
+    Journal.open(directory).close()
+    return directory / journal_file.FILE_NAME

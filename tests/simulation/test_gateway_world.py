@@ -1,0 +1,54 @@
+"""Ten thousand stories of a gateway, each decided by its seed: see `gateway_world`.
+
+`EDGE_SIMULATION_SEEDS=10000:1000000` runs these seeds instead; a seed that fails is in the error and tells its story.
+"""
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from gateway_world import World
+from simulated_disk import DISK
+
+FIRST, LAST = map(int, os.environ.get("EDGE_SIMULATION_SEEDS", "0:10000").split(":"))
+BLOCK = 500
+"""Seeds of one test: the process-wide disk is mounted once for all of them."""
+STEPS = 40
+
+
+@pytest.fixture
+def memory():
+    """A directory in memory: the disk is simulated, so the real one need not be slow."""
+    logging.disable(logging.CRITICAL)  # thousands of disks that fail as they should
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        yield Path(name)
+    logging.disable(logging.NOTSET)
+
+
+def tell(seed, directory):
+    """Run one seed. Raises what is wrong, with the seed and its story."""
+    directory.mkdir()
+    with DISK.mounted():
+        world = World(seed, directory)
+        try:
+            world.run(STEPS)
+        except BaseException as error:
+            error.add_note(f"Seed {seed} (EDGE_SIMULATION_SEEDS={seed}:{seed + 1}): {', '.join(world.story)}")
+            raise
+        finally:
+            world.close()
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.xdist_group(f"stories-{first // BLOCK % 2}"))
+        for first in range(FIRST, LAST, BLOCK)
+    ],
+)
+def test_every_story_keeps_the_promises(first, memory):
+    for seed in range(first, min(first + BLOCK, LAST)):
+        tell(seed, memory / str(seed))
