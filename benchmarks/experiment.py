@@ -56,6 +56,8 @@ class Options:
     """A city with a fourteenth of the triples, and shorter runs: to see that it works, not for figures."""
     minutes: float = 20.0
     """How long a soak run takes."""
+    attacks: tuple[str, ...] = ()
+    """Attacks that `fairness` tries; none: all."""
 
     @property
     def city(self) -> City:

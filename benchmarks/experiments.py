@@ -27,9 +27,22 @@ EXPERIMENTS: Final = {
     "wear": "a gateway process with readings: bytes written for 1,000 of them, by durability, commits and history",
     "soak": "a gateway process under a mixed load for --minutes, once: whether anything grows",
     "serial": "a gateway process that reads 100 KB of line noise a second, and one good frame among it",
+    "fairness": "a gateway process: small updates of one client, alone and while another attacks (--attack), once",
     "readings": "a gateway process behind Mosquitto: readings a second, publish to notification",
 }
 """What each measures."""
+
+ATTACKS: Final = {
+    "updates": "40 updates of about a second each wait",
+    "general": "20 updates wait whose WHERE is evaluated as a whole",
+    "timers": "36,000 delayed updates become due at one moment",
+    "insert": "INSERT DATA of 6 MB, over two connections",
+    "subscriptions": "30 subscriptions wait whose first result takes about a second each",
+    "shapes": "10,000 subscriptions of different shapes",
+    "values": "queries with VALUES of 100,000 rows, over two connections",
+    "distinct": "50 subscriptions with DISTINCT and LIMIT that every update concerns",
+}
+"""What `fairness` can do to a gateway."""
 
 BOTH_MODES: Final = ("lamp", "road", "figure7")
 """Those that tell sequential and parallel processing apart."""

@@ -1,7 +1,7 @@
 """A gateway under a steady mixed load for a while: what must not grow, and whether it does.
 
 What the gateway keeps is bounded, and the bounds are set low here, so that they are reached while it warms up: the
-journal before it is written anew, what became of delayed updates, receipts of readings.
+journal before it is written anew, what became of delayed updates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _SETTINGS: Final = {
     "EDGE__WS__MAX_UNMERGED": "0",
     "EDGE__ENGINE__SNAPSHOT_MIN_BYTES": "262144",
     "EDGE__ENGINE__MAX_TIMER_OUTCOMES": "50",
-    "EDGE__ENGINE__RECEIPTS_KEPT": "50",
 }
 _SAMPLES: Final = 60
 """In a run; not more than one a second."""

@@ -97,6 +97,10 @@ class Subject:
         """Run updates through the scheduler, all at once, until so many notifications have come."""
         return self._measured(texts, lambda texts: self._scheduled(texts, notifications))
 
+    def evaluated_round(self, texts: Sequence[str]) -> Round:
+        """Run updates through the scheduler, each after the subscriptions have been re-evaluated for the one before."""
+        return self._measured(texts, self._evaluated)
+
     def close(self) -> None:
         """Stop the threads, let go of the journal's file."""
         if self._scheduler is None:
@@ -131,11 +135,26 @@ class Subject:
         each.add(spent)
         return each.total, triples, each
 
-    def _scheduled(self, texts: Sequence[str], notifications: int) -> tuple[int, int, Statistics]:
+    def _started(self) -> Scheduler:
         if self._scheduler is None:
             self._scheduler = Scheduler(self.engine, self.journal, self._settings, _CLOCK)
+        return self._scheduler
+
+    def _evaluated(self, texts: Sequence[str]) -> tuple[int, int, Statistics]:
+        scheduler, triples = self._started(), 0
         began = clock()
-        futures = [self._scheduler.update([UpdateRequest(text)]) for text in texts]
+        for text in texts:
+            triples += scheduler.update([UpdateRequest(text)]).result()[0].added
+            scheduler.on_writer(lambda: None).result()  # an update is done before its subscriptions are marked
+            deadline = time.monotonic() + _PATIENCE
+            while scheduler.pending_evaluations and time.monotonic() < deadline:
+                time.sleep(0.0001)
+        return clock() - began, triples, Statistics()
+
+    def _scheduled(self, texts: Sequence[str], notifications: int) -> tuple[int, int, Statistics]:
+        scheduler = self._started()
+        began = clock()
+        futures = [scheduler.update([UpdateRequest(text)]) for text in texts]
         triples = sum(future.result()[0].added for future in futures)
         deadline = time.monotonic() + _PATIENCE
         while self.received.count < notifications and time.monotonic() < deadline:
