@@ -35,12 +35,14 @@ class Connection(NamedTuple):
 class FaultyBroker:
     """Takes updates over the WebSocket, whose texts are numbers. In the end it is well."""
 
-    def __init__(self, script):
+    def __init__(self, script, patience):
         self.script = list(script)
+        self.patience = patience
+        """Seconds without a message after which it breaks a connection, but for the last one. None: it waits."""
         self.done = []
 
     async def serve(self, socket):
-        patience = 0.05 if self.script else None
+        patience = self.patience if self.script else None
         connection = self.script.pop(0) if self.script else Connection(math.inf, 0, 0)
         for number in itertools.takewhile(lambda number: number < sum(connection), itertools.count()):
             try:
@@ -58,8 +60,8 @@ class FaultyBroker:
 
 
 @asynccontextmanager
-async def faulty(script):
-    broker = FaultyBroker(script)
+async def faulty(script, patience=0.05):
+    broker = FaultyBroker(script, patience)
     async with serve(broker.serve, "127.0.0.1", 0) as server:
         yield broker, Endpoints.at("127.0.0.1", ws_port=server.sockets[0].getsockname()[1])
 
@@ -94,11 +96,15 @@ def test_whatever_breaks_they_are_answered_in_order_and_others_done_once(script,
 
 
 async def test_one_that_waits_for_a_broker_that_stops_ends_in_time_and_was_not_sent():
-    options = Options(backoff=Backoff(0.01, 0.02), timeout=0.2)
-    stopping = [Connection(0, 0, 10**6), Connection(0, 0, 0)]
-    async with faulty(stopping) as (broker, endpoints), Client(endpoints, over="websocket", options=options) as client:
+    options = Options(backoff=Backoff(PATIENCE, PATIENCE), timeout=1)  # when the time is up, the client is waiting
+    stopping = [Connection(0, 0, math.inf)]
+    async with (
+        faulty(stopping, patience=None) as (broker, endpoints),
+        Client(endpoints, over="websocket", options=options) as client,
+    ):
         with pytest.raises(NoAnswer) as failure:
             await client.update("1")
+    assert "The gateway is stopping" in str(failure.value)
     assert not failure.value.sent
     assert broker.done == []
 

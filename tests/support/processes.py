@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -20,14 +22,26 @@ import pytest
 
 T = TypeVar("T")
 
-_FIRST = 20_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 3 * 4_000
-_PORTS: Iterator[int] = iter(range(_FIRST, _FIRST + 4_000))
+_BLOCK = 500
+
+
+def _ports() -> Iterator[int]:
+    """Ports of blocks that no other process uses, neither a worker of this run nor another run on this machine."""
+    directory = Path(tempfile.gettempdir()) / f"sepa-edge-ports-{os.getuid()}"
+    directory.mkdir(exist_ok=True)
+    for first in range(20_000, 32_500, _BLOCK):
+        with (directory / str(first)).open("w") as lock, suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield from range(first, first + _BLOCK)
+
+
+_PORTS = _ports()
 
 
 def free_port() -> int:
-    """One that stays free while its server is down.
+    """A port that stays free while its server is down, and is returned once.
 
-    Outgoing connections get numbers from 32768 on, tests that run beside this one others, and none comes twice.
+    Outgoing connections get numbers from 32768 on.
     """
     for port in _PORTS:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
