@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import shlex
 import shutil
@@ -44,13 +45,14 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     Needs no settings: readings come in over an embedded MQTT broker (port 1883), SPARQL queries and updates over HTTP
     (8000), subscriptions over WebSocket (9000). When it is ready, DATA_DIR/endpoints.json tells programs where.
     """
+    gc.disable()  # imports leave no garbage, and looking for it takes a fifth of their time
     settings = load_settings(file, data_dir).settings
-
-    _keep_private(settings.data_dir)
 
     from edge import log, process
     from edge.gateway import StartError, StopError
 
+    gc.enable()
+    _keep_private(settings.data_dir)
     log.configure(settings.log.level, settings.log.format)
     try:
         process.run(settings, ready=functools.partial(_greet, file))
