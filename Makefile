@@ -9,6 +9,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
+# Tests start hundreds of processes. Without bytecode each of them would compile the gateway again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run spark test test-fast lint format lock docs clean
 
