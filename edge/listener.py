@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from edge.garbage import cycles
+
 AT_ONCE: Final = 8
 """Connections accepted before others have their turn (`backlog` of asyncio's `create_server`): each needs a handshake,
 and who has begun one comes before who has not."""
@@ -153,6 +155,7 @@ class Listener(socket.socket):
         if descriptor is None:
             self._turn_away(host)
             return None
+        cycles.connected()
         connection = _Connection(self.family, self.type, self.proto, descriptor)
         connection.peer = address
         connection.stranger = not local

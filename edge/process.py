@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from edge.config import Settings
+from edge.garbage import cycles
 from edge.gateway import Gateway, StopError
 from edge.listener import ignore_disconnects, use_all_descriptors
 from edge.supervisor import Supervisor
@@ -30,22 +30,6 @@ _SAME_SIGNAL = 1.0
 
 _SLICES = 10
 """Parts of the time that an event loop has to move: who was stopped himself misses one of them, not all."""
-
-_YOUNG = 5_000
-"""Objects made, and not freed, until the garbage collector looks at the young ones; Python's own figure is 700."""
-_OLDER = 3
-"""Such looks until it looks at those that survived as well; Python's own figure is 10. A client that is gone leaves 70
-objects in cycles, 8 KB, and those of many must not lie about."""
-
-
-def collect_seldom() -> None:
-    """Have the garbage collector run seldom: an update leaves no cycles behind, and the graph is not to be searched.
-
-    The objects of start-up are never looked at again, all others when there are a quarter more of them.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG, _OLDER, _OLDER)
 
 
 def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
@@ -91,11 +75,13 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
         except BaseException:
             asked.cancel()
             raise
-        collect_seldom()
+        cycles.begin()
+        watching = asyncio.create_task(cycles.watch())
         ready(gateway)
         supervisor.ready(_ALL_MOVES)
         lost = asyncio.create_task(gateway.lost())
         await asyncio.wait([asked, lost], return_when=asyncio.FIRST_COMPLETED)
+        watching.cancel()
     else:
         # What is half up goes down again: `start` sees to that when it is cancelled.
         starting.cancel()

@@ -160,7 +160,7 @@ class Family:
             self._base[place] = None
         retain(graph.dictionary, tuple(self._base))
         self._shown = [[each.shown[place] for place in self.open] for each in plan.alternatives]
-        self.triggers = tuple(
+        self.triggers: tuple[FamilyTrigger, ...] = tuple(
             FamilyTrigger(self, number, trigger)
             for number, each in enumerate(plan.alternatives)
             for trigger in each.triggers
@@ -184,8 +184,11 @@ class Family:
             trigger.forget()
 
     def release(self) -> None:
-        """Let go of the constants. Nobody is a member any more."""
+        """Let go of the constants, and of what refers back to it. Nobody is a member any more."""
         release(self._graph.dictionary, tuple(self._base))
+        for trigger in self.triggers:
+            trigger.others = ()
+        self.triggers = ()  # a reference cycle would stay until all objects are searched for garbage
 
     def open_frame(self) -> Frame:
         """The frame with which the patterns are evaluated for all members at once."""

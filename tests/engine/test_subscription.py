@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 
@@ -346,3 +347,24 @@ def test_union_default_graph_is_watched():
         client.items.clear()
     update(engine, "INSERT DATA { GRAPH ex:g { ex:a ex:p 1 } }")
     assert [client.news() for client in clients] == [([("1",)], [])] * 2
+
+
+# When it ends
+
+
+def test_a_subscription_leaves_no_reference_cycles_behind():
+    engine = new_engine()
+    update(engine, "INSERT DATA { ex:a ex:p 1 ; ex:q 2 }")
+
+    def begin_and_end() -> None:
+        client = Client(engine, "SELECT ?s (SUM(?y) AS ?sum) { ?s ex:p ?o . ?s ex:q ?y FILTER(?o > 0) } GROUP BY ?s")
+        engine.unsubscribe(client.spuid)
+
+    begin_and_end()  # its plan is kept
+    gc.collect()
+    gc.disable()
+    try:
+        begin_and_end()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -1,0 +1,55 @@
+"""Garbage collection: all objects are searched where connections can explain the growth, and else once an hour."""
+
+from __future__ import annotations
+
+from edge.garbage import Cycles
+
+START = 1_000_000
+"""Blocks of memory in use at the start."""
+
+
+class Machine:
+    """A process with memory and time."""
+
+    def __init__(self) -> None:
+        self.blocks = START
+        self.now = 0.0
+        self.collected = 0
+        self.cycles = Cycles(self._collect, lambda: self.blocks, lambda: self.now)
+        self.cycles._note()
+
+    def _collect(self) -> None:
+        self.collected += 1
+
+
+def test_growth_without_connections_is_not_searched() -> None:
+    machine = Machine()
+    for _ in range(100):
+        machine.blocks += START
+        machine.cycles.connected()
+        assert not machine.cycles.look()
+
+
+def test_growth_that_connections_explain_is_searched() -> None:
+    machine = Machine()
+    for _ in range(2_000):
+        machine.cycles.connected()
+        machine.blocks += 150
+    assert machine.cycles.look()
+    assert not machine.cycles.look(), "nothing has grown since"
+
+
+def test_connections_that_leave_nothing_behind_are_no_reason() -> None:
+    machine = Machine()
+    for _ in range(100_000):
+        machine.cycles.connected()
+    assert not machine.cycles.look()
+
+
+def test_all_objects_are_searched_once_an_hour() -> None:
+    machine = Machine()
+    machine.now = 3599.0
+    assert not machine.cycles.look()
+    machine.now = 3601.0
+    assert machine.cycles.look()
+    assert not machine.cycles.look()
