@@ -22,8 +22,8 @@ from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Up
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
+from edge.garbage import cycles
 from edge.gates.outgoing import to_text
-from edge.process import collect_seldom
 
 _CLOCK = SystemClock()
 _CHUNK = 10_000
@@ -77,7 +77,7 @@ class Subject:
         self.journal = Journal.open(directory, durability="commit")
         self.received = Received()
         self._scheduler: Scheduler | None = None
-        collect_seldom()
+        cycles.begin()
 
     def subscribe(self, texts: Iterable[str]) -> list[str]:
         """Subscribe to each text. Returns the identifiers of the subscriptions."""

@@ -30,9 +30,7 @@ from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooL
 
 T = TypeVar("T")
 
-_LENGTH: Final = 8
-"""Bytes before a result that say how long it is."""
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 16
 """Bytes read at a time."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 """Signals that end a child, whatever the gateway does when it gets them."""
@@ -74,11 +72,10 @@ class Apart:
             self._children.add(pid)
         return Child(self, pid, readable, deadline, setting)
 
-    def forget(self, pid: int) -> bool:
-        """A child is about to be ended by who waits for it. Returns whether it may live until then."""
+    def forget(self, pid: int) -> None:
+        """A child is about to be ended by the thread that waits for it."""
         with self._lock:
             self._children.discard(pid)
-            return self._open
 
     @property
     def open(self) -> bool:
@@ -112,38 +109,71 @@ class Child(Generic[T]):
 
         Raises what it raised, `RequestTimeout` if its time is over, `ResultTooLarge` if its memory is full, `NotReady`.
         """
+        pipe = _Pipe(self._pipe, self._deadline, self._setting)
         try:
-            said = self._read()
+            value, error = pickle.Unpickler(pipe).load()  # noqa: S301  our own child wrote it
+        except _Ended:
+            if not self._apart.open:
+                raise self._apart.closed() from None
+            raise _too_much_memory(self._apart.max_memory) from None
         finally:
-            open_ = self._apart.forget(self._pid)
+            self._apart.forget(self._pid)
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self._pid, signal.SIGKILL)
                 os.waitpid(self._pid, 0)
             os.close(self._pipe)
-        if said is None:
-            if not open_:
-                raise self._apart.closed()
-            raise _too_much_memory(self._apart.max_memory)
-        value, error = pickle.loads(said)  # noqa: S301  our own child wrote it
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
 
-    def _read(self) -> bytes | None:
-        """What it wrote; None: it ended before that. Raises `RequestTimeout`."""
-        said = bytearray()
-        poll = select.poll()
-        poll.register(self._pipe, select.POLLIN)
-        while True:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not poll.poll(math.ceil(left * 1000)):
-                raise _too_late(self._setting)
-            chunk = os.read(self._pipe, _CHUNK)
-            if not chunk:
-                return None
-            said += chunk
-            if len(said) >= _LENGTH and len(said) == _LENGTH + int.from_bytes(said[:_LENGTH], "big"):
-                return bytes(said[_LENGTH:])
+
+class _Ended(Exception):
+    """A child ended before it had written everything."""
+
+
+class _Pipe:
+    """What a child writes, as a file for `pickle`.
+
+    The C code of `pickle` holds the lock of Python's threads from one call of `read` to the next. A child writes frames
+    of 64 KiB, so other threads wait for a fraction of a millisecond, and not for the whole result.
+    """
+
+    def __init__(self, pipe: int, deadline: float, setting: str) -> None:
+        self._pipe = pipe
+        self._deadline = deadline
+        self._setting = setting
+        self._poll = select.poll()
+        self._poll.register(pipe, select.POLLIN)
+        self._buffer = b""
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes. Raises `RequestTimeout`, `_Ended`."""
+        if len(self._buffer) - self._at >= size:
+            found = self._buffer[self._at : self._at + size]
+            self._at += size
+            return found
+        parts = [self._buffer[self._at :]]
+        missing = size - len(parts[0])
+        while missing > 0:
+            chunk = self._more()
+            parts.append(chunk[:missing])
+            self._buffer, self._at = chunk, min(missing, len(chunk))
+            missing -= len(chunk)
+        return b"".join(parts)
+
+    def readline(self) -> bytes:
+        """Return a line, as protocol 0 of `pickle` has them. No child writes one."""
+        raise _Ended
+
+    def _more(self) -> bytes:
+        left = self._deadline - time.monotonic()
+        if left <= 0 or not self._poll.poll(math.ceil(left * 1000)):
+            raise _too_late(self._setting)
+        chunk = os.read(self._pipe, _CHUNK)
+        if not chunk:
+            raise _Ended
+        return chunk
 
 
 def _fork() -> int:
@@ -160,7 +190,7 @@ def _serve(action: Callable[[], object], pipe: int, max_memory: int, seconds: fl
         _limit(max_memory, seconds)
         said = _on_new_thread(lambda: _outcome(action, max_memory))
         with open(pipe, "wb", closefd=False) as out:
-            out.write(len(said).to_bytes(_LENGTH, "big") + said)
+            out.write(said)
     finally:
         os._exit(0)
 

@@ -71,7 +71,8 @@ class Recorded:
             if sizes is None:
                 found.append(None)
             else:
-                added, removed = (list(islice(quads, size)) for size in sizes)
+                # Not `list`, which holds the lock of Python's threads to its end.
+                added, removed = ([quad for quad in islice(quads, size)] for size in sizes)  # noqa: C416
                 found.append((removed, added))
         return found
 

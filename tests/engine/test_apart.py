@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pyoxigraph as ox
 import pytest
 from scheduler_house import WAIT, House, until
 
-from edge.engine.apart import Apart
+from edge.engine.apart import Apart, _Pipe
 from edge.engine.general import EvaluationFailed
 from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge, TooManyRequests
@@ -255,6 +256,30 @@ def test_where_priorities_may_not_be_changed_all_else_goes_on(apart, monkeypatch
 def test_a_child_that_dies_is_told_as_too_much_memory(apart):
     with pytest.raises(ResultTooLarge):
         apart.begin(os.abort, WAIT, "a setting").result()
+
+
+def test_a_large_result_is_read_in_pieces(apart, monkeypatch):
+    """What is read at once holds the lock of Python's threads."""
+    sizes: list[int] = []
+    read = _Pipe.read
+
+    def noted(pipe: _Pipe, size: int) -> bytes:
+        sizes.append(size)
+        return read(pipe, size)
+
+    monkeypatch.setattr(_Pipe, "read", noted)
+    rows = [(number, str(number)) for number in range(100_000)]
+    assert apart.begin(lambda: rows, WAIT, "a setting").result() == rows
+    assert max(sizes) < 2 * 65_536
+    text = b"x" * 10 * MIB
+    assert apart.begin(lambda: (text, text[1:]), WAIT, "a setting").result() == (text, text[1:])
+
+
+def test_a_child_that_dies_while_it_writes_is_told_as_too_much_memory(apart):
+    child = apart.begin(lambda: b"x" * 10 * MIB, WAIT, "a setting")
+    os.kill(child._pid, signal.SIGKILL)
+    with pytest.raises(ResultTooLarge):
+        child.result()
 
 
 def test_an_update_waits_for_no_query(house, children):
