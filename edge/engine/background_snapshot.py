@@ -15,6 +15,7 @@ from edge.engine import journal_codec
 from edge.engine.changes import Statement
 from edge.engine.engine import Engine
 from edge.engine.journal import Entry, snapshot_bodies
+from edge.engine.terms import SHORT
 
 _PIECE: Final = 500
 """Quads that are copied at a time. Updates wait for one piece, less than a millisecond."""
@@ -41,7 +42,7 @@ class BackgroundSnapshot:
     def encode(self) -> None:
         """Encode here."""
         try:
-            for body in snapshot_bodies(self._quads(), self._copy.named_graphs):
+            for body in snapshot_bodies(self._quads(), self._copy.named_graphs, self._may_be_long):
                 self._bodies.append(body)
         except Exception as error:  # noqa: BLE001  the caller reports it
             self.error = error
@@ -60,6 +61,9 @@ class BackgroundSnapshot:
         """
         changes = self._engine.end_copy(self._copy)
         return [*self._bodies, journal_codec.encode([Entry(0, changes)])] if changes else self._bodies
+
+    def _may_be_long(self) -> bool:
+        return self._engine.graph.dictionary.longest > SHORT
 
     def _quads(self) -> Iterator[Statement]:
         while not self._cancelled:

@@ -11,7 +11,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -23,7 +22,9 @@ from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.datadir import DirectoryLock
 from edge.engine.journal_codec import Entry
 from edge.engine.receipt_log import ReceiptLog
+from edge.engine.terms import size
 from edge.protocol.errors import StorageFailed
+from edge.protocol.results import Term
 
 __all__ = ["Entry", "Journal", "snapshot_bodies"]
 
@@ -36,7 +37,10 @@ RECEIPT_BYTES = 65_535 * 6
 """Bytes of receipts that are kept: one for each packet identifier of an MQTT session (`edge.adapters.receipts`)."""
 
 CHUNK_QUADS = 10_000
-"""Quads in a chunk of a snapshot: what is in memory twice while one is written or restored."""
+"""Quads in a chunk of a snapshot, at most: what is in memory twice while one is written or restored."""
+
+CHUNK_CHARACTERS = 4_000_000
+"""Characters of their terms, except for the last quad's. 10,000 quads of a sensor network have 2 million."""
 
 _log = logging.getLogger(__name__)
 
@@ -369,9 +373,36 @@ def _open_file(path: Path, durability: Durability) -> tuple[sqlite3.Connection, 
         journal_file.refuse_error(path, error)
 
 
-def snapshot_bodies(quads: Iterable[ox.Quad | Statement], graphs: Iterable[GraphName]) -> Iterator[bytes]:
-    """The bodies of a snapshot: the named graphs first, so that quads find theirs."""
+def snapshot_bodies(
+    quads: Iterable[ox.Quad | Statement], graphs: Iterable[GraphName], long: Callable[[], bool] = lambda: True
+) -> Iterator[bytes]:
+    """The bodies of a snapshot: the named graphs first, so that quads find theirs.
+
+    `long`: whether quads that come may have terms of more than `edge.engine.terms.SHORT` characters.
+    """
     yield journal_codec.encode([Entry(0, ChangeSet(created=tuple(graphs)))])
-    rest = iter(quads)
-    while chunk := tuple(islice(rest, CHUNK_QUADS)):
+    for chunk in _chunks(quads, long):
         yield journal_codec.encode([Entry(0, ChangeSet(added=chunk))])
+
+
+def _chunks(
+    quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]
+) -> Iterator[Sequence[ox.Quad | Statement]]:
+    """Quads in pieces that are neither too many nor too long."""
+    chunk: list[ox.Quad | Statement] = []
+    characters = 0
+    for quad in quads:
+        chunk.append(quad)
+        if long():
+            characters += _length(*quad)
+        if len(chunk) == CHUNK_QUADS or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _length(subject: Term, predicate: Term, object_: Term, graph: GraphName | ox.DefaultGraph | None) -> int:
+    """Characters of a quad's terms."""
+    named = 0 if graph is None or isinstance(graph, ox.DefaultGraph) else len(graph.value)
+    return size(subject) + size(predicate) + size(object_) + named

@@ -32,7 +32,8 @@ _KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Lit
 
 # Datatypes whose lexical forms Oxigraph leaves alone, and forms of others that are known to be in value form already.
 # All else asks Oxigraph itself, which costs about 20 us.
-_PLAIN: Final = frozenset({XSD + "string", XSD + "anyURI", "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"})
+_LANGUAGE_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+_PLAIN: Final = frozenset({XSD + "string", XSD + "anyURI", _LANGUAGE_STRING})
 _VALUE_FORMS: Final = {
     XSD + "integer": re.compile(r"0|-?[1-9]\d{0,17}"),
     XSD + "decimal": re.compile(r"0|-?[1-9]\d{0,14}|-?(?:0|[1-9]\d{0,8})\.\d{0,8}[1-9]"),
@@ -44,8 +45,16 @@ _VALUE_FORMS: Final = {
 
 
 def size(term: Term) -> int:
-    """The characters of a term."""
-    return len(str(term)) if type(term) is ox.Triple else len(term.value)
+    """The characters of a term. A datatype or a language counts if it has more than `SHORT`."""
+    kind = type(term)
+    if kind is ox.Literal:
+        return _literal_size(term, term.datatype.value)  # type: ignore[arg-type, union-attr]
+    return len(str(term)) if kind is ox.Triple else len(term.value)
+
+
+def _literal_size(literal: ox.Literal, datatype: str) -> int:
+    beside = len(literal.language or "") if datatype == _LANGUAGE_STRING else len(datatype)
+    return len(literal.value) + (beside if beside > SHORT else 0)
 
 
 @remembered(4096, size)
@@ -77,8 +86,8 @@ def canonical(term: Term) -> Term:
     return term
 
 
-def problem(term: Term) -> str | None:
-    """Return why the live graph cannot hold a term, and the remedy, or None if it can.
+def problem(term: Term, length: int = 0) -> str | None:
+    """Return why the live graph cannot hold a term, and the remedy, or None if it can. `length`: its size, if known.
 
     The graph holds terms of RDF 1.1 that the journal can read back after it has written them. SPARQL makes others from
     them: `TRIPLE()` a triple term, `STRLANGDIR()` a direction, `BNODE("a:b")` a label that N-Quads does not have.
@@ -94,11 +103,8 @@ def problem(term: Term) -> str | None:
         return "has a base direction of RDF 1.2; leave it out, as STRLANG(STR(?x), LANG(?x)) does"
     if kind is ox.BlankNode and not _has_plain_label(term):  # type: ignore[arg-type]
         return "has a label that N-Quads does not allow; use letters and digits, or BNODE() without a label"
-    characters = len(term.value)  # type: ignore[union-attr]
-    if kind is ox.Literal:
-        characters += len(term.datatype.value)  # type: ignore[union-attr]
-    # One character takes 6 bytes at most, as \u0000 does.
-    if characters > LONGEST_TERM // 6 and len(str(term).encode()) > LONGEST_TERM:
+    # One character takes 6 bytes at most, as \u0000 does. The parser has room for a short datatype more.
+    if (length or size(term)) >= LONGEST_TERM // 6 and len(str(term).encode()) > LONGEST_TERM:
         return (
             f"is longer than {LONGEST_TERM // 1024 // 1024} MiB as N-Quads; split it, or store it elsewhere and insert "
             "its IRI"
@@ -179,11 +185,11 @@ class Dictionary:
             self._references.append(0)
         self._ids[term] = new
         self._idle.add(new)
-        length = len(term.value) if kind != TRIPLE else size(term)  # type: ignore[union-attr]
+        length = size(term) if kind == LITERAL or kind == TRIPLE else len(term.value)  # type: ignore[union-attr]
         if length > SHORT:
             self.long[new] = length
             self.longest = max(self.longest, length)
-        if (kind != IRI or length > SHORT) and problem(term) is not None:
+        if (kind != IRI or length > SHORT) and problem(term, length) is not None:
             self.unstorable.add(new)
         return new
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.logs import records_of
 
+from edge.engine import journal_codec
 from edge.engine.changes import ChangeSet
 from edge.engine.journal import Entry, Journal, snapshot_bodies
 from edge.protocol.errors import StorageFailed
@@ -120,6 +121,22 @@ def test_snapshot_of_many_quads_comes_in_chunks(tmp_path):
     journal = Journal.open(tmp_path)
     assert restored(journal) == (set(), set())
     journal.close()
+
+
+@pytest.mark.parametrize("place", ["subject", "object", "datatype", "graph"])
+def test_a_chunk_of_a_snapshot_is_bounded_by_characters_as_well(place):
+    long, name = "x" * 1_000_000, ox.NamedNode("urn:x")
+    made = {
+        "subject": lambda number: ox.Quad(ox.NamedNode(f"urn:{long}{number}"), name, name),
+        "object": lambda number: ox.Quad(name, name, ox.Literal(f"{long}{number}")),
+        "datatype": lambda number: ox.Quad(name, name, ox.Literal("1", datatype=ox.NamedNode(f"urn:{long}{number}"))),
+        "graph": lambda number: ox.Quad(name, name, name, ox.NamedNode(f"urn:{long}{number}")),
+    }[place]
+    quads = [made(number) for number in range(20)]
+    _, *bodies = snapshot_bodies(quads, [])
+    decoded = [quad for body in bodies for entry in journal_codec.decode(body) for quad in entry.changes.added]
+    assert decoded == quads
+    assert len(bodies) == 5
 
 
 def test_quads_that_cannot_be_had_leave_the_snapshot_as_it_was(tmp_path):

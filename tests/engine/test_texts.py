@@ -187,8 +187,14 @@ def test_a_query_that_touches_no_text_is_small_whatever_is_stored() -> None:
 
 @pytest.mark.parametrize(
     "term",
-    [ox.Literal("x" * 5000), ox.Literal("x" * 5000, language="en"), ox.NamedNode("urn:" + "x" * 4996)],
-    ids=["text", "language", "IRI"],
+    [
+        ox.Literal("x" * 5000),
+        ox.Literal("x" * 5000, language="en"),
+        ox.NamedNode("urn:" + "x" * 4996),
+        ox.Literal("", datatype=ox.NamedNode("urn:" + "x" * 4996)),
+        ox.Literal("x" * 1000, language="en-x" + "-abc" * 999),
+    ],
+    ids=["text", "text with a language", "IRI", "datatype", "language"],
 )
 def test_the_dictionary_knows_its_long_terms(term: ox.Literal | ox.NamedNode) -> None:
     dictionary = Dictionary()

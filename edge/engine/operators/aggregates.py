@@ -24,7 +24,6 @@ from edge.engine.operators.extremes import Extremes
 from edge.engine.operators.sums import Sum
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
-from edge.engine.terms import size
 from edge.protocol.results import Term
 
 Added = Term | Hashable
@@ -245,7 +244,7 @@ class _Concatenation(_Strict):
         return True
 
     def _give(self) -> Term | None:
-        length = sum((size(term) + len(self._separator)) * weight for term, weight in self._weights.items())
+        length = sum((len(term.value) + len(self._separator)) * weight for term, weight in self._weights.items())  # type: ignore[union-attr]
         if not self._effort.may_make(length):
             return None
         literals = sorted((term.value, term.language or "", weight) for term, weight in self._weights.items())  # type: ignore[union-attr]
