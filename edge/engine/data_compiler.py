@@ -47,6 +47,8 @@ _STRETCH: Final = re.compile(
 
 _SEPARATOR: Final = re.compile(rf"{_GAP}(;?+){_GAP}")
 
+_EMPTY: Final = re.compile(_GAP)
+
 _MOST_RUNS: Final = 16
 """Runs of a request at the most: for each all declarations are parsed again."""
 
@@ -111,13 +113,17 @@ def _operations(text: str) -> Iterator[_Operation]:
 def _end(text: str, position: int) -> int:
     """Where the data that begins here ends, with its brackets."""
     depth = 1
+    opened, start = "{", position
     while depth:
         stretch = _STRETCH.match(text, position)
         if stretch is None or stretch.end() == position:
             raise _Unsure
         position = stretch.end()
+        if stretch[1] == "}" and depth > 1 and opened == "{" and _EMPTY.fullmatch(text, start, stretch.start(1)):
+            raise _Unsure  # of a graph without triples the store below knows nothing
         if stretch[1]:
             depth += 1 if stretch[1] in "[({" else -1
+            opened, start = stretch[1], stretch.end()
         if depth > MAX_DEPTH:
             raise _Unsure
     return position

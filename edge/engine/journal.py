@@ -385,9 +385,7 @@ def snapshot_bodies(
         yield journal_codec.encode([Entry(0, ChangeSet(added=chunk))])
 
 
-def _chunks(
-    quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]
-) -> Iterator[Sequence[ox.Quad | Statement]]:
+def _chunks(quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]) -> Iterator[Sequence[ox.Quad | Statement]]:
     """Quads in pieces that are neither too many nor too long."""
     chunk: list[ox.Quad | Statement] = []
     characters = 0

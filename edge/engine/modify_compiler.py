@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
@@ -151,7 +151,12 @@ class ModifyCompiler:
         inserted = self._quads(clauses.insert, parameters, graph)
         deletes = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in deleted)
         inserts = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in inserted)
-        named = [triple.graph for triple in (*deleted, *inserted) if not isinstance(triple.graph, Variable)]
+        named: list[Slot | None] = [
+            triple.graph for triple in (*deleted, *inserted) if not isinstance(triple.graph, Variable)
+        ]
+        empty = (*_empty_graphs(clauses.delete), *_empty_graphs(clauses.insert))
+        named += [self._slot(token, parameters) for token in empty]
+        targets = tuple(dict.fromkeys(map(layout.place, named)))
         blank: Frame = [None] * len(layout.places)
         if None in layout.places:
             blank[layout.places[None]] = DEFAULT_GRAPH
@@ -162,7 +167,7 @@ class ModifyCompiler:
             tuple((place, parameter.index) for parameter, place in layout.parameters),
             {key.name: place for key, place in layout.places.items() if isinstance(key, Variable)},
             tuple(layout.fresh),
-            tuple(dict.fromkeys(map(layout.place, named))),
+            targets,
             deletes,
             inserts,
             where,
@@ -177,6 +182,13 @@ def _unsteady(node: Node) -> bool:
     while isinstance(node, Extend) or (isinstance(node, Filter) and not any(map(volatile, node.conditions))):
         node = node.pattern
     return any(map(volatile, expressions(node)))
+
+
+def _empty_graphs(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The IRIs of the graphs that a template names and has no triples for."""
+    for index in range(3, len(tokens)):
+        if tokens[index].text == "}" and tokens[index - 1].text == "{" and tokens[index - 2].kind in ("iri", "name"):
+            yield tokens[index - 2]
 
 
 def _legal(triple: Triple) -> bool:

@@ -49,7 +49,7 @@ def size(term: Term) -> int:
     kind = type(term)
     if kind is ox.Literal:
         return _literal_size(term, term.datatype.value)  # type: ignore[arg-type, union-attr]
-    return len(str(term)) if kind is ox.Triple else len(term.value)
+    return len(str(term)) if kind is ox.Triple else len(term.value)  # type: ignore[union-attr]
 
 
 def _literal_size(literal: ox.Literal, datatype: str) -> int:
@@ -185,7 +185,7 @@ class Dictionary:
             self._references.append(0)
         self._ids[term] = new
         self._idle.add(new)
-        length = size(term) if kind == LITERAL or kind == TRIPLE else len(term.value)  # type: ignore[union-attr]
+        length = size(term) if kind in (LITERAL, TRIPLE) else len(term.value)  # type: ignore[union-attr]
         if length > SHORT:
             self.long[new] = length
             self.longest = max(self.longest, length)

@@ -32,7 +32,7 @@ def plan(text: str) -> list[Data] | None:
     [
         "INSERT DATA {}",
         "INSERT DATA { ex:a ex:p 1 , -1.5e0 , true , 'x'@en-us , 'x'^^xsd:byte ; a ex:T . } ;",
-        "insert#}\ndata\r\n{ GRAPH ex:g { ex:a ex:p ex:b } . ex:a ex:p ex:b GRAPH ex:h {} }#{",
+        "insert#}\ndata\r\n{ GRAPH ex:g { ex:a ex:p ex:b } . ex:a ex:p ex:b GRAPH ex:h { ex:a ex:p 1 } }#{",
         """INSERT DATA { ex:a ex:p '}' , "{ # '" , '''"it's" }\n''' , ""\"} ; DROP ALL "quoted\\""\"" , '' . }""",
         r"INSERT DATA { ex:a ex:p '\'}' , 'a\\' , '\u007B' , ex:x\'\#y , <http://example.org/#\u00e9> }",
         "INSERT DATA { _:a ex:p ( 1 [ ex:q ( _:a ) ] ) } ; INSERT DATA { _:b ex:p [] }",
@@ -71,6 +71,7 @@ def test_data_in_any_form_is_recognised(text):
         "INSERT DATA { _:a ex:p 1 } ; DELETE DATA { ex:a ex:p 1 } ; INSERT DATA { _:a ex:p 2 }",
         "INSERT DATA { ex:a ex:p " + "[ ex:p " * MAX_DEPTH + "1" + "]" * MAX_DEPTH + "}",
         "INSERT DATA {} ; DELETE DATA {} ;" * 10,
+        "INSERT DATA { ex:a ex:p 1 GRAPH ex:h { # }\n } }",
     ],
 )
 def test_what_is_anything_else_or_wrong_is_left_to_the_usual_way(text):

@@ -304,6 +304,31 @@ def test_a_plan_that_was_made_for_one_client_does_not_serve_another(plain):
     assert SECRET not in asked(plain, f"SELECT * {{ GRAPH <{MINE}> {{ ?s ?p ?o }} }}")
 
 
+EMPTY = [
+    f"INSERT DATA {{ GRAPH <{THEIRS}> {{ }} }}",
+    f"INSERT DATA {{ GRAPH <{MINE}> {{ <urn:x> <urn:p> 1 }} GRAPH <{THEIRS}> {{ # nothing\n }} }}",
+    f"PREFIX t: <{THEIRS}> DELETE DATA {{ GRAPH t: {{}} }}",
+    f"DELETE WHERE {{ GRAPH <{THEIRS}> {{}} }}",
+    f"INSERT {{ GRAPH <{THEIRS}> {{}} }} WHERE {{}}",
+    f"DELETE {{ GRAPH <{THEIRS}> {{}} }} INSERT {{ GRAPH <{MINE}> {{ <urn:x> <urn:p> 1 }} }} WHERE {{}}",
+    f"INSERT {{ GRAPH <{THEIRS}> {{}} }} WHERE {{ ?s <urn:p>* ?o }}",
+]
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize("sparql", EMPTY)
+def test_a_graph_that_is_named_without_triples_counts_as_named(plain, sparql, long):
+    if long:  # read in another way
+        data = "".join(f"<urn:x> <urn:p> {number} . " for number in range(2000))
+        sparql = f"INSERT DATA {{ GRAPH <{MINE}> {{ {data} }} }} ; {sparql}"
+    before = everything(plain)
+    with pytest.raises(Forbidden, match=THEIRS):
+        plain.update([UpdateRequest(sparql, access=LIMITED)]).result()
+    plain.update([UpdateRequest(sparql.replace(THEIRS, "urn:g:none"))]).result()
+    plain.update([UpdateRequest(sparql.replace(THEIRS, MINE), access=LIMITED)]).result()
+    assert everything(plain) >= before
+
+
 def test_what_may_be_changed_is_changed(engine):
     for update in (
         f"INSERT DATA {{ GRAPH <{MINE}> {{ <urn:x> <urn:p> 1 }} }}",

@@ -244,7 +244,8 @@ class _Concatenation(_Strict):
         return True
 
     def _give(self) -> Term | None:
-        length = sum((len(term.value) + len(self._separator)) * weight for term, weight in self._weights.items())  # type: ignore[union-attr]
+        characters = [(len(term.value), weight) for term, weight in self._weights.items()]  # type: ignore[union-attr]
+        length = sum((length + len(self._separator)) * weight for length, weight in characters)
         if not self._effort.may_make(length):
             return None
         literals = sorted((term.value, term.language or "", weight) for term, weight in self._weights.items())  # type: ignore[union-attr]
