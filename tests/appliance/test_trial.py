@@ -28,7 +28,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }.items():
         monkeypatch.setattr(trial, name, tmp_path / file)
     monkeypatch.setattr(bootenv, "FILE", tmp_path / "grubenv")
-    monkeypatch.setattr(bootenv, "ORDER", tmp_path / "order")
+    monkeypatch.setattr(bootenv, "COPY", tmp_path / "grubenv.copy")
     own(monkeypatch)
     trial.DATA.mkdir()
     written(1)
