@@ -68,11 +68,15 @@ class Intake:
             return arrivals
         return [arrival for arrival in arrivals if id(arrival) not in known]
 
-    def write(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> None:
-        """Carry out what the readings say and wait for the commit. Raises the engine's `EdgeError`."""
+    def write(self, arrivals: Sequence[Arrival], receipt: bytes = b"") -> bool:
+        """Carry out what the readings say and wait for the commit. Raises the engine's `EdgeError`.
+
+        False: all readings were refused, so there was no commit, and the receipt is not stored.
+        """
         plan, _ = self._observations.write(arrivals, receipt).result()
         for arrival, reason in plan.refused:
             self._refuse(arrival, reason)
+        return bool(plan.requests)
 
     def remember(self, receipt: bytes) -> None:
         """Store a receipt and wait for the commit. Raises the engine's `EdgeError`."""

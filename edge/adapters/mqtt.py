@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -72,7 +72,12 @@ class MqttAdapter:
         self._pending: dict[bytes, Message] = {}
         self._connection = 0
         self._extra: frozenset[str] = frozenset()
-        self._asked = False
+        self._greeted = True
+        """Whether the broker has answered the last request to connect that it may have received."""
+        self._unconfirmed: set[int | None] = set()
+        """Packet identifiers of requests to subscribe that the broker has not answered."""
+        self._confirmed = False
+        """Whether the broker has answered all of them, so that its session has the subscriptions."""
         self._stopping = threading.Event()
         self._reason = ""
         self._down_since: float | None = None
@@ -132,11 +137,14 @@ class MqttAdapter:
             self._reason = ""
             try:
                 self._client.reconnect()
+                self._greeted = False
                 self._serve()
             except Exception as error:  # noqa: BLE001  whatever a broker sends, this thread goes on
                 self._reason = self._reason or str(error)
             if self._stopping.is_set():
                 return
+            # The answer that is missing may have said that this connection began a new session.
+            self._confirmed = self._confirmed and self._greeted
             self._note_down()
             longest = min(self._settings.reconnect_max, self._settings.reconnect_min * 2 ** min(self._attempt, 30))
             self._attempt += 1
@@ -167,7 +175,9 @@ class MqttAdapter:
         if reason.is_failure:
             self._reason = f"the broker refused the connection: {reason}"
             return
+        self._greeted = True
         self._replaying = flags.session_present
+        self._confirmed = self._confirmed and flags.session_present
         self._forgetting = self._forgetting or (not flags.session_present and bool(self._receipts or self._pending))
         if self._forgetting and not self._forget_session():
             self._reason = self._reason or "the gateway could not store in time that another session has begun"
@@ -175,12 +185,17 @@ class MqttAdapter:
             return
         self.connected = True
         self._note_up()
-        if not (flags.session_present and self._asked):
-            self._extra = frozenset()
-            subscribe(client, self._settings.topics, self._settings)
-            self._asked = True
-        else:
+        self._unconfirmed.clear()
+        if self._confirmed:
             self.subscribed = True
+        else:
+            self._extra = frozenset()
+            self._subscribe(self._settings.topics)
+
+    def _subscribe(self, topics: Iterable[str]) -> None:
+        """Ask for messages. Until the broker answers, its session may not have the subscription."""
+        self._confirmed = False
+        self._unconfirmed.add(subscribe(self._client, topics, self._settings))
 
     def _forget_session(self) -> bool:
         """Have all messages of the session before carried out, and then their receipts count no more, also on disk.
@@ -201,9 +216,9 @@ class MqttAdapter:
         self.connected = self.subscribed = False
         self._reason = self._reason or why_lost(flags, reason)
 
-    def _on_subscribe(
-        self, _: Client, __: object, ___: int, reasons: list[ReasonCode], ____: Properties | None
-    ) -> None:
+    def _on_subscribe(self, _: Client, __: object, mid: int, reasons: list[ReasonCode], ___: Properties | None) -> None:
+        self._unconfirmed.discard(mid)
+        self._confirmed = not self._unconfirmed
         for reason in reasons:
             if not reason.is_failure:
                 self.subscribed = True
@@ -220,7 +235,7 @@ class MqttAdapter:
         if wanted == self._extra:
             return
         if new := wanted - self._extra:
-            subscribe(self._client, new, self._settings)
+            self._subscribe(new)
         if old := self._extra - wanted:
             self._client.unsubscribe(list(old))
         self._extra = wanted

@@ -95,14 +95,15 @@ def make_client(settings: MqttSettings) -> AcknowledgingClient:
     return client
 
 
-def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> None:
-    """Ask the broker for messages of these topic filters."""
+def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> int | None:
+    """Ask the broker for messages of these topic filters. Returns the packet identifier of the request."""
     if settings.version == "5":
         # Retained messages once per subscription: after a restart they would only repeat what the graph says.
         options = SubscribeOptions(qos=settings.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
-        client.subscribe([(topic, options) for topic in topics])
+        _, mid = client.subscribe([(topic, options) for topic in topics])
     else:
-        client.subscribe([(topic, settings.qos) for topic in topics])
+        _, mid = client.subscribe([(topic, settings.qos) for topic in topics])
+    return mid
 
 
 def _tls(settings: MqttSettings) -> ssl.SSLContext:

@@ -26,9 +26,14 @@ NEW_SESSION: Final = bytes(RECEIPT)
 IDENTIFIERS: Final = 65_535
 """Packet identifiers of a session; the one after the last is 1."""
 
-_RECENT: Final = IDENTIFIERS // 2
+_RECENT: Final = IDENTIFIERS - 8192
+"""How far back a broker may fall. The identifier of a new message may be up to 8,192 after the last one: others were
+given to messages that the broker dropped, or that are no readings."""
 _COUNTED: Final = 1024
 _FEW: Final = 50
+_FALLS: Final = 10
+"""Identifiers that are not ascending before the broker counts as one whose identifiers are not: it may fall back as
+often within its first messages."""
 
 
 def receipt_of(identifier: int, topic: str, payload: bytes) -> bytes:
@@ -80,7 +85,7 @@ class Receipts:
         used lately, where the broker's identifiers ascend: the next new message has a later one. A new message that
         is equal to the one that was lost with the broker's state cannot be told from it, and is left out.
         """
-        ascending = self._falls * _FEW <= self._count
+        ascending = (self._falls - _FALLS) * _FEW <= self._count
         return receipt in self and ascending and self._is_recent(_identifier(receipt))
 
     def _is_recent(self, identifier: int) -> bool:

@@ -10,12 +10,16 @@ from typing import Protocol
 from edge.adapters.intake import Intake
 from edge.adapters.messages import Message
 from edge.adapters.planner import Arrival
+from edge.adapters.receipts import IDENTIFIERS, RECEIPT
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 
 _log = logging.getLogger(__name__)
 
 _LATER = (TooManyRequests, StorageFailed, NotReady)
 """Errors that say nothing against the message: it is tried again."""
+
+_MOST = RECEIPT * IDENTIFIERS
+"""Bytes of the receipts of one session."""
 
 
 class WriterSettings(Protocol):
@@ -43,6 +47,9 @@ class Writer:
         self._settings = settings
         self._intake = intake
         self._stopping = stopping
+        self._unstored = bytearray()
+        """Receipts of messages without a reading, or refused. They go with the next commit, so that the stored receipts
+        have no gap: a broker that falls back repeats these messages, too, among those that had a commit."""
 
     def write(self, batch: list[Message]) -> bool:
         """Carry out what the messages say, in as few transactions as their size allows, each with its receipts.
@@ -63,11 +70,12 @@ class Writer:
         return self._write(part, arrivals)
 
     def _write(self, part: list[Message], arrivals: list[Arrival]) -> bool:
+        receipts = b"".join(message.receipt for message in part)
         if not arrivals:
+            self._keep(receipts)
             return True
-        receipt = b"".join(message.receipt for message in part)
         try:
-            return self._commit(lambda: self._intake.write(arrivals, receipt), len(arrivals))
+            return self._commit(lambda: self._store(arrivals, receipts), len(arrivals))
         except EdgeError as error:
             reason = error.description
         except Exception as error:  # noqa: BLE001  a fault of ours; what caused it must not hold up what comes after
@@ -75,8 +83,20 @@ class Writer:
             reason = f"a fault of the gateway: {error}"
         if len(part) == 1:
             self._intake.refuse(arrivals, reason)
+            self._keep(receipts)
             return True
         return all(self._write([message], self._read(message)) for message in part)
+
+    def _store(self, arrivals: list[Arrival], receipts: bytes) -> None:
+        if self._intake.write(arrivals, bytes(self._unstored) + receipts):
+            self._unstored.clear()
+        else:
+            self._keep(receipts)
+
+    def _keep(self, receipts: bytes) -> None:
+        self._unstored += receipts
+        if len(self._unstored) > 2 * _MOST:
+            del self._unstored[:-_MOST]
 
     def _read(self, message: Message) -> list[Arrival]:
         arrivals = self._intake.read(message.topic, message.payload, message.received)
@@ -86,7 +106,12 @@ class Writer:
 
     def remember(self, receipt: bytes) -> bool:
         """Store a receipt, waiting while the engine cannot. False: the adapter stops and it is not done."""
-        return self._commit(lambda: self._intake.remember(receipt), 0)
+        self._keep(receipt)
+        receipts = bytes(self._unstored)
+        done = self._commit(lambda: self._intake.remember(receipts), 0)
+        if done:
+            self._unstored.clear()
+        return done
 
     def _commit(self, write: Callable[[], None], readings: int) -> bool:
         wait = self._settings.retry_min

@@ -99,7 +99,6 @@ class Scheduler:
             self._kept.reached(spuid, last)
         if ledger is not None:
             engine.write_down(ledger)
-        self._receipts = journal.receipts()
         self._timers = Timers(TimerTable(journal), clock, settings, lambda: journal.last_at)
         self._workers = Workers(engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start)
         engine.spus.reevaluation.request_delivery = self._request_delivery
@@ -264,12 +263,12 @@ class Scheduler:
         """Do something between two commits, on the writer's thread."""
         return self._on_writer(action)
 
-    def receipts(self) -> bytes:
-        """Return the receipts of the updates that had been committed last when this process began.
+    def receipts(self) -> Future[bytes]:
+        """The receipts of the updates that were committed last, one after the other, the oldest first.
 
-        They follow one another, the oldest first.
+        Updates of the gateway itself that were given before are among them.
         """
-        return self._receipts
+        return self._on_writer(self._journal.receipts)
 
     def turn(self) -> None:
         """Carry out work that waits, up to one commit, on this thread. Only for a scheduler that was not started."""

@@ -148,7 +148,7 @@ class Mqtt:
     async def _start_adapter(self, stack: AsyncExitStack) -> MqttAdapter:
         try:
             self._connection = await asyncio.to_thread(self._make_connection)
-            adapter = self._new_adapter()
+            adapter = await self._new_adapter()
         except OSError as error:
             raise StartError(f"mqtt: a certificate file cannot be used: {error.strerror or error}") from error
         stack.push_async_callback(self._stop_adapter)
@@ -170,10 +170,9 @@ class Mqtt:
             own_topics=f"{settings.mqtt_gate.root}/" if settings.serves_mqtt_clients else "",
         )
 
-    def _new_adapter(self) -> MqttAdapter:
-        self.adapter = adapter = MqttAdapter(
-            self._connection, self._mappings.intake, self._engine.receipts(), self._strays.look
-        )
+    async def _new_adapter(self) -> MqttAdapter:
+        receipts = await asyncio.wrap_future(self._engine.receipts())
+        self.adapter = adapter = MqttAdapter(self._connection, self._mappings.intake, receipts, self._strays.look)
         adapter.start()
         return adapter
 
@@ -183,7 +182,7 @@ class Mqtt:
 
     async def _restart_adapter(self) -> None:
         await self._stop_adapter()
-        self._new_adapter()
+        await self._new_adapter()
 
     async def _prove_adapter(self) -> None:
         self._progress.prove(self.adapter)

@@ -57,7 +57,9 @@ class Gateway:
         mapper = Mapper([load_pack(mappings, "test")])
         self.intake = Intake(lambda: mapper, observations)
         options = {"client_id": "gateway", "reconnect_min": 0.1, "reconnect_max": 0.5, "retry_min": 0.02}
-        self.adapter = MqttAdapter(MqttSettings(broker, **{**options, **settings}), self.intake, engine.receipts())
+        self.adapter = MqttAdapter(
+            MqttSettings(broker, **{**options, **settings}), self.intake, engine.receipts().result(10)
+        )
 
         self._started = False
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from adapter_parts import Publisher
@@ -21,6 +22,9 @@ from edge.engine.journal import Journal
 from tests.support.processes import Mosquitto, wait_for
 
 WAITING = int(os.environ.get("EDGE_WAITING_READINGS", "3000"))
+WAVE = 20_000
+PATIENCE = max(180, WAITING // 100)
+"""Seconds until the test gives up."""
 TOPIC = "room/kitchen/temperature"
 
 GATEWAY = """
@@ -31,17 +35,34 @@ GATEWAY = """
     from edge.adapters.observations import Observations
     from edge.engine import open_engine
     from edge.engine.settings import EngineSettings
+    from tests.support.processes import wait_for
 
     engine = open_engine(Path({data!r}), EngineSettings(snapshot_min_bytes=1 << 40))
     observations = Observations(engine)
     observations.start()
     gateway = Gateway(engine, observations, {url!r}, version={version!r}, max_inflight=65535, reconnect_max=0.2)
-    gateway.connected()
+    gateway.__enter__()
+    wait_for(lambda: gateway.adapter.subscribed, {patience}, "the adapter is subscribed")
     print("subscribed", flush=True)
     while True:
         sys.stdin.readline()
-        print(gateway.adapter.written, value_of(engine, "http://example.org/kitchen-temperature"), flush=True)
+        value = value_of(engine, "http://example.org/kitchen-temperature")
+        adapter = gateway.adapter
+        print(adapter.written, value or -1, adapter.duplicates, int(adapter.subscribed), flush=True)
 """
+
+
+class State(NamedTuple):
+    """How far a gateway is."""
+
+    written: int
+    """Messages that it has carried out."""
+    value: int
+    """The last value; -1: none."""
+    duplicates: int
+    """Messages that it knew."""
+    subscribed: int
+    """1: the broker sends messages."""
 
 
 class GatewayOfOurs:
@@ -49,17 +70,19 @@ class GatewayOfOurs:
 
     def __init__(self, data, url, version):
         program = textwrap.dedent(GATEWAY).format(
-            tests=str(Path(__file__).parent), data=str(data), url=url, version=version
+            tests=str(Path(__file__).parent), data=str(data), url=url, version=version, patience=PATIENCE
         )
         self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._process.stdout.readline() == b"subscribed\n"
+        try:
+            assert self._process.stdout.readline() == b"subscribed\n"
+        except BaseException:
+            self.kill()
+            raise
 
     def state(self):
-        """How many messages it has carried out, and the last value."""
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
-        written, value = self._process.stdout.readline().decode().split()
-        return int(written), -1 if value == "None" else int(value)
+        return State(*map(int, self._process.stdout.readline().split()))
 
     def kill(self):
         self._process.kill()
@@ -118,6 +141,21 @@ class Cable:
         return bool(data)
 
 
+def publish(port, values, others=0):
+    """Have the broker take readings. They go in waves: a client has 65,535 packet identifiers at most.
+
+    `others`: after so many readings comes a message without a mapping; 0: none does.
+    """
+    with Publisher(port) as publisher:
+        for first in range(0, len(values), WAVE):
+            for number, value in enumerate(values[first : first + WAVE], 1):
+                last = publisher.client.publish(TOPIC, str(value), 1)
+                if others and number % others == 0:
+                    last = publisher.client.publish("elsewhere", str(value), 1)
+            last.wait_for_publish(PATIENCE)
+            assert last.is_published(), "the broker does not acknowledge"
+
+
 def applied(data):
     """The values in the order in which they came into the graph."""
     journal = Journal.open(data)
@@ -132,7 +170,7 @@ def applied(data):
         journal.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3 * PATIENCE)
 @pytest.mark.parametrize(
     ("version", "inflight", "faults"),
     [
@@ -148,25 +186,22 @@ def applied(data):
 def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, inflight, faults):
     total = min(WAITING, 500) if inflight == 1 else WAITING
     chance = random.Random(f"{version} {inflight} {faults}")
-    # The broker saves its state every 300 changes: killed, it falls back to an older one, and repeats messages.
-    saved = "autosave_on_changes true\nautosave_interval 300\n"
-    broker = Mosquitto(tmp_path / "broker", f"max_inflight_messages {inflight}\n{saved}")
+    # The broker saves its state now and then: killed, it falls back to an older one, and repeats messages.
+    saved = f"autosave_on_changes true\nautosave_interval {max(300, total // 20)}\n"
+    broker = Mosquitto(tmp_path / "broker", f"max_inflight_messages {inflight}\nmax_queued_bytes 0\n{saved}")
     broker.start()
     cable = Cable(broker.port)
     gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
     try:
         gateway.kill()
-        with Publisher(broker.port) as publisher:
-            for number in range(total - 1):
-                publisher.client.publish(TOPIC, str(number), 1)
-            publisher.publish(TOPIC, total - 1)
+        publish(broker.port, range(total))
         broker.stop()
         broker.start()
         gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
         value = -1
         for _ in range(6):
             wanted = min(total - 1, value + chance.randrange(total // 8))
-            wait_for(lambda: gateway.state()[1] >= wanted, 180)  # noqa: B023
+            wait_for(lambda: gateway.state().value >= wanted, PATIENCE)  # noqa: B023
             fault = chance.choice(faults.split())
             if fault == "cut":
                 cable.cut()
@@ -176,13 +211,85 @@ def test_waiting_readings_are_applied_once_and_in_order(tmp_path, version, infli
             else:
                 gateway.kill()
                 gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
-            _, value = gateway.state()
-        with Publisher(broker.port) as publisher:
-            publisher.publish(TOPIC, total)
-        wait_for(lambda: gateway.state()[1] == total, 180)
+            value = gateway.state().value
+        publish(broker.port, [total])
+        wait_for(lambda: gateway.state().value == total, PATIENCE)
         # What comes again comes before what is new: so it came before that last value.
     finally:
         gateway.kill()
         cable.close()
         broker.stop()
     assert applied(tmp_path / "data") == list(range(total + 1))
+
+
+@pytest.mark.timeout(3 * PATIENCE)
+@pytest.mark.parametrize(
+    ("version", "inflight", "faults"), [("3.1.1", 0, "cut"), ("5", 20, "gateway"), ("3.1.1", 1000, "cut gateway")]
+)
+def test_a_broker_that_falls_back_by_thousands_of_messages_has_none_applied_again(tmp_path, version, inflight, faults):
+    """Its saved state is from before the gateway got any of the waiting readings, and from before the later ones."""
+    total = min(WAITING, 20_000)
+    chance = random.Random(f"{version} {inflight} {faults}")
+    broker = Mosquitto(tmp_path / "broker", f"max_inflight_messages {inflight}\nautosave_interval 0\n")
+    broker.start()
+    cable = Cable(broker.port)
+    gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
+    try:
+        gateway.kill()
+        publish(broker.port, range(total), others=7)
+        broker.save()
+        gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
+        for last in (2 * total, 2 * total + 50, 2 * total + 100):
+            wait_for(lambda: gateway.state().value >= total - 1, PATIENCE)  # noqa: B023
+            publish(broker.port, range(total if last == 2 * total else last - 50, last), others=7)
+            wait_for(lambda: gateway.state().value == last - 1, PATIENCE)  # noqa: B023
+            broker.stop(kill=True)
+            broker.start()
+            for fault in faults.split():
+                if fault == "cut":
+                    known = gateway.state().duplicates + chance.randrange(total)
+                    wait_for(lambda: gateway.state().duplicates >= known, PATIENCE)  # noqa: B023
+                    cable.cut()
+                else:
+                    gateway.kill()
+                    gateway = GatewayOfOurs(tmp_path / "data", cable.url, version)
+        publish(broker.port, [last])
+        wait_for(lambda: gateway.state().value == last, PATIENCE)
+    finally:
+        gateway.kill()
+        cable.close()
+        broker.stop()
+    assert applied(tmp_path / "data") == list(range(last + 1))
+
+
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_new_message_that_equals_one_that_the_broker_lost_is_taken_for_it(tmp_path, version):
+    """The first ones after the fall-back alone, until one differs: no more than the broker lost."""
+    broker = Mosquitto(tmp_path / "broker", "autosave_interval 0\n")
+    broker.start()
+    gateway = GatewayOfOurs(tmp_path / "data", broker.url, version)
+
+    def carried_out(values):
+        """How many of these messages are carried out. The last one differs from what was lost."""
+        before = gateway.state().written
+        publish(broker.port, values)
+        wait_for(lambda: gateway.state().value == values[-1], what="the last value")
+        return gateway.state().written - before
+
+    def fall_back():
+        broker.stop(kill=True)
+        wait_for(lambda: not gateway.state().subscribed, what="the gateway misses the broker")
+        broker.start()
+        wait_for(lambda: gateway.state().subscribed, what="the gateway is connected again")
+
+    try:
+        assert carried_out([1, 2]) == 2
+        broker.save()
+        assert carried_out([3, 4]) == 2
+        fall_back()
+        assert carried_out([3, 5]) == 1
+        fall_back()
+        assert carried_out([6, 5, 7]) == 3, "the lost messages were 3 and 5, and 6 differs"
+    finally:
+        gateway.kill()
+        broker.stop()

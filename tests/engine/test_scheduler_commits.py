@@ -96,9 +96,10 @@ def test_receipts_are_found_again(tmp_path):
     house.scheduler.update([UpdateRequest(insert(1))], receipt=b"nothing changed").result(WAIT)
     with pytest.raises(UpdateFailed):
         house.scheduler.update([UpdateRequest("DROP GRAPH <a:none>")], receipt=b"failed").result(WAIT)
+    assert house.scheduler.receipts().result(WAIT) == b"onenothing changed"
     assert house.scheduler.close(WAIT)
     again = House(tmp_path)
-    assert again.scheduler.receipts() == b"onenothing changed"
+    assert again.scheduler.receipts().result(WAIT) == b"onenothing changed"
     assert again.scheduler.close(WAIT)
 
 

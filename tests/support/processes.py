@@ -97,6 +97,14 @@ class Mosquitto:
             self.process.wait(10)
             self.process = None
 
+    def save(self) -> None:
+        """Have it write its state to the disk, from which it goes on after a kill."""
+        assert self.process is not None
+        file = self.config.with_name("mosquitto.db")
+        before = file.stat().st_ino if file.exists() else None
+        self.process.send_signal(signal.SIGUSR1)
+        wait_for(lambda: file.exists() and file.stat().st_ino != before, what="mosquitto saves its state")
+
     def _answers(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, "mosquitto ended"
