@@ -8,6 +8,7 @@ end, the world checks what a gateway promises:
 - A delayed update that was confirmed runs exactly once, and never before its time; one that was cancelled never runs.
 - What a subscriber was sent adds up to the result of its query, also over restarts if its subscription is durable.
 - Every update stores one observation for the history, numbered without gaps, whose number never changes.
+- Every reading that a broker delivers is stored once and in order; one that was acknowledged is there.
 - Every request is answered.
 - Nothing is left over: no work in queues, no term in the dictionary that nothing uses.
 """
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from simulated_disk import DISK
+from simulated_readings import SERIES, Readings
 
 from edge.engine import journal_file
 from edge.engine.journal import Journal
@@ -176,6 +178,7 @@ class World:
         self.story: list[str] = []
         """What happened, for whoever looks at a seed that failed."""
         self.restarts = 0
+        self.readings = Readings(self.chance, self.clock, self.story)
         self.scheduler: Scheduler
         shutil.copy(_new_file(), directory / journal_file.FILE_NAME)
         self._open()
@@ -200,6 +203,7 @@ class World:
         for action in chosen:
             self.story.append(action.__name__.strip("_"))
             action()
+            self.readings.go_on()
             if DISK.stopped:
                 self._restart()
         self._rest()
@@ -317,6 +321,7 @@ class World:
         """End the process as it stands, without its doing anything about it, and start another."""
         self.restarts += 1
         DISK.stops_at = DISK.operations if DISK.stops_at is None else DISK.stops_at
+        self.readings.end()
         self._discard()
         power_cut = self.chance.random() < 0.6
         self.story.append("power cut" if power_cut else "kill")
@@ -361,6 +366,8 @@ class World:
         for subscriber in list(self.subscribers):
             self._resume(subscriber, restored.get(subscriber.spuid))
         self._check_updates()
+        self._check_readings(at_rest=False)
+        self.readings.begin(self.scheduler)
 
     def _open_outbox(self, journal: Journal) -> Storing:
         self.outbox = Storing(journal, OutboxSettings(gateway="simulated"))
@@ -380,6 +387,7 @@ class World:
     def close(self) -> None:
         """Let go of the files."""
         DISK.stops_at = DISK.operations
+        self.readings.end()
         self._discard()
 
     # What must be true
@@ -388,6 +396,7 @@ class World:
         """No more faults: everything that waits is carried out, and all delayed updates run."""
         DISK.heal()
         self.clock.advance(3 * 3600 * SECOND)
+        self.readings.rest(self._turn)
         while self.scheduler.pending_updates or self.scheduler._queue.oldest_seconds:
             self._turn()
         for _ in range(3 + self.scheduler.pending_timers):
@@ -402,6 +411,12 @@ class World:
         self._check_timers()
         self._check_subscribers()
         self._check_history()
+        self._check_readings(at_rest=True)
+
+    def _check_readings(self, *, at_rest: bool) -> None:
+        self._note_sent()
+        sent = [self.sent_to_history[seq] for seq in sorted(self.sent_to_history)]
+        self.readings.check([number for subject, number in sent if subject.startswith(SERIES)], at_rest=at_rest)
 
     def _check_updates(self) -> None:
         logs, values = self._objects("urn:log"), self._objects("urn:value")

@@ -15,7 +15,7 @@ from simulated_disk import DISK
 FIRST, LAST = map(int, os.environ.get("EDGE_SIMULATION_SEEDS", "0:10000").split(":"))
 BLOCK = 500
 """Seeds of one test: the process-wide disk is mounted once for all of them."""
-STEPS = 40
+STEPS = 30
 
 
 @pytest.fixture
@@ -32,13 +32,14 @@ def tell(seed, directory):
     directory.mkdir()
     with DISK.mounted():
         world = World(seed, directory)
-        try:
-            world.run(STEPS)
-        except BaseException as error:
-            error.add_note(f"Seed {seed} (EDGE_SIMULATION_SEEDS={seed}:{seed + 1}): {', '.join(world.story)}")
-            raise
-        finally:
-            world.close()
+        with world.readings.mounted():
+            try:
+                world.run(STEPS)
+            except BaseException as error:
+                error.add_note(f"Seed {seed} (EDGE_SIMULATION_SEEDS={seed}:{seed + 1}): {', '.join(world.story)}")
+                raise
+            finally:
+                world.close()
 
 
 @pytest.mark.timeout(1200)

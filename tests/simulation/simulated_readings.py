@@ -1,0 +1,243 @@
+"""Readings in a simulated world: devices, a broker, a network, and the gateway's real MQTT adapter.
+
+Each message has a number. Those on a mapped topic are readings, and each is stored for the history. Others have no
+mapping, or a payload that cannot be read: they have no effect, and are acknowledged like the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from unittest.mock import patch
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import MQTTErrorCode
+from simulated_broker import Broker, Connection, Message
+from simulated_threads import Threads, results_wait_on
+
+from edge.adapters import messages, mqtt
+from edge.adapters.intake import Intake
+from edge.adapters.mqtt import MqttAdapter
+from edge.adapters.observations import Observations
+from edge.adapters.settings import MqttSettings
+from edge.engine.scheduler import Scheduler
+from edge.mapping.mapper import Mapper
+from edge.mapping.pack import load_pack
+from edge.outbox.choosing import Chooser
+
+SERIES = "urn:room:"
+_MAPPING = f"""
+[[mapping]]
+topic = "room/{{room}}/temperature"
+observation = "{SERIES}{{room}}"
+store = "all"
+"""
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Readings:
+    """Devices, broker and network, which go on while gateways come and go, and the gateway's adapter."""
+
+    def __init__(self, chance: random.Random, clock: Any, story: list[str]) -> None:
+        """`story` is told what happens."""
+        self._story = story
+        self._chance = chance
+        self._clock = clock
+        self._broker = Broker(chance)
+        self._settings = MqttSettings(
+            "mqtt://broker", version=chance.choice(("3.1.1", "5")), max_batch=chance.choice((1, 3, 500))
+        )
+        self._connections: list[Connection] = []
+        self._names = 0
+        self.published: list[tuple[int, bool]] = []
+        """Numbers of messages, and whether they are readings."""
+        actions: dict[Callable[[], object], int] = {
+            self._publish: 12,
+            self._carry: 30,
+            self._run: 50,
+            self._cut: 2,
+            self._save: 2,
+            self._end_broker: 2,
+            self._start_broker: 6,
+        }
+        self._actions, self._weights = list(actions), list(actions.values())
+        self.threads = Threads(clock)
+        self.adapter: MqttAdapter | None = None
+
+    def go_on(self) -> None:
+        """Let a few things happen."""
+        for action in self._chance.choices(self._actions, self._weights, k=5):
+            if action not in (self._carry, self._run):
+                self._story.append(action.__name__.strip("_"))
+            action()
+
+    @contextmanager
+    def mounted(self) -> Iterator[None]:
+        """Have the adapter run on simulated threads, clock and chance."""
+        with (
+            results_wait_on(lambda: self.threads),
+            patch.object(mqtt, "threading", _Threading(self)),
+            patch.object(messages, "threading", _Threading(self)),
+            patch.object(mqtt, "random", self._chance),
+            patch.object(mqtt, "datetime", self),
+        ):
+            yield
+
+    def now(self, zone: tzinfo) -> datetime:
+        """As `datetime.now`."""
+        return (_BEGINNING + timedelta(microseconds=self._clock.at)).astimezone(zone)
+
+    def begin(self, scheduler: Scheduler) -> None:
+        """A gateway starts."""
+        self.threads = Threads(self._clock)
+        self.adapter = None
+
+        def main() -> None:
+            observations = Observations(scheduler, new_name=self._name, history=Chooser())
+            observations.start(1e9)
+            intake = Intake(_mapper, observations)
+            self.adapter = adapter = MqttAdapter(self._settings, intake, scheduler.receipts().result())
+            client = adapter._client
+            client._create_socket = self._connect  # type: ignore[method-assign, assignment]
+            client.loop = functools.partial(self._loop, client)  # type: ignore[method-assign]
+            adapter.start()
+
+        self.threads.Thread(target=main).start()
+
+    def end(self) -> None:
+        """It ends."""
+        self.threads.end()
+        for connection in self._connections:
+            connection.close()
+
+    def rest(self, turn: Callable[[], None]) -> None:
+        """No more faults: all that waits is delivered."""
+        self._start_broker()
+        for _ in range(3000):
+            if not (self._run() | self._carry()):
+                adapter = self.adapter
+                if adapter is not None and adapter.subscribed and not (self._broker.waiting or adapter.queued):
+                    return
+                self._clock.advance(1_000_000)
+            turn()
+        raise AssertionError("readings wait for ever")
+
+    def check(self, stored: list[int], *, at_rest: bool) -> None:
+        """`stored`: what the history has, in order."""
+        assert all(one < next_ for one, next_ in itertools.pairwise(stored)), "not once and in order"
+        there = set(stored)
+        readings = {number for number, mapped in self.published if mapped}
+        acknowledged = self._broker.acknowledged & readings
+        assert acknowledged <= there, f"readings that were acknowledged are gone: {acknowledged - there}"
+        if at_rest:
+            missing = readings - there - self._broker.lost
+            assert not missing, f"readings are missing: {missing}"
+            assert self.adapter is not None
+            assert not self.adapter._pending, "the adapter remembers messages that are carried out"
+
+    # What happens
+
+    def _publish(self) -> None:
+        if self._broker.running and self._broker.subscribed:
+            number = len(self.published)
+            kind = self._chance.random()
+            topic, payload = f"room/{self._chance.choice('abc')}/temperature", str(number)
+            if kind < 0.1:
+                topic = "elsewhere"
+            elif kind < 0.2:
+                payload = str(number).translate(_LETTERS)
+            self.published.append((number, kind >= 0.2))
+            qos = self._chance.choice((1, 2))
+            self._broker.publish(Message(number, topic.encode(), payload.encode(), qos))
+
+    def _carry(self) -> bool:
+        """Bytes arrive. False: none are on their way."""
+        moved = False
+        for connection in list(self._connections):
+            moved = moved or bool(connection.to_broker or connection.to_client)
+            if data := connection.carry(self._chance):
+                self._broker.receive(connection, data)
+            if connection.cut or connection.ended:
+                self._notice(connection)
+        return moved
+
+    def _notice(self, connection: Connection) -> None:
+        """The ends of a lost connection learn of it."""
+        if connection.cut and self._chance.random() < 0.3:
+            self._broker.lost_connection(connection)
+        if connection.cut and self._chance.random() < 0.3:
+            connection.reset = True
+        if connection.reset:
+            self._broker.lost_connection(connection)
+            self._connections.remove(connection)
+
+    def _run(self) -> bool:
+        """A thread of the gateway goes on. False: all wait."""
+        runnable = self.threads.runnable()
+        if runnable:
+            self.threads.run(self._chance.choice(runnable))
+        return bool(runnable)
+
+    def _cut(self) -> None:
+        for connection in self._connections:
+            connection.lose()
+
+    def _save(self) -> None:
+        self._broker.save()
+
+    def _end_broker(self) -> None:
+        fate = self._chance.random()
+        if fate < 0.3:
+            self._broker.stop()
+        elif fate < 0.9:
+            self._broker.kill()
+        else:
+            self._broker.forget()
+
+    def _start_broker(self) -> None:
+        self._broker.start()
+
+    # What the gateway finds instead of sockets
+
+    def _connect(self) -> Connection:
+        connection = self._broker.connect()
+        self._connections.append(connection)
+        return connection
+
+    def _loop(self, client: Client, timeout: float) -> MQTTErrorCode:
+        """As paho's: wait for the socket, then read and write."""
+        connection: Any = client._sock
+        if connection is None:
+            return MQTTErrorCode.MQTT_ERR_NO_CONN
+        self.threads.wait(lambda: connection.readable or client.want_write(), timeout)
+        code = MQTTErrorCode.MQTT_ERR_SUCCESS
+        if connection.readable:
+            code = client.loop_read()
+        if code == MQTTErrorCode.MQTT_ERR_SUCCESS and client._sock is not None:
+            code = client.loop_write()
+        return code
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"quantity-{self._names}"
+
+
+class _Threading:
+    """`threading` as the modules of the adapter see it: that of the process that runs."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._readings.threads, name)
+
+
+@functools.cache
+def _mapper() -> Mapper:
+    return Mapper([load_pack(_MAPPING, "simulated")])

@@ -1,0 +1,188 @@
+"""Threads of a simulated process: real ones, of which one runs at a time, until it waits for something.
+
+The simulation decides who runs next. A module gets them in place of `threading`; it has a lock to hold only where
+nothing waits, so locks are real. All times are those of a simulated clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class ProcessEnded(BaseException):
+    """Raised in a thread that waits when its process ends. No code of the product catches it."""
+
+
+class Clock(Protocol):
+    """Microseconds since the machine was started."""
+
+    up: int
+
+
+class Threads:
+    """All threads of one process."""
+
+    Lock = staticmethod(threading.Lock)
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._threads: list[SimulatedThread] = []
+        self._current: SimulatedThread | None = None
+        self._back = threading.Lock()
+        self._back.acquire()
+        self._ending = False
+
+    # What a module finds in `threading`
+
+    def Thread(  # noqa: N802
+        self, *, target: Callable[..., None], args: tuple[Any, ...] = (), name: str = "", daemon: bool = True
+    ) -> SimulatedThread:
+        """A thread that has not begun."""
+        return SimulatedThread(self, lambda: target(*args), name, daemon=daemon)
+
+    def Event(self) -> SimulatedEvent:  # noqa: N802
+        """An event that is not set."""
+        return SimulatedEvent(self)
+
+    def Condition(self) -> SimulatedCondition:  # noqa: N802
+        """A condition with a lock of its own."""
+        return SimulatedCondition(self)
+
+    # What the simulation does
+
+    def runnable(self) -> list[SimulatedThread]:
+        """Those that have something to do."""
+        return [thread for thread in self._threads if thread.ready()]
+
+    def run(self, thread: SimulatedThread) -> None:
+        """Let a thread go on until it waits. Raises what ended it."""
+        self._current = thread
+        thread.go.release()
+        self._back.acquire()
+        self._current = None
+        if thread.error is not None:
+            raise thread.error
+
+    def end(self) -> None:
+        """The process ends: no thread does anything more."""
+        self._ending = True
+        for thread in list(self._threads):
+            self.run(thread)
+            thread.real.join()
+        self._threads.clear()
+
+    # What threads do
+
+    def wait(self, ready: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait for a condition. False: it did not come true in time."""
+        if ready():
+            return True
+        thread = self._current
+        assert thread is not None, "the simulation itself would wait for ever"
+        deadline = None if seconds is None else self._clock.up + int(seconds * 1_000_000)
+        thread.ready = lambda: ready() or (deadline is not None and self._clock.up >= deadline)
+        self._pause(thread)
+        return ready()
+
+    def _pause(self, thread: SimulatedThread) -> None:
+        self._back.release()
+        thread.go.acquire()
+        if self._ending:
+            raise ProcessEnded
+
+    def begin(self, thread: SimulatedThread) -> None:
+        """It runs when it is its turn."""
+        self._threads.append(thread)
+        thread.real.start()
+
+    def body(self, thread: SimulatedThread) -> None:
+        """What the real thread does."""
+        thread.go.acquire()
+        try:
+            if not self._ending:
+                thread.target()
+        except ProcessEnded:
+            pass
+        except BaseException as error:  # noqa: BLE001  the simulation reports it
+            thread.error = error
+        if not self._ending:
+            self._threads.remove(thread)
+        self._back.release()
+
+
+class SimulatedThread:
+    """As `threading.Thread`."""
+
+    def __init__(self, threads: Threads, target: Callable[[], None], name: str, *, daemon: bool) -> None:
+        self._threads = threads
+        self.name = name
+        self.target = target
+        self.go = threading.Lock()
+        self.go.acquire()
+        self.ready: Callable[[], bool] = lambda: True
+        self.error: BaseException | None = None
+        self.real = threading.Thread(target=threads.body, args=(self,), name=name, daemon=daemon)
+
+    def start(self) -> None:
+        self._threads.begin(self)
+
+    def is_alive(self) -> bool:
+        return self.real.is_alive()
+
+
+class SimulatedEvent:
+    """As `threading.Event`."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._threads.wait(self.is_set, timeout)
+
+
+class SimulatedCondition:
+    """As `threading.Condition`. Its lock is free while a thread waits, which is the only time that another one runs."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._notified = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def notify_all(self) -> None:
+        self._notified += 1
+
+    def wait(self) -> None:
+        before = self._notified
+        self._threads.wait(lambda: self._notified > before)
+
+
+@contextmanager
+def results_wait_on(threads: Callable[[], Threads]) -> Iterator[None]:
+    """Have `Future.result` wait as other things do."""
+    original = Future.result
+
+    def result(future: Future[Any], timeout: float | None = None) -> Any:
+        threads().wait(future.done, timeout)
+        return original(future, 0)
+
+    Future.result = result  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Future.result = original  # type: ignore[method-assign]
