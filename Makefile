@@ -23,9 +23,9 @@ run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE"
 spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 	@command -v java >/dev/null || echo "Spark needs Java 17 or newer (Debian: apt install openjdk-17-jre-headless)"
 
-# Half of the time tests wait, so two run side by side.
+# Half of the time tests wait, so three run side by side on two cores.
 test: $(VENV)/.test-ready  ## run all tests (ARGS="tests/cli -k name")
-	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
 test-fast: $(VENV)/.test-ready  ## run the quick, deterministic tests, in less than 2 minutes
 	$(BIN)/python -m pytest --numprocesses 2 -m "not slow" $(ARGS)

@@ -24,6 +24,8 @@ SLOW = (
     *("test_app", "test_clean_stop", "test_last_run", "test_replay", "test_test_runs", "test_timers_crash"),
 )
 """Directories and files below tests/ whose tests are marked `slow`. Others: property tests, and `@pytest.mark.slow`."""
+LONGEST = ("spark", "tests/history/", "stories-", "tests/faults/")
+"""Beginnings of the groups of pytest-xdist that take longest. They start first."""
 
 # No property is about time, and a machine may be busy.
 settings.register_profile("unhurried", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,18 +50,36 @@ def root_log_level() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark slow tests. Keep the tests of a file, and all tests with a Spark session, on one worker of pytest-xdist.
 
-    A test may name a group of its own instead.
+    A test may name a group of its own instead. Groups with slow tests start first, so that all workers end together.
     """
     if not hasattr(config, "workerinput"):  # the controller of pytest-xdist checks what its workers collected
         refuse_duplicate_ids([item.nodeid for item in items])
+    ranks: dict[str, int] = {}
     for item in items:
         searches = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if searches or item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("xdist_group") is not None:
-            continue
-        shared = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(shared))
+        if item.get_closest_marker("xdist_group") is None:
+            shared = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(shared))
+        group = group_of(item)
+        ranks[group] = min(rank(group, item), ranks.get(group, len(LONGEST) + 1))
+    items.sort(key=lambda item: ranks[group_of(item)])
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return the group of pytest-xdist that a test belongs to."""
+    marker = item.get_closest_marker("xdist_group")
+    assert marker is not None
+    return str(marker.args[0])
+
+
+def rank(group: str, item: pytest.Item) -> int:
+    """Return the place of a group in the run, as one of its tests sees it: the longest, then slow ones, then others."""
+    for place, beginning in enumerate(LONGEST):
+        if group.startswith(beginning):
+            return place
+    return len(LONGEST) + (item.get_closest_marker("slow") is None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -50,6 +50,14 @@ def test_the_tests_of_a_file_run_on_one_worker(project):
     assert len(set(lines)) == 2
 
 
+def test_slow_tests_start_first(project):
+    (project / "test_slow.py").write_text(f"{FILE}\npytestmark = pytest.mark.slow\n")
+    done = run(project, 0)
+    assert "18 passed" in done.stdout, done.stdout + done.stderr
+    names = [line.split()[0] for line in (project / "workers").read_text().splitlines()]
+    assert names == ["test_slow"] * 6 + ["test_one"] * 6 + ["test_two"] * 6
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_tests_with_the_same_id_are_refused(project, workers):
     with (project / "conftest.py").open("a") as conftest:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,9 @@ from spark_offload.session import session as new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Sessions in processes that tests start take it, too.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
 
 @pytest.fixture(scope="session")
