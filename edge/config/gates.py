@@ -276,8 +276,9 @@ class LimitsSettings(Section):
     oauth_burst: int = key(20, "Of these beyond that at once.", minimum=1, maximum=10_000_000)
     max_client_bytes: int = key(
         32 * MIB,
-        "Memory that is held for one client over all gates: texts of its requests and subscriptions, messages that are "
-        "not whole yet, unread answers and notifications. Requests beyond it are answered 429; over MQTT and "
+        "Memory that is held for one client over all gates: texts of its requests and subscriptions, results that its "
+        "subscriptions keep, messages that are not whole yet, CoAP transfers in blocks, unread and missed "
+        "notifications. Requests beyond it are answered 429, subscriptions that grow beyond it end; over MQTT and "
         "WebSocket a client that does not read is disconnected.",
         unit="bytes",
         minimum=MIB,

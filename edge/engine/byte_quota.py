@@ -45,13 +45,16 @@ class ByteQuota:
         charge.set(size)
         return charge
 
-    def add(self, client: str, size: int) -> None:
-        """Hold more for a client, or less if `size` is negative. Raises `TooManyRequests`, and nothing has changed."""
+    def add(self, client: str, size: int, *, check: bool = True) -> None:
+        """Hold more for a client, or less if `size` is negative. Raises `TooManyRequests`, and nothing has changed.
+
+        `check=False`: it is held already, so it counts whether or not it exceeds a limit.
+        """
         if client == HOUSE:
             return
         with self._lock:
             held = self._held.get(client, 0) + size
-            if size > 0:
+            if size > 0 and check:
                 self._check(held, size)
             self._total += size
             if held:
@@ -62,9 +65,9 @@ class ByteQuota:
     def _check(self, held: int, size: int) -> None:
         if held > self._max_client:
             raise TooManyRequests(
-                f"The gateway would hold {held} bytes for this client (requests, subscriptions, unread answers); the "
-                f"limit is {self._max_client} bytes (limits.max_client_bytes). Wait for answers, read faster, or "
-                "unsubscribe"
+                f"The gateway would hold {held} bytes for this client (requests, subscriptions and their results, "
+                f"unread and missed notifications); the limit is {self._max_client} bytes (limits.max_client_bytes). "
+                "Wait for answers, read faster, or unsubscribe"
             )
         if held > self._max_total - self._total:
             raise TooManyRequests(
@@ -90,11 +93,25 @@ class Charge:
         """Bytes that it counts for."""
         return self._size
 
-    def set(self, size: int) -> None:
-        """Change the size. Raises `TooManyRequests` if it would grow too much; then it is as before."""
+    @property
+    def client(self) -> str:
+        """The client that it counts for."""
+        return self._client
+
+    def set(self, size: int, *, check: bool = True) -> None:
+        """Change the size. Raises `TooManyRequests` if it would grow too much; then it is as before.
+
+        `check`: see `ByteQuota.add`.
+        """
         if size != self._size:
-            self._quota.add(self._client, size - self._size)
+            self._quota.add(self._client, size - self._size, check=check)
             self._size = size
+
+    def move(self, client: str, *, check: bool = True) -> None:
+        """Count for another client. Raises `TooManyRequests` if that holds too much; then it is as before."""
+        self._quota.add(client, self._size, check=check)
+        self._quota.add(self._client, -self._size)
+        self._client = client
 
     def release(self) -> None:
         """Hold it no longer. To be called any number of times."""

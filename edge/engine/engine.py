@@ -14,6 +14,7 @@ import pyoxigraph as ox
 
 from edge.engine.apart import Apart, Child
 from edge.engine.attempt import Attempt, Mode, Quads, Recorded
+from edge.engine.byte_quota import ByteQuota
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.effort import Effort
 from edge.engine.evaluator import World
@@ -84,8 +85,8 @@ class Executed:
 class Engine:
     """The live graph and everything that works on it. One thread may write; queries may run on others."""
 
-    def __init__(self, rules: Rules, load: Loader, max_graph_bytes: int = 0) -> None:
-        """`max_graph_bytes`: 0 is a quarter of the machine's memory."""
+    def __init__(self, rules: Rules, load: Loader, max_graph_bytes: int = 0, quota: ByteQuota | None = None) -> None:
+        """`max_graph_bytes`: 0 is a quarter of the machine's memory. `quota` is charged for what subscriptions keep."""
         self.graph = LiveGraph(Effort(rules.max_steps, rules.max_text))
         self._graph_quota = GraphQuota(self.graph, max_graph_bytes)
         self.rules = rules
@@ -101,7 +102,7 @@ class Engine:
         world = World(self.graph, self._writer_mirror, self.apart, rules)
         self._updates = UpdateProcessor(world, load)
         committed = World(self.graph, self._reader_mirror, self.apart, rules)
-        self.spus = SpuManager(world, committed, QueryPlans(self.graph, rules), self.performance)
+        self.spus = SpuManager(world, committed, QueryPlans(self.graph, rules), self.performance, quota or ByteQuota())
         self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
@@ -363,7 +364,8 @@ class Engine:
         See `SpuManager.resume`. Raises as `subscribe` does.
         """
         outcomes: list[Subscription | Exception] = []
-        self.spus.resume(self.prepare_query(request), sink, spuid, sequence, now, outcomes.append)
+        query = self.prepare_query(request)
+        self.spus.resume(query, sink, spuid, sequence, request.source, now, outcomes.append)
         return self.spus.variables(self._begun(outcomes).spuid)
 
     def _settle(self) -> int:

@@ -168,4 +168,4 @@ def _decoded(body: bytes) -> QueryRequest:
         client, registration, actions, limits = found["access"]
         rights: dict[str, Any] = {right: frozenset(some) for right, some in limits.items()}
         access = Access(client, frozenset(actions), registration=registration, **rights)
-    return QueryRequest(found["sparql"], Dataset(default, named), access)
+    return QueryRequest(found["sparql"], Dataset(default, named), access, access.client)

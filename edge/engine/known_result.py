@@ -7,6 +7,7 @@ graph, which belongs to the writer; a CONSTRUCT, whose template works on term id
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from edge.engine.evaluator import Evaluator
 from edge.engine.graph import LiveGraph
@@ -15,6 +16,11 @@ from edge.engine.requests import Delta
 from edge.engine.tables import Lines, Table, decoded, rows_of
 from edge.engine.terms import canonical
 from edge.protocol.results import Row
+
+_LINE: Final = 110
+"""Bytes that a line takes beside its characters, as measured."""
+_TERM: Final = 200
+"""Bytes that a dictionary takes for a term, as measured."""
 
 
 class KnownResult:
@@ -29,6 +35,8 @@ class KnownResult:
         self._stages: Sequence[Stage] = ()
         self.variables: tuple[str, ...] = ()
         """Columns of the result."""
+        self.held = 0
+        """Bytes that it takes, about."""
 
     @property
     def empty(self) -> bool:
@@ -45,7 +53,12 @@ class KnownResult:
             self._begin(table)
         changed = difference(self._lines, table.lines)
         self._lines = table.lines
-        return self._delta(changed, self._stages)
+        delta = self._delta(changed, self._stages)
+        self.held = sum(map(len, table.lines)) + _LINE * len(table.lines)
+        if self._graph is not None:
+            dictionary = self._graph.dictionary
+            self.held += _TERM * len(dictionary) + sum([stage.held() for stage in self._stages])
+        return delta
 
     def whole(self) -> Delta:
         """Return the whole result."""

@@ -65,6 +65,8 @@ class Evaluated:
     """Whole result for those who join."""
     depends: Dependencies | None = None
     """What the result depends on, where that can change with it."""
+    held: int = 0
+    """Bytes that the result takes, about."""
     error: Exception | None = None
     reason: str = ""
     """What the subscribers are told of the error."""
@@ -269,7 +271,7 @@ class Reevaluation:
         whole = None
         if job.joining:
             whole = delta if first else spu.known.whole()
-        return Evaluated(job, delta, whole, depends)
+        return Evaluated(job, delta, whole, depends, spu.known.held)
 
     def finish(self, outcome: Evaluated) -> None:
         """Hand an outcome to the writer."""

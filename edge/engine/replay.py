@@ -95,15 +95,15 @@ class Replay:
         self._told = {spuid: engine.spus.last(spuid) or 0 for spuid in self._held}
         return [start.kept.spuid for start in starts if start.kept.spuid not in self._held]
 
-    def take_over(self, sink: Callable[[str], Sink]) -> list[Restored]:
-        """Have them told elsewhere from now on. To be called once."""
+    def take_over(self, sink: Callable[[str, QueryRequest], Sink]) -> list[Restored]:
+        """Have them told elsewhere from now on: `sink` of each spuid and query. To be called once."""
         unread: dict[str, list[Notification]] = {spuid: [] for spuid in self._held}
         for _, notification in self._notifications:
             if notification.spuid in unread:
                 unread[notification.spuid].append(notification)
         self._notifications.clear()
-        for spuid in self._held:
-            self._engine.spus.redirect(spuid, sink(spuid))
+        for spuid, (request, _) in self._held.items():
+            self._engine.spus.redirect(spuid, sink(spuid, request))
         return [
             Restored(spuid, request, variables, self._told[spuid], unread[spuid])
             for spuid, (request, variables) in self._held.items()

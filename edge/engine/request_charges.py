@@ -44,6 +44,17 @@ class RequestCharges:
         size = _size(query) + sys.getsizeof(alias)
         return SubscriptionCharge(self._subscriptions, self._quota.charge(query.source, size), sink)
 
+    def restored(self, spuid: str, query: QueryRequest, sink: Sink) -> Sink:
+        """Charge for a subscription of the process before, whatever its client holds. Returns where to send to.
+
+        Without security its client is not known: then it counts for nobody.
+        """
+        charge = self._quota.charge(query.source)
+        charge.set(_SUBSCRIPTION * _size(query), check=False)
+        subscription = SubscriptionCharge(self._subscriptions, charge, sink)
+        subscription.begun(spuid)
+        return subscription.sink
+
     def forget(self, spuid: str) -> None:
         """A subscription has ended. To be called on the writer's thread."""
         charge = self._subscriptions.pop(spuid, None)

@@ -253,7 +253,11 @@ class Scheduler:
 
     def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
         """The subscriptions of the process before that go on, each with a sink from now on. To be called once."""
-        return self._on_writer(lambda: self._replay.take_over(sink))
+
+        def charged(spuid: str, query: QueryRequest) -> Sink:
+            return self._charges.restored(spuid, query, sink(spuid))
+
+        return self._on_writer(lambda: self._replay.take_over(charged))
 
     def explain(self, query: QueryRequest) -> Future[Explanation]:
         """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""

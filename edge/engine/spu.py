@@ -9,21 +9,23 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edge.engine.byte_quota import ByteQuota
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.family import Family, every_solution
 from edge.engine.faults import contained
 from edge.engine.general import too_long, too_many
 from edge.engine.known_result import KnownResult
 from edge.engine.lutt import Dependencies, Key
-from edge.engine.operators.stages import Groups, Row, Stage, Weights, add_weight, long_texts, release, retain
+from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, add_weight, long_texts, release, retain
 from edge.engine.places import HOUSE
 from edge.engine.query_plans import Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed, Subscription
+from edge.engine.result_charge import ResultCharge
 from edge.protocol import results
-from edge.protocol.errors import ResultTooLarge
+from edge.protocol.errors import ResultTooLarge, TooManyRequests
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +64,12 @@ class Subscriber:
 class Spu(ABC):
     """Equal query and dataset, one SPU: what it tells is computed once, whoever asked for it."""
 
-    __slots__ = ("failure", "faulty", "half_moved", "subscribers")
+    __slots__ = ("charge", "failure", "faulty", "half_moved", "subscribers")
 
-    def __init__(self) -> None:
+    def __init__(self, quota: ByteQuota) -> None:
+        """`quota` is charged for what it keeps."""
         self.subscribers: dict[str, Subscriber] = {}
+        self.charge = ResultCharge(quota)
         self.failure = ""
         """Why it has not taken in an update; empty: it has. It takes in no later one, and ends with the commit."""
         self.faulty = False
@@ -84,6 +88,23 @@ class Spu(ABC):
         """Let go of everything."""
 
     @property
+    def held(self) -> int:
+        """Bytes that it keeps, about."""
+        return 0
+
+    def account(self, *, check: bool = True) -> None:
+        """Charge the clients for what it keeps by now. Raises `TooManyRequests`. `check`: see `ByteQuota.add`."""
+        self.charge.set(self.held, self._clients(), check=check)
+
+    def _clients(self) -> Iterator[str]:
+        return (subscriber.client for subscriber in self.subscribers.values())
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """One of its subscribers has left."""
+        del self.subscribers[subscriber.spuid]
+        self.charge.left(subscriber.client, self._clients())
+
+    @property
     @abstractmethod
     def kept(self) -> int:
         """How many rows or groups it keeps."""
@@ -92,14 +113,16 @@ class Spu(ABC):
 class BoostedSpu(Spu):
     """A member of a family."""
 
-    __slots__ = ("_stages", "family", "open")
+    __slots__ = ("_keeping", "_stages", "family", "open")
 
-    def __init__(self, family: Family, open_: Row, world: World) -> None:
+    def __init__(self, family: Family, open_: Row, world: World, quota: ByteQuota) -> None:
         """`open_`: the constants that the family leaves open. The SPU begins with `begin`."""
-        super().__init__()
+        super().__init__(quota)
         self.family = family
         self.open = open_
         self._stages: Sequence[Stage] = family.plan.stages(family.frame(0, open_))
+        self._keeping = [stage for stage in self._stages if not isinstance(stage, Columns)]
+        """Those that keep anything."""
         retain(world.graph.dictionary, open_)
 
     @property
@@ -143,9 +166,10 @@ class BoostedSpu(Spu):
         return rows
 
     def move(self, world: World, weights: Weights) -> Weights:
-        """Take in changed solutions, or none of them. Returns the changed rows. Raises `ResultTooLarge`.
+        """Take in changed solutions, or none of them. Returns the changed rows.
 
-        Nothing can stop it half way: the limits of the evaluation are lifted.
+        Nothing can stop it half way: the limits of the evaluation are lifted. Raises `ResultTooLarge`,
+        `TooManyRequests`.
         """
         long, effort = world.graph.dictionary.long, world.graph.effort
         if long:
@@ -159,11 +183,18 @@ class BoostedSpu(Spu):
                 raise too_many(world.rules)
             if long:
                 _check_length(told, world)
-        except ResultTooLarge:
+            if self._keeping:
+                self.account()
+        except (ResultTooLarge, TooManyRequests):
             self.take({row: -weight for row, weight in weights.items()})
             self.half_moved = False
             raise
         return told
+
+    @property
+    def held(self) -> int:
+        """See `Spu`."""
+        return sum([stage.held() for stage in self._keeping])
 
     def _check_reading(self, weights: Weights) -> None:
         """Whether all long texts of the solutions can be read, as aggregates do. Raises `ResultTooLarge`."""
@@ -187,6 +218,7 @@ class BoostedSpu(Spu):
         for stage in self._stages:
             stage.release()
         release(world.graph.dictionary, self.open)
+        self.charge.release()
 
 
 def _check_length(rows: Weights, world: World) -> None:
@@ -242,8 +274,8 @@ class ReevaluatedSpu(Spu):
         *("stale", "usage", "waiting"),
     )
 
-    def __init__(self, query: Singular, evaluator: Evaluator) -> None:
-        super().__init__()
+    def __init__(self, query: Singular, evaluator: Evaluator, quota: ByteQuota) -> None:
+        super().__init__(quota)
         self.query = query
         self.evaluator = evaluator
         self.known = KnownResult(evaluator)
@@ -282,3 +314,4 @@ class ReevaluatedSpu(Spu):
     def end(self, world: World) -> None:
         """See `Spu`."""
         self.ended = True
+        self.charge.release()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from edge.engine.booster import QueryPlan
 from edge.engine.boosting import Changes
+from edge.engine.byte_quota import ByteQuota
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
@@ -58,8 +59,11 @@ class PreparedQuery:
 class SpuManager:
     """All SPUs of an engine."""
 
-    def __init__(self, world: World, committed: World, plans: QueryPlans, performance: PerformanceModel) -> None:
-        """`committed`: the same, with the mirror of committed states."""
+    def __init__(
+        self, world: World, committed: World, plans: QueryPlans, performance: PerformanceModel, quota: ByteQuota
+    ) -> None:
+        """`committed`: the same, with the mirror of committed states. `quota` is charged for the results."""
+        self._quota = quota
         self._world = world
         self._effort = world.graph.effort
         self._plans = plans
@@ -109,6 +113,7 @@ class SpuManager:
             result = spu.result(self._world)
         self._enter(spu, subscriber)
         try:
+            spu.account()
             lost = subscriber.notify(spu.delta(self._world, result))
             if lost is not None:
                 raise lost
@@ -117,17 +122,20 @@ class SpuManager:
             raise
         ready(Subscription(subscriber.spuid, alias))
 
-    def resume(self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, now: int, ready: Ready) -> None:
+    def resume(
+        self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, client: str, now: int, ready: Ready
+    ) -> None:
         """Go on with a subscription of another process, which was told the result as it is up to `sequence`.
 
         The sink gets nothing yet.
         """
-        subscriber = Subscriber(spuid, None, sink, sequence + 1)
+        subscriber = Subscriber(spuid, None, sink, sequence + 1, client)
         if isinstance(query.found, Singular):
             self._join_singular(query, Joining(subscriber, ready, silent=True), now)
             return
         spu, _ = self._join_family(query.found)
         self._enter(spu, subscriber)
+        spu.account(check=False)
         ready(Subscription(spuid, None))
 
     def variables(self, spuid: str) -> tuple[str, ...]:
@@ -161,7 +169,8 @@ class SpuManager:
         spu = self._by_spuid.pop(spuid, None)
         if spu is None:
             raise NotFound(f"There is no subscription {spuid}")
-        subscriber = spu.subscribers.pop(spuid)
+        subscriber = spu.subscribers[spuid]
+        spu.leave(subscriber)
         if isinstance(spu, ReevaluatedSpu):
             spu.clients -= Counter((subscriber.client,))
             self._end_unused(spu)
@@ -199,7 +208,7 @@ class SpuManager:
             return member, None
         spu: BoostedSpu | None = None
         try:
-            spu = BoostedSpu(family, open_, self._world)
+            spu = BoostedSpu(family, open_, self._world, self._quota)
             result = spu.begin(self._world)
         except BaseException:
             if spu is not None:
@@ -234,7 +243,7 @@ class SpuManager:
         if spu is None:
             evaluator = query.evaluator
             assert evaluator is not None  # noqa: S101
-            spu = self._singular[query.found] = ReevaluatedSpu(query.found, evaluator)
+            spu = self._singular[query.found] = ReevaluatedSpu(query.found, evaluator, self._quota)
             self._watch(spu, evaluator.dependencies())  # before the evaluation: what comes meanwhile marks it
             self._count += 1
         spu.waiting += 1
@@ -335,6 +344,7 @@ class SpuManager:
             try:
                 if isinstance(spu, BoostedSpu):
                     spu.take({row: -weight for row, weight in activation.moved.items()})
+                    spu.account(check=False)
                 spu.half_moved = False
             except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
                 spu.half_moved = True
@@ -435,6 +445,8 @@ class SpuManager:
     def _take_in(self, spu: ReevaluatedSpu, outcome: Evaluated, joining: list[Joining], incidents: Incidents) -> int:
         """Notify the subscribers, and give new ones the whole result. Takes out of `joining` those that have it."""
         sent = 0
+        clients = [each.client for each in (*spu.subscribers.values(), *(new.subscriber for new in joining))]
+        spu.charge.set(outcome.held, clients)
         if outcome.depends is not None:
             self._follow(spu, outcome.depends, outcome.job)
         if outcome.delta is not None and (outcome.delta.added or outcome.delta.removed):

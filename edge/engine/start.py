@@ -30,7 +30,7 @@ def _no_loader(document: str) -> Iterable[ox.Quad]:
     raise Forbidden(f"Nothing here can load {document}")
 
 
-def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
+def make_engine(settings: EngineSettings, load: Loader = _no_loader, quota: ByteQuota | None = None) -> Engine:
     """An engine with an empty graph, which whoever has it runs. `load` fetches the documents of LOAD."""
     rules = Rules(
         base_iri=settings.base_iri,
@@ -48,7 +48,7 @@ def make_engine(settings: EngineSettings, load: Loader = _no_loader) -> Engine:
         max_query_memory=settings.max_query_memory,
         boost=settings.booster == "delta",
     )
-    return Engine(rules, load, settings.max_graph_bytes)
+    return Engine(rules, load, settings.max_graph_bytes, quota)
 
 
 def open_engine(
@@ -107,7 +107,8 @@ def _open(
             reader.execute("SELECT * FROM meta").fetchall()
         made = None if ledger is None else ledger(journal)
         try:
-            return Scheduler(make_engine(settings, load), journal, settings, clock, rights, made, quota, start=start)
+            engine = make_engine(settings, load, quota)
+            return Scheduler(engine, journal, settings, clock, rights, made, quota, start=start)
         except UNREADABLE as error:
             _log.exception("journal.not_restored")
             journal.refuse(f"what it holds cannot be restored ({type(error).__name__}: {error})")

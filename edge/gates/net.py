@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from edge.engine.requests import Delta, Notification
+from edge.engine.terms import size
 from edge.protocol.results import Row
+
+_ROW: Final = 200
+"""Bytes that a row takes beside its terms, with its place in a dictionary."""
+_CELL: Final = 100
+"""Bytes that a term takes beside its characters."""
 
 
 class Net:
@@ -15,7 +22,7 @@ class Net:
     after, however many notifications it takes in.
     """
 
-    __slots__ = ("_counts", "_last", "_merged", "length", "since")
+    __slots__ = ("_counts", "_last", "_merged", "_rows", "length", "since")
 
     def __init__(self, first: Notification, since: float = 0.0) -> None:
         """`since`: when it came, by the clock of who asks."""
@@ -25,6 +32,13 @@ class Net:
         self.length = sum(map(len, first.delta.json))
         """Characters of the results of the first one."""
         self._counts: dict[Row, int] | None = None
+        self._rows = 0
+        """Bytes of the rows in `_counts`."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, about."""
+        return self.length if self._counts is None else self._rows
 
     @property
     def spuid(self) -> str:
@@ -62,11 +76,24 @@ class Net:
         counts = self._counts
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
             for row in rows:
-                count = counts.get(row, 0) + sign
+                before = counts.get(row, 0)
+                count = before + sign
                 if count:
                     counts[row] = count
                 else:
                     del counts[row]
+                if not count or not before:
+                    self._rows += _bytes(row) if count else -_bytes(row)
+
+
+def size_of(delta: Delta) -> int:
+    """Bytes of memory that the rows of a delta take, about."""
+    return sum(map(_bytes, delta.added)) + sum(map(_bytes, delta.removed))
+
+
+def _bytes(row: Row) -> int:
+    """Bytes of memory that a row takes, about."""
+    return _ROW + sum([_CELL + size(cell) for cell in row if cell is not None])
 
 
 def _rows(counted: Iterable[tuple[Row, int]]) -> Iterable[Row]:

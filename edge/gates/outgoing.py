@@ -97,6 +97,8 @@ class Outgoing:
         """How many wait."""
         self._length = 0
         """Characters of their results when they came."""
+        self._merged_size = 0
+        """Bytes that merged ones among them take beyond that."""
         self._answers_size = 0
         """Bytes of the answers that wait, and of the message that is being taken."""
         self._remembered: set[str] = set()
@@ -157,7 +159,7 @@ class Outgoing:
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
-        self._notifications = self._length = self._answers_size = self._sent_length = 0
+        self._notifications = self._length = self._merged_size = self._answers_size = self._sent_length = 0
         self._sent.clear()
         self._account()
         self._on_taken()
@@ -167,7 +169,9 @@ class Outgoing:
     def _merge(self, notification: Notification) -> None:
         net = self._nets.get(notification.spuid)
         if net is not None and self._length >= self._unmerged:
+            before = net.size
             net.add(notification)
+            self._merged_size += net.size - before
             self._on_merged()
             return
         net = self._nets[notification.spuid] = Net(notification, self._now())
@@ -201,6 +205,7 @@ class Outgoing:
     def _leave(self, net: Net) -> None:
         self._notifications -= 1
         self._length -= net.length
+        self._merged_size -= net.size - net.length
 
     def _text(self, message: Message) -> str:
         text = to_text(message)
@@ -225,7 +230,7 @@ class Outgoing:
         """Charge for what waits, and for what was sent last and is kept. False: that is too much."""
         if self._charge is None:
             return True
-        held = self._answers_size + self._length + self._sent_length
+        held = self._answers_size + self._length + self._merged_size + self._sent_length
         try:
             self._charge.set(-(-held // _STEP) * _STEP)
         except TooManyRequests:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Gauge
 
+from edge.engine.byte_quota import ByteQuota, Charge
 from edge.engine.requests import Delta, Notification, QueryRequest, Sink, SubscribeFailed
 from edge.gates.bridge import Bridge
 from edge.gates.engine import SessionEngine
 from edge.gates.guard import Guard
-from edge.gates.net import Net
+from edge.gates.net import Net, size_of
 from edge.gates.tenure import Tenure
 from edge.protocol.access import ANYBODY
-from edge.protocol.errors import EdgeError
+from edge.protocol.errors import EdgeError, TooManyRequests
 
 if TYPE_CHECKING:
     from edge.gates.calls import Subscribe
@@ -64,7 +65,13 @@ class Parked:
         """Of the last notification."""
         self._told = told
         self._unread = unread
+        self._unread_size = sum([size_of(missed.delta) for missed in unread])
         self._net: Net | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that the changes take that the client may have missed, about."""
+        return self._unread_size + (0 if self._net is None else self._net.size)
 
     def add(self, notification: Notification) -> None:
         """The subscription goes on."""
@@ -103,12 +110,14 @@ class Parking:
         seconds: float = 0.0,
         limit: int = 0,
         max_sent: int = 256 * 1024,
+        quota: ByteQuota | None = None,
     ) -> None:
         """Keeps up to `limit` subscriptions for `seconds` after the loss. 0: none. `parked` counts them by gate.
 
         `max_sent`: characters of each connection's last notifications that are kept, for they may be lost with it:
-        about what the buffers of the kernels on both ends hold.
+        about what the buffers of the kernels on both ends hold. `quota` is charged for what clients have missed.
         """
+        self._quota = quota or ByteQuota()
         self.max_sent = max_sent
         self._engine = engine
         self._guard = guard
@@ -159,7 +168,7 @@ class Parking:
             return
         parked = parked_of(call, unread)
         place = self._keep(parked, call.session.shared.gate)
-        if call.access is not ANYBODY:
+        if parked.spuid in self._places and call.access is not ANYBODY:
             place.tenure = Tenure(self._guard, call.access, call.request.authorization, lambda _: self._end(parked))
 
     def claim(self, spuid: str, query: QueryRequest) -> Parked | None:
@@ -180,9 +189,11 @@ class Parking:
         if len(self._places) >= self._limit:
             self._end(next(iter(self._places.values())).parked)
         parked.feed.to = partial(self._take, parked)
+        charge = self._quota.charge(parked.query.source)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._end, parked)
-        place = self._places[parked.spuid] = _Place(parked, timer, self._count.labels(gate))
+        place = self._places[parked.spuid] = _Place(parked, timer, charge, self._count.labels(gate))
         place.count.inc()
+        self._account(place)
         return place
 
     def _take(self, parked: Parked, item: Notification | SubscribeFailed) -> None:
@@ -190,11 +201,20 @@ class Parking:
             self._end(parked)
         else:
             parked.add(item)
+            self._account(self._places[parked.spuid])
+
+    def _account(self, place: _Place) -> None:
+        """Charge for what the client has missed. Where that is too much the subscription ends."""
+        try:
+            place.charge.set(place.parked.size)
+        except TooManyRequests:
+            self._end(place.parked)
 
     def _leave(self, place: _Place) -> None:
         del self._places[place.parked.spuid]
         place.parked.feed.to = _nothing
         place.timer.cancel()
+        place.charge.release()
         place.count.dec()
         if place.tenure is not None:
             place.tenure.end()
@@ -208,11 +228,12 @@ class Parking:
 class _Place:
     """What ends a parked subscription."""
 
-    __slots__ = ("count", "parked", "tenure", "timer")
+    __slots__ = ("charge", "count", "parked", "tenure", "timer")
 
-    def __init__(self, parked: Parked, timer: asyncio.TimerHandle, count: Gauge) -> None:
+    def __init__(self, parked: Parked, timer: asyncio.TimerHandle, charge: Charge, count: Gauge) -> None:
         self.parked = parked
         self.timer = timer
+        self.charge = charge
         self.count = count
         self.tenure: Tenure | None = None
 

@@ -238,7 +238,15 @@ class Gateway:
     async def _start_parking(self, engine: Scheduler, guard: Guard) -> Parking:
         kept = self.settings.subscriptions
         count = self.metrics.parked_subscriptions
-        parking = Parking(engine, guard, count, seconds=kept.resume_for, limit=kept.max_parked, max_sent=kept.max_sent)
+        parking = Parking(
+            engine,
+            guard,
+            count,
+            seconds=kept.resume_for,
+            limit=kept.max_parked,
+            max_sent=kept.max_sent,
+            quota=self._quota,
+        )
         await parking.restore()
         return parking
 

@@ -11,6 +11,7 @@ import httpx
 from gate_client import Client
 from websockets.asyncio.client import connect
 
+from edge.engine.byte_quota import ByteQuota
 from edge.gates.allowance import Allowance
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
@@ -73,11 +74,18 @@ async def running(
     max_sent: int = 256 * 1024,
     guard: Guard = OPEN_GUARD,
     limits: LimitSettings | None = None,
+    quota: ByteQuota | None = None,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
-    allowance = Allowance(limits or LimitSettings())
+    allowance = Allowance(limits or LimitSettings(), quota)
     parking = Parking(
-        engine, guard, metrics.parked_subscriptions, seconds=resume_for, limit=max_parked, max_sent=max_sent
+        engine,
+        guard,
+        metrics.parked_subscriptions,
+        seconds=resume_for,
+        limit=max_parked,
+        max_sent=max_sent,
+        quota=allowance.bytes,
     )
     ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics, guard=guard, allowance=allowance, parking=parking)
     ports: dict[str, int] = {}

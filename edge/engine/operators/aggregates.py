@@ -28,6 +28,11 @@ from edge.protocol.results import Term
 
 Added = Term | Hashable
 
+_FIXED: Final = 200
+"""Bytes that an accumulator takes, as measured; most have a number or two."""
+_ENTRY: Final = 150
+"""Bytes that it takes for a value that it keeps: the term, and its place in a dictionary."""
+
 
 class Accumulator(ABC):
     """What an aggregate knows of one group."""
@@ -44,6 +49,10 @@ class Accumulator(ABC):
     @abstractmethod
     def result(self) -> Term | None:
         """The aggregate of what is there. None: an error."""
+
+    def held(self) -> int:
+        """Bytes that it takes, about."""
+        return _FIXED
 
 
 def accumulator(aggregate: Aggregate, effort: Effort) -> Accumulator:
@@ -69,11 +78,12 @@ def _is_choice(expression: Expression) -> bool:
 class _Distinct(Accumulator):
     """Another accumulator that is told each value once."""
 
-    __slots__ = ("_inner", "_weights")
+    __slots__ = ("_characters", "_inner", "_weights")
 
     def __init__(self, inner: Accumulator) -> None:
         self._inner = inner
         self._weights: dict[Added, int] = {}
+        self._characters = 0
 
     def add(self, value: Added | None, weight: int) -> None:
         """See `Accumulator`."""
@@ -87,11 +97,17 @@ class _Distinct(Accumulator):
         else:
             self._weights.pop(value, None)
         if (after > 0) != (before > 0):
-            self._inner.add(value, 1 if after > 0 else -1)
+            change = 1 if after > 0 else -1
+            self._characters += change * _characters(value)
+            self._inner.add(value, change)
 
     def result(self) -> Term | None:
         """See `Accumulator`."""
         return self._inner.result()
+
+    def held(self) -> int:
+        """See `Accumulator`."""
+        return _ENTRY * len(self._weights) + self._characters + self._inner.held()
 
 
 class _Count(Accumulator):
@@ -198,6 +214,10 @@ class _Minimum(_Strict):
     def _give(self) -> Term | None:
         return self._terms.least()
 
+    def held(self) -> int:
+        """See `Accumulator`."""
+        return _FIXED + self._terms.held
+
 
 class _Maximum(_Minimum):
     """MAX"""
@@ -225,22 +245,29 @@ class _Sample(Accumulator):
         """See `Accumulator`."""
         return self._terms.least()
 
+    def held(self) -> int:
+        """See `Accumulator`."""
+        return _FIXED + self._terms.held
+
 
 class _Concatenation(_Strict):
     """GROUP_CONCAT: a string with a language if all parts have the same."""
 
-    __slots__ = ("_effort", "_separator", "_weights")
+    __slots__ = ("_characters", "_effort", "_separator", "_weights")
 
     def __init__(self, separator: str, effort: Effort) -> None:
         super().__init__()
         self._effort = effort
         self._separator = separator
         self._weights: dict[Term, int] = {}
+        self._characters = 0
 
     def _take(self, term: Term, weight: int) -> bool:
         if not isinstance(term, ox.Literal) or (term.language is None and type(decode(term)) is not str):
             return False
+        known = len(self._weights)
         _weigh(self._weights, term, weight)
+        self._characters += (len(self._weights) - known) * len(term.value)
         return True
 
     def _give(self) -> Term | None:
@@ -253,6 +280,14 @@ class _Concatenation(_Strict):
         languages = {language for _, language, _ in literals}
         language = languages.pop() if len(languages) == 1 else ""
         return ox.Literal(text, language=language) if language else ox.Literal(text)
+
+    def held(self) -> int:
+        """See `Accumulator`."""
+        return _FIXED + _ENTRY * len(self._weights) + self._characters
+
+
+def _characters(value: Added) -> int:
+    return len(value.value) if isinstance(value, ox.Literal | ox.NamedNode) else 0
 
 
 def _weigh(weights: dict[Term, int], term: Term, weight: int) -> None:

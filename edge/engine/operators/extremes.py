@@ -20,6 +20,10 @@ _SORTED: Final = frozenset({int, Decimal, float, Single, str, Instant})
 """Types whose values have one order among themselves."""
 
 _KINDS: Final[dict[type, int]] = {ox.BlankNode: 0, ox.NamedNode: 1, ox.Literal: 2, ox.Triple: 3}
+_ENTRY: Final = 180
+"""Bytes of a sorted value beside its characters."""
+_OTHER: Final = 300
+"""Bytes of any other term, likewise."""
 _PLACEHOLDER: Final = Constant(ox.Literal(""))
 _LESS: Final = question(Call("<", (_PLACEHOLDER, _PLACEHOLDER)), "urn:x-edge:")
 
@@ -30,9 +34,11 @@ class Extremes:
     Numbers of one type, strings, IRIs and moments in UTC are kept sorted. All else is rare and is compared one by one.
     """
 
-    __slots__ = ("_others", "_sorted")
+    __slots__ = ("_others", "_sorted", "held")
 
     def __init__(self) -> None:
+        self.held = 0
+        """Bytes that the terms take, about."""
         self._sorted: dict[type, list[Any]] = {}
         """Type -> its values, ascending."""
         self._others: dict[Term, int] = {}
@@ -47,6 +53,7 @@ class Extremes:
         elif kind not in _SORTED or _is_negative_zero(value):
             self._add_other(term, weight)
             return
+        self.held += weight * (_ENTRY + (len(value) if type(value) is str else 0))
         values = self._sorted.setdefault(kind, [])
         if weight > 0:
             for _ in range(weight):
@@ -60,7 +67,10 @@ class Extremes:
                 del self._sorted[kind]
 
     def _add_other(self, term: Term, weight: int) -> None:
-        left = self._others.get(term, 0) + weight
+        before = self._others.get(term, 0)
+        left = before + weight
+        if not left or not before:
+            self.held += (1 if left else -1) * (_OTHER + (len(term.value) if isinstance(term, ox.Literal) else 0))
         if left:
             self._others[term] = left
         else:

@@ -9,7 +9,10 @@ from typing import Final
 from aiocoap import Code, Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 
+from edge.engine.byte_quota import ByteQuota
+from edge.gates.allowance import incoming, outgoing
 from edge.gates.coap.formats import incomplete
+from edge.gates.coap.requests import peer
 from edge.gates.coap.transfers import Transfer, Transfers
 from edge.protocol.errors import NotReady, TooLarge
 
@@ -19,18 +22,28 @@ _PARTS: Final = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
 class Blocks:
     """What is on its way in blocks, of all clients. Where it becomes too much the oldest goes, and is begun again.
 
+    It counts for the clients: requests as what comes in, answers as what waits for them.
+
     A client asks for the blocks of a notification in the same words as for those of an answer to a GET (RFC 7959, 3.4).
     So of one resource one client is sent one thing at a time.
     """
 
-    def __init__(self, max_body: int, max_kept: int) -> None:
+    def __init__(self, max_body: int, max_kept: int, quota: ByteQuota) -> None:
         """In bytes: one request, all that is kept."""
         self._max_body = max_body
-        self._requests = Transfers(max_kept)
-        self._answers = Transfers(max_kept)
+        self._requests = Transfers(max_kept, quota)
+        self._answers = Transfers(max_kept, quota)
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._requests.close()
+        self._answers.close()
 
     def whole(self, request: Message) -> Message | None:
-        """None, and the request then has its whole body; or what to answer meanwhile. Raises `TooLarge`."""
+        """None, and the request then has its whole body; or what to answer meanwhile.
+
+        Raises `TooLarge`, `TooManyRequests`.
+        """
         block = request.opt.block1
         if (0 if block is None else block.start) + len(request.payload) > self._max_body:
             raise TooLarge(f"The body is longer than {self._max_body} bytes, the limit coap.max_body; send less")
@@ -42,7 +55,7 @@ class Blocks:
         if len(before) != block.start or (block.more and len(request.payload) != block.size):
             return incomplete(request, "Blocks before this one are missing; send the body again from the first on")
         if block.more:
-            self._requests.put(key, Transfer(before + request.payload))
+            self._requests.put(key, Transfer(before + request.payload), incoming(peer(request)))
             return Message(code=Code.CONTINUE, block1=block)
         request.payload = before + request.payload
         return None
@@ -64,7 +77,7 @@ class Blocks:
         return answer
 
     def first(self, request: Message, answer: Message) -> Message:
-        """An answer, or its first block: the others can be asked for then. Raises what `check_free` does."""
+        """An answer, or its first block: the others can be asked for then. Raises `NotReady`, `TooManyRequests`."""
         answer.opt.block1 = request.opt.block1
         limit = request.remote.maximum_payload_size
         if request.opt.block2 is not None:
@@ -78,7 +91,7 @@ class Blocks:
         kept = answer.copy(observe=None, block1=None)
         content = bytes([kept.code]) + kept.opt.encode() + b"\xff" + kept.payload
         transfer = Transfer(content, len(kept.payload), notifies=notifies)
-        self._answers.put(_key(request), transfer)
+        self._answers.put(_key(request), transfer, outgoing(peer(request)))
         cut = _cut(answer, request, 0)
         transfer.went(0, len(cut.payload))
         return cut

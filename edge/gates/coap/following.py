@@ -19,7 +19,7 @@ from edge.gates.coap.transfers import Transfer
 from edge.gates.coap.transport import Endpoint
 from edge.gates.session import Session, Sessions
 from edge.protocol.access import Access
-from edge.protocol.errors import NotFound, NotReady
+from edge.protocol.errors import NotFound, NotReady, TooManyRequests
 
 _NUMBERS = 1 << 24
 """Of notifications; RFC 7641, section 3.4."""
@@ -271,7 +271,12 @@ class _Line:
         message = answer(pipe.request, content["notification"], Code.CONTENT)
         message.opt.observe = self._following.number()
         message.opt.max_age = _DAY
-        message = self._following.blocks.first(pipe.request, message)
+        try:
+            message = self._following.blocks.first(pipe.request, message)
+        except TooManyRequests as error:
+            told = error
+            self._finish(lambda request: refused(request, told))
+            return
         self._told = None if message.opt.block2 is None else self._following.blocks.transfer(pipe.request)
         message.transport_tuning = Reliable()
         pipe.add_response(message, is_last=False)

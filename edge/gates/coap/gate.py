@@ -52,6 +52,7 @@ class CoapGate:
         self._own_topics = own_topics
         self._endpoint: Endpoint | None = None
         self._following: Following
+        self._kept: list[Blocks] = []
 
     async def start(self) -> int:
         """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
@@ -76,7 +77,7 @@ class CoapGate:
             ),
             allowance=self._allowance,
         )
-        blocks = Blocks(settings.max_body, settings.max_blocks)
+        blocks = self._blocks(settings.max_body, settings.max_blocks, sessions)
         site = Site(
             sessions,
             blocks,
@@ -100,7 +101,12 @@ class CoapGate:
 
     def _door(self, site: Site, sessions: Sessions, guard: ContextGuard) -> ProtectedSite:
         longest = self._settings.max_body + _OVERHEAD
-        return ProtectedSite(site, sessions, guard, Blocks(longest, 2 * longest), plain=self._settings.plain)
+        blocks = self._blocks(longest, 2 * longest, sessions)
+        return ProtectedSite(site, sessions, guard, blocks, plain=self._settings.plain)
+
+    def _blocks(self, max_body: int, max_kept: int, sessions: Sessions) -> Blocks:
+        self._kept.append(Blocks(max_body, max_kept, sessions.allowance.bytes))
+        return self._kept[-1]
 
     async def stop(self) -> None:
         """Tell the observers, and end."""
@@ -109,3 +115,5 @@ class CoapGate:
             return
         await self._following.stop()
         await endpoint.close()
+        while self._kept:
+            self._kept.pop().close()

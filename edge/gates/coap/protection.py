@@ -21,7 +21,7 @@ from edge.gates.coap.formats import BadOption, diagnosed, refused
 from edge.gates.coap.requests import check_options
 from edge.gates.coap.transport import Peer
 from edge.gates.session import Sessions
-from edge.protocol.errors import MethodNotAllowed, MissingAuthorization
+from edge.protocol.errors import MethodNotAllowed, MissingAuthorization, TooManyRequests
 
 if TYPE_CHECKING:
     from edge.gates.coap.oscore import SecurityContext
@@ -146,7 +146,13 @@ class _Inside:
             _log.error("coap.not_protected", extra={"reason": str(failure)})
             self._pipe.add_response(diagnosed(Code.INTERNAL_SERVER_ERROR, "Not protected"), is_last=True)
             return
-        self._pipe.add_response(self._blocks.first(self._pipe.request, sealed), is_last)
+        try:
+            first = self._blocks.first(self._pipe.request, sealed)
+        except TooManyRequests as error:
+            told = diagnosed(refused(self._pipe.request, error).code, error.description)
+            self._pipe.add_response(told, is_last=True)
+            return
+        self._pipe.add_response(first, is_last)
 
 
 def _kid(option: bytes) -> bytes:

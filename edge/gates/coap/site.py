@@ -41,7 +41,7 @@ from edge.gates.coap.senml import as_json
 from edge.gates.coap.shares import Shares
 from edge.gates.guard import check, check_publish
 from edge.gates.session import Session, Sessions
-from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady
+from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
 from edge.protocol.topics import is_topic
 
 Readings = Callable[[str, bytes], Awaitable[int]]
@@ -110,7 +110,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
             return said
         try:
             return self._blocks.first(request, said)
-        except NotReady as error:
+        except (NotReady, TooManyRequests) as error:
             return refused(request, error)
 
     def _route(self, request: Message) -> _Serve:

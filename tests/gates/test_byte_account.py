@@ -1,0 +1,204 @@
+"""What the gates keep for clients counts in one account, has one limit, and is given back on every way out."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+from gate_client import eventually, rows
+from gate_server import Gateway, running
+from hypothesis import given
+from hypothesis import strategies as st
+from test_resume import update, vanish
+
+from edge.engine import EngineSettings, open_engine
+from edge.engine.byte_quota import ByteQuota
+from edge.engine.requests import Delta, Notification
+from edge.gates.net import Net, size_of
+from edge.gates.outgoing import Outgoing
+from edge.gates.settings import LimitSettings
+
+ALL = "SELECT ?s ?o { ?s <urn:p> ?o }"
+LIMIT = 1_000_000
+
+
+def data(first: int, count: int) -> str:
+    triples = " ".join(f"<urn:{number}> <urn:p> '{number} {'x' * 100}' ." for number in range(first, first + count))
+    return f"INSERT DATA {{ {triples} }}"
+
+
+def total(gateway: Gateway) -> int:
+    return gateway.parking._quota.total
+
+
+async def test_changes_for_a_client_that_may_resume_count_until_it_is_back(serve):
+    async with serve(limits=LimitSettings(max_client_bytes=LIMIT, max_total_bytes=4 * LIMIT)) as gateway:
+        client = await gateway.client()
+        first = await client.subscribe(ALL, resume=True)
+        await vanish(gateway, client)
+        nothing = total(gateway)
+        assert nothing < 1000
+        for number in range(5):
+            await update(gateway, data(200 * number, 200))
+        parked = total(gateway)
+        assert 200_000 < parked < 800_000
+        await update(gateway, "DELETE WHERE { ?s <urn:p> ?o }")
+        assert total(gateway) == nothing, "what came and went was not missed"
+        await update(gateway, data(0, 200))
+        client = await gateway.client()
+        missed = await client.subscribe(ALL, spuid=first["spuid"], sequence=0)
+        assert missed["spuid"] == first["spuid"]
+        assert len(rows(missed["addedResults"])) == 200
+        await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
+        await client.socket.close()
+        await eventually(lambda: not total(gateway), "an empty account")
+
+
+async def test_a_subscription_without_a_client_ends_when_it_would_take_too_much(serve, engine):
+    async with serve(limits=LimitSettings(max_client_bytes=LIMIT, max_total_bytes=4 * LIMIT)) as gateway:
+        client = await gateway.client()
+        first = await client.subscribe(ALL, resume=True)
+        await vanish(gateway, client)
+        for number in range(20):
+            await update(gateway, data(200 * number, 200))
+            assert total(gateway) <= LIMIT
+        await eventually(lambda: not engine.subscriptions, "the end of the subscription")
+        assert total(gateway) == 0
+        assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0
+        client = await gateway.client()
+        again = await client.subscribe(ALL, spuid=first["spuid"], sequence=0)
+        assert again["spuid"] != first["spuid"]
+        assert len(rows(again["addedResults"])) == 4000
+
+
+ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=30)
+
+
+@given(ROWS)
+def test_merged_changes_take_what_their_rows_take(changes):
+    net = Net(Notification("s", None, 1, Delta(("n",), (), ())))
+    counts: Counter[int] = Counter()
+    for number, (added, value) in enumerate(changes, 2):
+        row = (ox.Literal("x" * 100 * value), None)
+        counts[value] += 1 if added else -1
+        net.add(Notification("s", None, number, Delta(("n",), (row,) if added else (), () if added else (row,))))
+    left = tuple((ox.Literal("x" * 100 * value), None) for value, count in counts.items() if count)
+    assert net.size == size_of(Delta(("n",), left, ()))
+
+
+class Still:
+    """A connection whose client reads nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.writable = True
+        self.closed = False
+        self.reads = asyncio.Event()
+
+    def write(self, text: str) -> None:
+        """It goes out."""
+
+    async def write_and_wait(self, text: str) -> bool:
+        await self.reads.wait()
+        return True
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = True
+
+
+def notification(spuid: str, sequence: int, added: list[int], removed: list[int]) -> Notification:
+    made: list[tuple[Any, ...]] = [
+        tuple((ox.Literal(f"{number} {'x' * 100}"),) for number in numbers) for numbers in (added, removed)
+    ]
+    return Notification(spuid, None, sequence, Delta(("o",), *made))
+
+
+async def test_merged_notifications_of_a_slow_client_count_in_full_and_are_given_back():
+    quota, still = ByteQuota(LIMIT, LIMIT), Still()
+    outgoing = Outgoing(
+        still, 10, 10_000, lambda: None, lambda: None, merge_after=1000, charge=quota.charge("slow (outgoing)")
+    )
+    still.writable = False
+    for sequence in range(1, 101):
+        outgoing.send(notification("a", sequence, [sequence], []))
+        outgoing.send(notification("b", sequence, [sequence], [sequence - 1] if sequence > 1 else []))
+    assert 100 * 300 < quota.total < 100 * 600 + 40_000
+    still.reads.set()
+    await eventually(lambda: outgoing._writer is None, "all to be read")
+    assert quota.total == 0
+    outgoing.close()
+
+
+async def test_a_slow_client_is_disconnected_where_its_merged_notifications_take_too_much():
+    quota, still = ByteQuota(2 * LIMIT, LIMIT), Still()
+    outgoing = Outgoing(
+        still, 10, 10_000, lambda: None, lambda: None, merge_after=1000, charge=quota.charge("slow (outgoing)")
+    )
+    still.writable = False
+    sequence = 0
+    while not still.closed:
+        sequence += 1
+        assert sequence < 100_000
+        outgoing.send(notification("a", sequence, [sequence], []))
+    assert 500 < sequence < 5000
+    assert quota.total == 0
+
+
+KINDS = [ALL, ALL.replace("SELECT", "SELECT DISTINCT"), "SELECT (COUNT(DISTINCT ?o) AS ?n) { ?s <urn:p> ?o }"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_account_is_empty_when_all_are_gone(seed):
+    quota = ByteQuota(300_000, LIMIT)
+    engine = open_engine(None, EngineSettings(), quota=quota)
+    try:
+        await _live(engine, quota, _steps(seed))
+    finally:
+        engine.close()
+
+
+async def _live(engine: Any, quota: ByteQuota, steps: list[tuple[str, int]]) -> None:
+    async with running(engine, quota=quota) as gateway:
+        clients: list[tuple[Any, list[tuple[str, str]]]] = []
+        lost: list[tuple[str, str]] = []
+        number = 0
+        for kind, value in steps:
+            if kind == "subscribe" or not clients:
+                client = await gateway.client()
+                clients.append((client, []))
+                query = KINDS[value % len(KINDS)]
+                answer = await client.ask({"subscribe": {"sparql": query, "resume": True}})
+                if "notification" in answer:
+                    clients[-1][1].append((query, answer["notification"]["spuid"]))
+            elif kind == "vanish":
+                client, spuids = clients.pop(value % len(clients))
+                lost += spuids
+                await vanish(gateway, client)
+            elif kind == "leave":
+                await clients.pop(value % len(clients))[0].socket.close()
+            elif kind == "back" and lost:
+                client = await gateway.client()
+                clients.append((client, []))
+                query, spuid = lost.pop()
+                await client.ask({"subscribe": {"sparql": query, "spuid": spuid, "sequence": 0}})
+            elif kind == "add":
+                await update(gateway, data(number, value))
+                number += value
+            elif kind == "clear":
+                await update(gateway, "DELETE WHERE { ?s <urn:p> ?o }")
+            assert quota.total <= LIMIT
+        for client, _ in clients:
+            await client.socket.close()
+        await eventually(lambda: not gateway.metric("edge_connections", gate="ws"), "the end of the connections")
+        for place in list(gateway.parking._places.values()):
+            gateway.parking._end(place.parked)
+        await eventually(lambda: not engine.subscriptions and not quota.total, "an empty account")
+
+
+def _steps(seed: int) -> list[tuple[str, int]]:
+    chosen = random.Random(seed)
+    kinds = ["subscribe", "subscribe", "vanish", "leave", "back", "add", "add", "clear"]
+    return [(chosen.choice(kinds), chosen.randint(1, 300)) for _ in range(25)]
