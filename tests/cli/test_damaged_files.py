@@ -21,7 +21,7 @@ def whole(tmp_path_factory):
     edge = Edge(base / "home")
     edge.home.mkdir()
     try:
-        assert launch(edge, base / "data", **SECURE).stop()[0] == 0
+        assert launch(edge, base / "data", **SECURE).stop() == 0
         assert edge("clients", "allow", "lamp", "--data-dir", base / "data").returncode == 0
         assert edge("clients", "token", "lamp", "--data-dir", base / "data").returncode == 0
     finally:
@@ -67,7 +67,7 @@ def test_all_other_files_damaged_at_once_keep_no_gateway_from_starting(edge, tmp
     for name in ("last-run.json", "reserve", "tls/ca.key", "tls/ca.pem"):
         damage(data / name)
     running = launch(edge, data, **SECURE)
-    assert running.stop()[0] == 0
+    assert running.stop() == 0
     assert "Traceback" not in running.output.with_suffix(".err").read_text()
 
 
@@ -82,5 +82,5 @@ def test_a_damaged_signing_key_keeps_no_gateway_from_starting(edge, tmp_path, wh
     assert "edge clients rotate-key --now" in entry["remedy"]
     assert "damaged rows: the signing key" in edge("doctor", "--data-dir", data).stdout
     assert edge("clients", "rotate-key", "--now", "--data-dir", data).returncode == 0
-    assert running.stop()[0] == 0
+    assert running.stop() == 0
     assert "damaged rows" not in edge("doctor", "--data-dir", data).stdout

@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +82,7 @@ def test_nobody_else_on_the_machine_reads_what_it_stores(edge, tmp_path):
         assert {"edge.sqlite3", "endpoints.json", "lock"} <= {file.name for file in data_dir.iterdir()}
         assert [file for file in data_dir.iterdir() if file.stat().st_mode & 0o077] == []
         assert edge("query", "ASK {}", "--data-dir", data_dir).returncode == 0
-        assert running.stop()[0] == 0
+        assert running.stop() == 0
         assert not data_dir.stat().st_mode & 0o077
         (data_dir / "edge.sqlite3").chmod(0o644)  # as one is that was made by a gateway that did not see to it
 
@@ -110,9 +109,7 @@ def test_a_signal_stops_it_cleanly_with_clients_there(edge, tmp_path, number):
     assert watching.stdout.readline()
     insert = "INSERT DATA { <urn:a> <urn:b> 1 }"
     assert edge("update", insert, "--data-dir", running.data_dir).stdout == "1 added, 0 removed\n"
-    code, seconds = running.stop(number)
-    assert code == 0
-    assert seconds < 5
+    assert running.stop(number) == 0, "it took longer than shutdown.timeout"
     assert not (running.data_dir / "endpoints.json").exists()
     assert watching.wait(DEADLINE) == 3
     assert "ended" in watching.stderr.read()
@@ -136,9 +133,7 @@ def silent_client(running):
 def test_a_client_that_is_dead_does_not_hold_the_stop_up(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     with silent_client(running):
-        code, seconds = running.stop()
-    assert code == 0
-    assert seconds < 5
+        assert running.stop() == 0, "it took longer than shutdown.timeout"
 
 
 def test_a_second_signal_ends_it_at_once(edge, tmp_path):
@@ -184,7 +179,7 @@ def faults(running):
 def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
     running = launch(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="3", **LOADING)
     with stuck_update(running) as (_, told):
-        code, _ = running.stop()
+        code = running.stop()
         assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
     assert code == 1
     assert running.log()[-1]["event"] == "gateway.stop_timeout"
@@ -215,7 +210,7 @@ def test_a_signal_while_it_starts_stops_it(edge, tmp_path):
 def test_kill_9_leaves_what_was_acknowledged_and_the_next_start_takes_over(edge, tmp_path):
     running = launch(edge, tmp_path / "data")
     edge("update", "INSERT DATA { <urn:a> <urn:b> 1 }", "--data-dir", running.data_dir)
-    code, _ = running.stop(signal.SIGKILL)
+    code = running.stop(signal.SIGKILL)
     assert code == -signal.SIGKILL
     stale = running.data_dir / "endpoints.json"
     assert stale.exists()
@@ -282,7 +277,7 @@ def test_a_broker_that_is_down_is_waited_for(edge, tmp_path):
     assert running.endpoints["mqtt"] == f"mqtt://127.0.0.1:{port}"
     wait_until(lambda: [line for line in running.log() if line["event"] == "mqtt.down"], "the log says so")
     assert json.loads(answers(running.endpoints["http"] + "/health"))["mqtt"] == "disconnected"
-    assert running.stop()[0] == 0
+    assert running.stop() == 0
 
 
 def test_without_mqtt_there_is_no_mqtt(edge, tmp_path):
@@ -313,10 +308,8 @@ def test_a_closed_standard_output_does_not_stop_it(edge, tmp_path):
     process = edge.start("run", "--data-dir", tmp_path / "data", environ=FREE_PORTS, stdout=writing)
     os.close(writing)
     wait_until((tmp_path / "data" / "endpoints.json").exists, "ready")
-    began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE) == 0
-    assert time.monotonic() - began < 5
 
 
 def test_a_second_gateway_is_refused_although_the_lock_file_was_removed(edge, tmp_path):
@@ -333,4 +326,4 @@ def test_a_second_gateway_is_refused_although_the_lock_file_was_removed(edge, tm
     assert restored.returncode == 1
     assert "in use" in restored.stderr
     assert edge("update", "--data-dir", tmp_path / "data", "INSERT DATA { <urn:s> <urn:p> 1 }").returncode == 0
-    assert running.stop()[0] == 0
+    assert running.stop() == 0

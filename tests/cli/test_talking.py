@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pyoxigraph as ox
 import pytest
@@ -227,11 +226,9 @@ def test_something_else_at_the_address(edge, gateway):
             ["query", "ASK {}", "--url", f"http://{url}"],
             ["publish", "a", "1", "--mqtt", f"mqtt://{url}"],
         ):
-            began = time.monotonic()
             done = edge(*command, "--timeout", "0.3")
             assert done.returncode == 3
             assert "within 0.3 s" in done.stderr
-            assert time.monotonic() - began < 10
 
 
 def test_load_fetches_documents_where_it_is_allowed(edge, tmp_path):
