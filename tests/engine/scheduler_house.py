@@ -22,7 +22,7 @@ from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 
-WAIT = 30.0
+WAIT = 100.0
 """Seconds after which something that should happen has not happened."""
 
 

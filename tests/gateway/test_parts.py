@@ -35,7 +35,7 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
             "mqtt": {"enabled": False},
             "serial": {"enabled": False},
             "host": {"enabled": False},
-            "watchdog": {"interval": 0.1, "stall_after": 0.2},
+            "watchdog": {"interval": 0.4, "stall_after": 0.8},
             **sections,
         }
     )
@@ -54,7 +54,7 @@ def deafen(port: int) -> None:
 
 
 async def eventually(found: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await found():  # noqa: ASYNC110 - what it waits for is outside
             await asyncio.sleep(0.05)
 
@@ -109,7 +109,7 @@ VALUES = "SELECT ?v { ?r <http://qudt.org/1.1/schema/qudt#numericValue> ?v }"
 async def publish(gateway: Gateway, value: float) -> None:
     """As a device does that sends again until it was heard."""
     address = urlsplit(gateway.endpoints["mqtt"])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             client = Client(CallbackAPIVersion.VERSION2)
             try:
