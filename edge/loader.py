@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pyoxigraph as ox
 
 from edge.protocol.errors import TooLarge, UpdateFailed
 
 TIMEOUT = 10.0
-"""Seconds for the whole fetch to stay silent; the writer waits for it."""
+"""Seconds for which the server may send nothing."""
+
+LONGEST = 120.0
+"""Seconds for the whole fetch, so that slow servers do not occupy the threads that fetch."""
 
 MAX_DOCUMENT = 50 * 1024 * 1024
 """Bytes of a document, at the most."""
@@ -15,13 +21,14 @@ MAX_DOCUMENT = 50 * 1024 * 1024
 _ACCEPT = "application/n-quads, application/n-triples, text/turtle, application/trig, application/rdf+xml;q=0.8"
 
 
-def load_document(iri: str) -> list[ox.Quad]:
-    """The quads of an RDF document on the Web. Raises `UpdateFailed`, `TooLarge`."""
+def load_document(iri: str) -> Iterator[ox.Quad]:
+    """The quads of an RDF document on the Web, parsed as they are read. Raises `UpdateFailed`, `TooLarge`."""
     import httpx  # late: hardly any gateway needs it
 
     if not iri.startswith(("http://", "https://")):
         raise UpdateFailed("only http and https documents can be loaded")
     content = bytearray()
+    deadline = time.monotonic() + LONGEST
     try:
         with httpx.stream("GET", iri, headers={"Accept": _ACCEPT}, timeout=TIMEOUT, follow_redirects=True) as response:
             response.raise_for_status()
@@ -29,6 +36,8 @@ def load_document(iri: str) -> list[ox.Quad]:
                 content += chunk
                 if len(content) > MAX_DOCUMENT:
                     raise TooLarge(f"the document is larger than {MAX_DOCUMENT} bytes")
+                if time.monotonic() > deadline:
+                    raise UpdateFailed(f"the document was not received within {LONGEST:g} seconds")
             kind = response.headers.get("content-type", "").partition(";")[0].strip()
             media = ox.RdfFormat.from_media_type(kind) or ox.RdfFormat.from_extension(iri.rpartition(".")[2])
             base = str(response.url)
@@ -36,7 +45,11 @@ def load_document(iri: str) -> list[ox.Quad]:
         raise UpdateFailed(f"the document could not be fetched: {error}") from None
     if media is None:
         raise UpdateFailed(f"{kind or 'a document without content type'} is not an RDF format that is known here")
+    return _parse(bytes(content), media, base)
+
+
+def _parse(content: bytes, media: ox.RdfFormat, base: str) -> Iterator[ox.Quad]:
     try:
-        return list(ox.parse(bytes(content), format=media, base_iri=base))
+        yield from ox.parse(content, format=media, base_iri=base)
     except (SyntaxError, ValueError) as error:
         raise UpdateFailed(f"the document is not {media.name}: {error}") from None

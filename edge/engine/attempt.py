@@ -7,11 +7,11 @@ changed something that it read. Then it is evaluated again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyoxigraph as ox
 
@@ -19,13 +19,22 @@ from edge.engine.changes import ChangeSet, Statement
 from edge.engine.lutt import Key
 from edge.protocol.errors import UpdateConflict
 
+if TYPE_CHECKING:
+    from edge.engine.staged_change import StagedChange
+
 FIRST_STEPS: Final = 50_000
 """Steps that an update may take on the writer's thread: about 50 ms."""
+FIRST_QUADS: Final = 5_000
+"""Quads that its WHERE clause may lead to there: to change them takes about 40 ms."""
 MOST_TRIES: Final = 3
 """How often an update is evaluated before it fails because what it read keeps changing."""
 
 Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
 """What an operation removes, and then adds."""
+
+
+Documents = Mapping[int, Sequence[ox.Quad]]
+"""What the documents of LOAD hold, by the numbers of the operations."""
 
 
 class Mode(Enum):
@@ -41,6 +50,10 @@ class Mode(Enum):
 
 class LongUpdate(Exception):
     """An update takes longer than it may on the writer's thread. Nothing has changed."""
+
+
+class Unfinished(LongUpdate):
+    """An update was prepared a bit further; execute it again after others. Nobody sees anything of it yet."""
 
 
 @dataclass(slots=True)
@@ -94,6 +107,12 @@ class Attempt:
     """What each of its updates does; None: not known yet."""
     error: Exception | None = None
     """Why it could not be evaluated."""
+    documents: Sequence[Documents] | None = None
+    """The documents that each of its updates loads; None: not fetched."""
+    staged: StagedChange | None = None
+    """Its change, which is prepared in pieces; None: it is not, or not yet."""
+    unstaged: bool = False
+    """Whether its change cannot be prepared in pieces."""
 
     @property
     def over(self) -> bool:

@@ -14,11 +14,14 @@ from typing import Final
 from edge.engine import journal_codec
 from edge.engine.changes import Statement
 from edge.engine.engine import Engine
-from edge.engine.journal import Entry, snapshot_bodies
+from edge.engine.journal import Entry, change_bodies, snapshot_bodies
 from edge.engine.terms import SHORT
 
 _PIECE: Final = 500
 """Quads that are copied at a time. Updates wait for one piece, less than a millisecond."""
+
+_MOST_ROUNDS: Final = 10
+"""How often it is encoded what was changed meanwhile, until that is little enough to be left to the writer."""
 
 
 class BackgroundSnapshot:
@@ -44,6 +47,9 @@ class BackgroundSnapshot:
         try:
             for body in snapshot_bodies(self._quads(), self._copy.named_graphs, self._may_be_long):
                 self._bodies.append(body)
+            for _ in range(_MOST_ROUNDS):
+                if self._catch_up():
+                    break
         except Exception as error:  # noqa: BLE001  the caller reports it
             self.error = error
         if not self._cancelled:
@@ -61,6 +67,17 @@ class BackgroundSnapshot:
         """
         changes = self._engine.end_copy(self._copy)
         return [*self._bodies, journal_codec.encode([Entry(0, changes)])] if changes else self._bodies
+
+    def _catch_up(self) -> bool:
+        """Encode what was changed since the copy began, or since the last time. Returns whether it was little."""
+        with self._engine.writing:
+            if self._cancelled:
+                return True
+            make = self._copy.detach_changes()
+        changes = make()
+        if changes:
+            self._bodies += change_bodies(changes, self._may_be_long)
+        return sum(changes.sizes) < _PIECE
 
     def _may_be_long(self) -> bool:
         return self._engine.graph.dictionary.longest > SHORT

@@ -17,7 +17,7 @@ from edge.engine.operators.compiler import Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import Row, Weights, add_weight
 from edge.engine.spu import BoostedSpu
-from edge.engine.update import Transaction
+from edge.engine.transaction import Transaction
 from edge.protocol.errors import ResultTooLarge
 
 Changes = Sequence[tuple[Quad, bool]]

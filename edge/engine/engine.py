@@ -7,15 +7,18 @@ lets the notifications go, or takes it back.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyoxigraph as ox
 
 from edge.engine.apart import Apart, Child
-from edge.engine.attempt import Attempt, Mode, Quads, Recorded
+from edge.engine.attempt import Attempt, Documents, LongUpdate, Mode, Quads, Recorded, Unfinished
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
+from edge.engine.documents import Loader
 from edge.engine.effort import Effort
 from edge.engine.evaluator import World
 from edge.engine.explanation import Explanation
@@ -24,21 +27,27 @@ from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
 from edge.engine.graph_copy import GraphCopy
 from edge.engine.graph_quota import GraphQuota
+from edge.engine.journal_codec import EncodedQuads
 from edge.engine.ledger import Ledger
 from edge.engine.lutt import Key, Lutt
 from edge.engine.mirror import Mirror
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
-from edge.engine.plan import UpdatePlan
+from edge.engine.plan import Data, Load, UpdatePlan
 from edge.engine.query import QueryProcessor
 from edge.engine.query_plans import QueryPlans
 from edge.engine.read_set import read_set
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.spu import Ready
 from edge.engine.spu_manager import Activation, PreparedQuery, SpuManager
-from edge.engine.update import Loader, Transaction, UpdateProcessor
+from edge.engine.staged_change import STAGED_FROM, NotStaged, StagedChange
+from edge.engine.transaction import Transaction
+from edge.engine.update import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateFailed
 from edge.protocol.results import Term
+
+_SWEPT: Final = 5_000
+"""Terms of which it is found out at a time whether anything refers to them: a few milliseconds."""
 
 
 @dataclass(slots=True)  # frozen, it would take three times as long to make, and so would the next
@@ -74,6 +83,8 @@ class Executed:
     growth: int = 0
     """Bytes that the graph grew by, as its limit counts them."""
     access: Access = ANYBODY
+    encoded: EncodedQuads | None = None
+    """Its quads as the journal stores them, if it was prepared in pieces."""
 
     @property
     def outcome(self) -> UpdateOutcome:
@@ -110,6 +121,10 @@ class Engine:
         """Evaluations in forked processes, by the patterns of what they read."""
         self._reading: dict[Attempt, None] = {}
         """All of them."""
+        self._staged: dict[Attempt, None] = {}
+        """Those whose changes are prepared in pieces."""
+        self._releasing: deque[Iterator[None]] = deque()
+        """References that such changes give back."""
 
     def begin_copy(self) -> GraphCopy:
         """Begin to copy the live graph while updates go on. Its pieces are taken with `writing` held."""
@@ -199,17 +214,31 @@ class Engine:
         With an attempt they may not take long: raises `LongUpdate` where they do, and uses its result where it has one.
         """
         found: Sequence[Sequence[Quads | None]] | None = None
-        if attempt is not None and attempt.over:
-            self._end_reading(attempt)
-            found = attempt.take()
-        short = attempt is None or found is not None or any(update.plan.loads for update in updates)
-        mode = Mode.WHOLE if short else Mode.FIRST
+        if attempt is not None:
+            if attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates):
+                for update in updates:
+                    self._updates.check_targets(update.plan, update.access)
+                raise LongUpdate
+            if attempt.staged is None and (operations := self._to_stage(updates, attempt)) is not None:
+                attempt.staged = self._updates.stage(updates[0].access, operations)
+                self._staged[attempt] = None
+                raise Unfinished
+            if attempt.staged is not None:
+                with self.writing:
+                    return [self._execute_staged(updates[0], now, attempt, attempt.staged)]
+            if attempt.over:
+                self._end_reading(attempt)
+                found = attempt.take()
+        mode = Mode.WHOLE if attempt is None or found is not None else Mode.FIRST
+        documents = None if attempt is None else attempt.documents
         done: list[Executed] = []
         with self.writing:
             try:
                 for number, update in enumerate(updates):
                     try:
-                        done.append(self._execute(update, now, mode, None if found is None else found[number]))
+                        known = None if found is None else found[number]
+                        loaded = None if documents is None else documents[number]
+                        done.append(self._execute(update, now, mode, known, loaded))
                     finally:
                         if attempt is not None:
                             attempt.steps += self._updates.steps
@@ -220,6 +249,107 @@ class Engine:
                 self.undo(done)
                 raise
         return done
+
+    def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: Attempt) -> Sequence[Data | Quads] | None:
+        """The operations of an update that is to be prepared in pieces; None: it is not.
+
+        Raises `LongUpdate` where they are not known yet, `ResultTooLarge` if they change too many quads.
+        """
+        if attempt.unstaged or attempt.error is not None or len(updates) != 1:
+            return None
+        (update,) = updates
+        if update.beside or update.notes:
+            return None
+        operations: list[Data | Quads]
+        if attempt.found is not None:
+            operations = [quads for quads in attempt.found[0] if quads is not None]
+            complete = len(operations) == len(attempt.found[0])
+        else:
+            documents = attempt.documents[0] if attempt.documents is not None else {}
+            operations = [
+                operation if isinstance(operation, Data) else ((), documents[number])
+                for number, operation in enumerate(update.plan.operations)
+                if isinstance(operation, Data | Load)
+            ]
+            complete = len(operations) == len(update.plan.operations)
+        size = sum(each.size if isinstance(each, Data) else len(each[0]) + len(each[1]) for each in operations)
+        if size < STAGED_FROM:
+            return None
+        self._updates.check_size(size)
+        if not complete and attempt.found is None:
+            raise LongUpdate
+        return operations if complete else None
+
+    def _execute_staged(self, update: PreparedUpdate, now: int, attempt: Attempt, staged: StagedChange) -> Executed:
+        """Prepare a piece of a change, and raise `Unfinished`; or apply it. Raises `EdgeError`: nothing changed."""
+        try:
+            if attempt.conflict:
+                self._end_reading(attempt)
+                attempt.take()
+            if not staged.advance():
+                raise Unfinished
+            began = clock()
+            self.performance.begin()
+            transaction, changes = staged.apply()
+        except Unfinished:
+            raise
+        except NotStaged:
+            attempt.unstaged = True
+            self._discard(attempt, staged, applied=False)
+            raise Unfinished from None
+        except BaseException:
+            self._discard(attempt, staged, applied=False)
+            raise
+        self._discard(attempt, staged, applied=True)
+        self._end_reading(attempt)
+        attempt.found = None
+        attempt.steps += staged.size
+        executed = self._complete(update, now, transaction, changes, began)
+        executed.encoded = staged.encoded
+        self._unshown.append(executed.changes)
+        return executed
+
+    def _discard(self, attempt: Attempt, staged: StagedChange, *, applied: bool) -> None:
+        """End the preparation of a change."""
+        attempt.staged = None
+        del self._staged[attempt]
+        self._releasing.append(staged.release(applied=applied))
+
+    def fetch(self, updates: Sequence[PreparedUpdate]) -> Sequence[Documents]:
+        """Fetch the documents that updates load. Any thread. Raises `EdgeError`."""
+        return [
+            {
+                number: self._updates.fetch(operation)
+                for number, operation in enumerate(update.plan.operations)
+                if isinstance(operation, Load)
+            }
+            for update in updates
+        ]
+
+    def abandon(self, attempt: Attempt) -> None:
+        """An update is not to be executed any more: forget what was evaluated or prepared of it."""
+        with self.writing:
+            self._end_reading(attempt)
+            if attempt.staged is not None:
+                self._discard(attempt, attempt.staged, applied=False)
+
+    @property
+    def untidy(self) -> bool:
+        """Whether large changes have left something to do (`tidy`)."""
+        mirrors, copies = (self._writer_mirror, self._reader_mirror), self._graph_copies
+        deferred = any(mirror.untidy for mirror in mirrors) or any(copy.untidy for copy in copies)
+        return deferred or bool(self._releasing or self.graph.dictionary.idle)
+
+    def tidy(self) -> None:
+        """Do a piece of it. The writer calls this between two requests."""
+        with self.writing:
+            if self._releasing and next(self._releasing[0], self) is self:
+                self._releasing.popleft()
+            for mirror in (self._writer_mirror, self._reader_mirror):
+                mirror.tidy()
+            for copy in self._graph_copies:
+                copy.tidy()
+            self.graph.dictionary.sweep(_SWEPT)
 
     def evaluate_outside(self, updates: Sequence[PreparedUpdate], attempt: Attempt, now: int) -> Child[list[Recorded]]:
         """Begin to evaluate updates in a forked process. Nothing may be uncommitted. Raises `EdgeError`.
@@ -235,7 +365,7 @@ class Engine:
 
         def evaluate() -> list[Recorded]:
             found: list[Recorded] = []
-            for update in updates:
+            for number, update in enumerate(updates):
                 found.append(Recorded())
                 transaction = processor.run(
                     update.plan,
@@ -246,6 +376,7 @@ class Engine:
                     beside=update.beside,
                     mode=Mode.OUTSIDE,
                     recorded=found[-1],
+                    documents=None if attempt.documents is None else attempt.documents[number],
                 )
                 found[-1].steps = processor.steps
                 mirror.note(transaction.change_set())
@@ -275,8 +406,11 @@ class Engine:
 
     def _note_conflicts(self, transaction: Transaction) -> None:
         """Mark the evaluations that have read what a transaction changes."""
-        for attempt in self._reads.hits(transaction.quads):
+        for attempt in self._reads.hits(transaction.quads, transaction.ids):
             attempt.conflict = True
+        for attempt in self._staged:
+            if attempt.staged is not None:
+                attempt.staged.note(transaction.quads)
         if transaction.graphs:
             for attempt in self._reading:
                 attempt.conflict |= attempt.graph_names
@@ -329,13 +463,13 @@ class Engine:
         """
         self.spus.end_damaged()
         sent = self._settle()
-        self.graph.dictionary.sweep()
+        self.graph.dictionary.sweep(_SWEPT)
         return sent
 
     def deliver(self, most: int) -> None:
         """Notify the subscribers of what the evaluation threads found, of at most so many queries."""
         self.spus.deliver(most)
-        self.graph.dictionary.sweep()
+        self.graph.dictionary.sweep(_SWEPT)
 
     def prepare_query(self, request: QueryRequest) -> PreparedQuery:
         """Compile a query that is to be subscribed. Raises `ParsingFailed`, `Forbidden`. Any thread."""
@@ -393,7 +527,14 @@ class Engine:
         finally:
             self.graph.dictionary.sweep()
 
-    def _execute(self, update: PreparedUpdate, now: int, mode: Mode, found: Sequence[Quads | None] | None) -> Executed:
+    def _execute(
+        self,
+        update: PreparedUpdate,
+        now: int,
+        mode: Mode,
+        found: Sequence[Quads | None] | None,
+        documents: Documents | None,
+    ) -> Executed:
         began = clock() - update.spent
         self.performance.begin()
         transaction = self._updates.run(
@@ -405,9 +546,15 @@ class Engine:
             beside=update.beside,
             mode=mode,
             found=found,
+            documents=documents,
         )
+        return self._complete(update, now, transaction, transaction.change_set(), began)
+
+    def _complete(
+        self, update: PreparedUpdate, now: int, transaction: Transaction, changes: ChangeSet, began: int
+    ) -> Executed:
+        """Let everything take in a transaction. Raises `EdgeError`: it is undone."""
         beside = transaction.entries() if transaction.beside else ()
-        changes = transaction.change_set()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
             return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began), beside=beside)
@@ -417,7 +564,7 @@ class Engine:
             transaction.undo()
             raise
         self._note(changes)
-        if self._reading:
+        if self._reading or self._staged:
             self._note_conflicts(transaction)
         try:
             activations = self.spus.activate(transaction, now)

@@ -7,7 +7,7 @@ and half as much memory again. Nothing here knows SPARQL, files or time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import pyoxigraph as ox
@@ -76,6 +76,43 @@ def _delete(index: Index, first: int, second: int, third: int) -> int:
     return 2
 
 
+def _absorb(index: Index, other: Index, met: dict[int, int]) -> None:
+    """Move the entries of another index, none of which is here, into this one, which takes over its parts.
+
+    Nearly all of it is done in C, so that a large change is applied in an instant. `met` counts, by second, the pairs
+    of first and second that both had.
+    """
+    for first in index.keys() & other.keys():
+        branch, more = index[first], other.pop(first)
+        for second in branch.keys() & more.keys():
+            branch[second] = {*_leaf(branch[second]), *_leaf(more.pop(second))}
+            met[second] = met.get(second, 0) + 1
+        branch.update(more)
+    index.update(other)
+
+
+def _subtract(index: Index, other: Index, left: dict[int, int]) -> None:
+    """Remove the entries of another index, all of which are here.
+
+    `left` counts, by second, the pairs of first and second of the other that still have entries here.
+    """
+    for first, less in other.items():
+        branch = index[first]
+        if branch == less:
+            del index[first]
+            continue
+        for second, leaf in less.items():
+            rest = branch[second]
+            if rest == leaf:
+                del branch[second]
+                continue
+            left[second] = left.get(second, 0) + 1
+            assert isinstance(rest, set)  # noqa: S101  it has more than the other
+            rest.difference_update(_leaf(leaf))
+            if len(rest) == 1:
+                branch[second] = rest.pop()
+
+
 def _leaf(leaf: Leaf | None) -> Iterable[int]:
     if leaf is None:
         return ()
@@ -131,6 +168,38 @@ class TripleIndex:
             self._further.pop(p, None)
         self.size -= 1
         return True
+
+    def absorb(self, other: TripleIndex) -> None:
+        """Add the triples of another index, none of which is here. The other must not be used any more."""
+        met: dict[int, int] = {}
+        _absorb(self._spo, other._spo, met)
+        _absorb(self._pos, other._pos, {})
+        for p, count in other._predicates.items():
+            self._predicates[p] = self._predicates.get(p, 0) + count
+            further = other._further.get(p, 0) + met.get(p, 0)
+            if further:
+                self._further[p] = self._further.get(p, 0) + further
+        self.size += other.size
+
+    def subtract(self, other: TripleIndex) -> None:
+        """Remove the triples of another index, all of which are here."""
+        left: dict[int, int] = {}
+        _subtract(self._spo, other._spo, left)
+        _subtract(self._pos, other._pos, {})
+        for p, count in other._predicates.items():
+            if self._predicates[p] == count:
+                del self._predicates[p]
+                self._further.pop(p, None)
+                continue
+            self._predicates[p] -= count
+            further = other._further.get(p, 0) + left.get(p, 0)
+            if further:
+                self._further[p] -= further
+        self.size -= other.size
+
+    def terms(self) -> tuple[Collection[int], Collection[int], set[int]]:
+        """The subjects, predicates and objects of its triples."""
+        return self._spo.keys(), self._pos.keys(), {o for branch in self._pos.values() for o in branch}
 
     def objects(self, s: int, p: int) -> Leaf | None:
         """The objects of the triples with this subject and predicate: None, one, or a set. Read it, never write it."""

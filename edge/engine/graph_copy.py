@@ -11,10 +11,12 @@ The caller must hold the lock of the live graph during every call, and report ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 from edge.engine.atomic import GraphName
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
+from edge.engine.deferred_changes import LARGE, DeferredChanges
 from edge.engine.graph import LiveGraph
 
 
@@ -27,6 +29,8 @@ class GraphCopy:
         self._walk = graph.walk()
         self._quads: dict[Statement, bool] = {}
         self._graphs: dict[GraphName, bool] = {}
+        self._deferred = DeferredChanges()
+        """What is not in `_quads` yet."""
 
     def take(self, size: int) -> list[Statement]:
         """Return the next quads, at most `size`; an empty list when all were returned."""
@@ -34,24 +38,45 @@ class GraphCopy:
 
     def note(self, changes: ChangeSet) -> None:
         """Remember the state of everything that a change touched."""
-        added, removed = changes.statements
-        self._quads.update(dict.fromkeys(removed, False))
-        self._quads.update(dict.fromkeys(added, True))
+        if self._deferred.defers(changes):
+            self._deferred.put(changes)
+        else:
+            added, removed = changes.statements
+            self._quads.update(dict.fromkeys(removed, False))
+            self._quads.update(dict.fromkeys(added, True))
         self._graphs.update(dict.fromkeys(changes.dropped, False))
         self._graphs.update(dict.fromkeys(changes.created, True))
+
+    @property
+    def untidy(self) -> bool:
+        """Whether large changes that were noted are to be taken in."""
+        return bool(self._deferred)
+
+    def tidy(self) -> None:
+        """Take in a piece of them."""
+        self._quads.update(self._deferred.take(LARGE))
 
     def take_changes(self) -> ChangeSet:
         """Return the remembered states as a change set, and forget them.
 
         To be applied after all pieces. Adding a quad that is there, or removing one that is not, must have no effect.
         """
-        quads, graphs = self._quads, self._graphs
-        if not quads and not graphs:
-            return NO_CHANGE
-        self._quads, self._graphs = {}, {}
-        return ChangeSet(
-            [statement for statement, present in quads.items() if present],
-            [statement for statement, present in quads.items() if not present],
-            [name for name, present in graphs.items() if present],
-            [name for name, present in graphs.items() if not present],
-        )
+        return self.detach_changes()()
+
+    def detach_changes(self) -> Callable[[], ChangeSet]:
+        """The same in two steps: what is returned makes the change set, and needs no lock for that."""
+        quads, graphs, deferred = self._quads, self._graphs, self._deferred
+        self._quads, self._graphs, self._deferred = {}, {}, DeferredChanges()
+
+        def make() -> ChangeSet:
+            quads.update(deferred.take())
+            if not quads and not graphs:
+                return NO_CHANGE
+            return ChangeSet(
+                [statement for statement, present in quads.items() if present],
+                [statement for statement, present in quads.items() if not present],
+                [name for name, present in graphs.items() if present],
+                [name for name, present in graphs.items() if not present],
+            )
+
+        return make

@@ -17,7 +17,7 @@ from edge.engine.faults import contained
 from edge.engine.general import Rules
 from edge.engine.operators.stages import Weights
 from edge.engine.spu import BoostedSpu
-from edge.engine.update import Transaction
+from edge.engine.transaction import Transaction
 
 _log = logging.getLogger(__name__)
 

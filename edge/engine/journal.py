@@ -211,6 +211,8 @@ class Journal:
         if self._path is None:
             return b""
         try:
+            if len(entries) == 1 and entries[0].quads is not None:
+                return entries[0].quads.body(entries[0])
             return journal_codec.encode(entries)
         except journal_codec.NotRestorable as error:
             raise StorageFailed(
@@ -383,6 +385,17 @@ def snapshot_bodies(
     yield journal_codec.encode([Entry(0, ChangeSet(created=tuple(graphs)))])
     for chunk in _chunks(quads, long):
         yield journal_codec.encode([Entry(0, ChangeSet(added=chunk))])
+
+
+def change_bodies(changes: ChangeSet, long: Callable[[], bool]) -> Iterator[bytes]:
+    """The bodies of changes that were made since those before."""
+    added, removed = changes.statements
+    yield journal_codec.encode([Entry(0, ChangeSet(created=changes.created))])
+    for chunk in _chunks(removed, long):
+        yield journal_codec.encode([Entry(0, ChangeSet(removed=chunk))])
+    for chunk in _chunks(added, long):
+        yield journal_codec.encode([Entry(0, ChangeSet(added=chunk))])
+    yield journal_codec.encode([Entry(0, ChangeSet(dropped=changes.dropped))])
 
 
 def _chunks(quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]) -> Iterator[Sequence[ox.Quad | Statement]]:

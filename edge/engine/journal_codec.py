@@ -13,10 +13,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.changes import ChangeSet
+from edge.engine.atomic import GraphName
+from edge.engine.changes import ChangeSet, Statement
 
 COMPRESS_FROM = 256
 """Bytes of content from which a body is compressed; below, there is nothing to win."""
@@ -36,6 +38,8 @@ class Entry:
     at: int
     changes: ChangeSet
     receipt: bytes = b""
+    quads: EncodedQuads | None = None
+    """The quads of the changes, if they were encoded before."""
 
 
 class NotRestorable(Exception):
@@ -51,11 +55,90 @@ def encode(entries: Sequence[Entry]) -> bytes:
         content += _HEAD.pack(entry.at, *changes.sizes, len(entry.receipt))
         content += entry.receipt
         lines += changes.lines()
-        lines += [f"{name} <urn:g> <urn:g> .\n" for name in (*changes.created, *changes.dropped)]
+        lines += map(_graph_line, (*changes.created, *changes.dropped))
     text = "".join(lines).encode()
     _check(text, len(lines))
     content += text
     return b"r" + content if len(content) < COMPRESS_FROM else b"z" + zlib.compress(content, 1)
+
+
+class EncodedQuads:
+    """The quads of one large change, encoded in pieces before the change is committed.
+
+    Of a quad that another client changed meanwhile too many lines may stand here, which have no effect when they are
+    read: one that adds it although it is there, or removes it although it is not.
+    """
+
+    def __init__(self) -> None:
+        self._added = _Section()
+        self._removed = _Section()
+
+    def add(self, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
+        """Encode more quads. Raises `NotRestorable`."""
+        self._added.add(list(ChangeSet(added).lines()))
+        self._removed.add(list(ChangeSet(removed).lines()))
+
+    def body(self, entry: Entry) -> bytes:
+        """The body that holds this entry alone, whose quads these are. Raises `NotRestorable`."""
+        changes = entry.changes
+        start, end = _Section(), _Section()
+        sizes = self._added.lines, self._removed.lines, len(changes.created), len(changes.dropped)
+        start.compress(_COUNT.pack(1) + _HEAD.pack(entry.at, *sizes, len(entry.receipt)) + entry.receipt)
+        end.add([_graph_line(name) for name in (*changes.created, *changes.dropped)])
+        parts, checksum = bytearray(_ZLIB_HEADER), 1
+        for section in (start, self._added, self._removed, end):
+            parts += section.compressed
+            checksum = _joined_checksum(checksum, section.checksum, section.length)
+        return b"z" + parts + _DEFLATE_END + checksum.to_bytes(4, "big")
+
+
+class _Section:
+    """A part of the content of a body, compressed without a look at what comes before it."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self.compressed = bytearray()
+        """Deflate blocks, the last of which is not marked as the last of the stream."""
+        self.lines = 0
+        self.length = 0
+        """Bytes of the content."""
+        self.checksum = 1
+        """Its Adler-32."""
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Add lines of N-Quads. Raises `NotRestorable`."""
+        if lines:
+            text = "".join(lines).encode()
+            _check(text, len(lines))
+            self.compress(text)
+            self.lines += len(lines)
+
+    def compress(self, content: bytes) -> None:
+        """Add bytes."""
+        # A full flush ends on a byte, and what follows does not refer to what stands before.
+        self.compressed += self._compressor.compress(content) + self._compressor.flush(zlib.Z_FULL_FLUSH)
+        self.checksum = zlib.adler32(content, self.checksum)
+        self.length += len(content)
+
+
+_ZLIB_HEADER: Final = b"\x78\x01"
+"""Of a stream of fast compression with a window of 32 KiB (RFC 1950, section 2.2)."""
+_DEFLATE_END: Final = b"\x03\x00"
+"""An empty block that is the last one (RFC 1951, section 3.2.6)."""
+_ADLER: Final = 65_521
+"""Modulus of both sums of Adler-32."""
+
+
+def _joined_checksum(first: int, second: int, length: int) -> int:
+    """The Adler-32 of two texts, one after the other, by those of each. `length` is that of the second one.
+
+    After the second text its sum of bytes is ahead by the first sum less one, and its sum of these sums by that for
+    each byte.
+    """
+    ahead = (first & 0xFFFF) - 1
+    low = (second & 0xFFFF) + ahead
+    high = (first >> 16) + (second >> 16) + length * ahead
+    return high % _ADLER << 16 | low % _ADLER
 
 
 def decode(body: bytes) -> Iterator[Entry]:
@@ -131,6 +214,10 @@ def _check(text: bytes, lines: int) -> None:
         raise NotRestorable(str(error)) from error
     if found != lines:
         raise NotRestorable(f"{lines} quads were written and {found} read again")
+
+
+def _graph_line(name: GraphName) -> str:
+    return f"{name} <urn:g> <urn:g> .\n"
 
 
 def _graph_name(line: ox.Quad) -> ox.NamedNode | ox.BlankNode:

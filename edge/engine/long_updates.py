@@ -1,7 +1,8 @@
-"""Long updates: work that waits to be evaluated in a forked process, a few at a time, or is being evaluated.
+"""Long updates: work whose documents are fetched, or that is evaluated in a forked process, a few at a time.
 
 The writer forks between two commits, so a child sees committed state. A thread of a small pool waits for each child,
-and puts the work back into the queue when the child has ended.
+and puts the work back into the queue when the child has ended. Documents are fetched by threads of another pool, so
+that no slow server keeps updates from being evaluated.
 """
 
 from __future__ import annotations
@@ -43,11 +44,18 @@ class LongUpdates:
         self._running = 0
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._fetching: ThreadPoolExecutor | None = None
 
     def add(self, work: Work) -> None:
         """Have work evaluated that was taken from the queue and raised `LongUpdate`. Its client waits for it."""
         self._queue.hold(work)
-        self._line.append(_Entry(work, work.prepared(), work.attempt))
+        entry = _Entry(work, work.prepared(), work.attempt)
+        if work.attempt.documents is None and any(update.plan.loads for update in entry.updates):
+            if self._fetching is None:
+                self._fetching = ThreadPoolExecutor(self._workers, thread_name_prefix="load")
+            self._fetching.submit(self._fetch, entry)
+        else:
+            self._line.append(entry)
 
     @property
     def wait(self) -> float | None:
@@ -67,8 +75,9 @@ class LongUpdates:
 
     def close(self) -> None:
         """End the threads. Nothing waits or is evaluated any more."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
+        for pool in (self._pool, self._fetching):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, entry: _Entry, now: int) -> None:
         attempt = entry.attempt
@@ -84,6 +93,14 @@ class LongUpdates:
         with self._lock:
             self._running += 1
         self._pool.submit(self._wait, entry, child)
+
+    def _fetch(self, entry: _Entry) -> None:
+        """On a thread: fetch the documents of work, and put it back into the queue."""
+        try:
+            entry.attempt.documents = self._engine.fetch(entry.updates)
+        except BaseException as error:  # noqa: BLE001  whoever asked is told
+            entry.attempt.error = contained(error)
+        self._queue.put_back(entry.work)
 
     def _wait(self, entry: _Entry, child: Child[list[Recorded]]) -> None:
         """On a thread of the pool: wait for a child, and put its work back into the queue."""

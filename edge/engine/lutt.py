@@ -7,9 +7,9 @@ positions that is in use, sixteen at the most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import contains, itemgetter
 from typing import Generic, TypeVar
 
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
@@ -56,6 +56,10 @@ Key = tuple[int | None, int | None, int | None, int | None]
 
 _Positions = tuple[int, ...]
 _Entries = dict[T, int]
+_Table = tuple[Callable[[Quad], object], dict[object, T | _Entries[T]]]
+
+Ids = tuple[Set[int], Set[int], Set[int], Set[int]]
+"""Subjects, predicates, objects and graphs."""
 
 
 class Lutt(Generic[T]):
@@ -64,7 +68,7 @@ class Lutt(Generic[T]):
     def __init__(self, graph: LiveGraph) -> None:
         self.graph = graph
         """Whose ids the patterns are made of."""
-        self._tables: dict[_Positions, tuple[Callable[[Quad], object], dict[object, T | _Entries[T]]]] = {}
+        self._tables: dict[_Positions, _Table[T]] = {}
         """Bound positions -> what picks them, and: what is bound there -> the entry, or several with counts."""
 
     def __bool__(self) -> bool:
@@ -106,12 +110,35 @@ class Lutt(Generic[T]):
         for position in positions:
             self.graph.dictionary.release(key[position])  # type: ignore[arg-type]
 
-    def hits(self, quads: Mapping[Quad, bool]) -> dict[T, list[tuple[Quad, bool]]]:
-        """The entries under the patterns that quads match, each with what it matched, in a stable order."""
+    def hits(self, quads: Mapping[Quad, bool], ids: Ids | None = None) -> dict[T, list[tuple[Quad, bool]]]:
+        """The entries under the patterns that quads match, each with what it matched, in a stable order.
+
+        `ids`: all subjects, predicates, objects and graphs of the quads, and perhaps some more. Tables that share
+        nothing with them are passed over, where that is found out in less time than each quad takes to be looked up.
+        """
+        if ids is not None:
+            return self._hits_of_many(quads, ids)
+        return self._hits(quads, self._tables.values())
+
+    def _hits_of_many(self, quads: Mapping[Quad, bool], ids: Ids) -> dict[T, list[tuple[Quad, bool]]]:
+        concerned = []
+        for positions, (pick, table) in self._tables.items():
+            if len(table) < len(quads) and len(positions) > 0:
+                columns = [ids[position] for position in positions]
+                if len(positions) == 1:
+                    met = any(bound in columns[0] for bound in table)
+                else:
+                    met = any(all(map(contains, columns, bound)) for bound in table)  # type: ignore[call-overload]
+                if not met:
+                    continue
+            concerned.append((pick, table))
+        return self._hits(quads, concerned)
+
+    def _hits(self, quads: Mapping[Quad, bool], tables: Collection[_Table[T]]) -> dict[T, list[tuple[Quad, bool]]]:
         found: dict[T, list[tuple[Quad, bool]]] = {}
         for change in quads.items():
             quad = change[0]
-            for pick, table in self._tables.values():
+            for pick, table in tables:
                 there = table.get(pick(quad))
                 if there is None:
                     continue

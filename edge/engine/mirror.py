@@ -21,12 +21,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
 from edge.engine.atomic import GraphName, apply_atomically
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement, as_quad
+from edge.engine.deferred_changes import LARGE, DeferredChanges
 from edge.engine.graph import LiveGraph
 from edge.engine.graph_copy import GraphCopy
 from edge.protocol.errors import NotReady
@@ -66,6 +68,8 @@ class Mirror:
         self._store: ox.Store | None = None
         self._quads: dict[Statement, bool] = {}
         self._graphs: dict[GraphName, bool] = {}
+        self._deferred = DeferredChanges()
+        """What is not in `_quads` yet."""
         self._staged = NO_CHANGE
         self._size = 0
         self._garbage = 0
@@ -90,6 +94,21 @@ class Mirror:
         """
         self._replace_staged(changes)
         self._staged = NO_CHANGE
+
+    @property
+    def untidy(self) -> bool:
+        """Whether large changes that were noted are to be taken in."""
+        copy = self._copy
+        return bool(self._deferred) or (copy is not None and copy.untidy)
+
+    def tidy(self) -> None:
+        """Take in a piece of them. The writer does so between two requests."""
+        if self.untidy:
+            copy = self._copy
+            with self._noting:
+                _net(self._quads, self._deferred.take(LARGE))
+                if copy is not None:
+                    copy.tidy()
 
     def stage(self, changes: ChangeSet) -> None:
         """Show an uncommitted change set, in place of the one staged before. The writer's mirror only."""
@@ -190,7 +209,7 @@ class Mirror:
         try:
             with self._noting:
                 self._store, self._copy, self._draft = self._draft, None, ox.Store()
-                self._quads, self._graphs = {}, {}
+                self._quads, self._graphs, self._deferred = {}, {}, DeferredChanges()
             self._size, self._garbage = len(self._graph), 0
             self._renewing = False
         finally:
@@ -221,11 +240,14 @@ class Mirror:
                     self._copy.note(each)
 
     def _fold(self, changes: ChangeSet) -> None:
-        added, removed = changes.statements
-        _net(self._quads, removed, present=False)
-        _net(self._quads, added, present=True)
-        _net(self._graphs, changes.dropped, present=False)
-        _net(self._graphs, changes.created, present=True)
+        if self._deferred.defers(changes):
+            self._deferred.put(changes)
+        else:
+            added, removed = changes.statements
+            _net(self._quads, zip(removed, repeat(False)))
+            _net(self._quads, zip(added, repeat(True)))
+        _net(self._graphs, zip(changes.dropped, repeat(False)))
+        _net(self._graphs, zip(changes.created, repeat(True)))
 
     def _current(self) -> ox.Store | None:
         with self._moving:
@@ -240,10 +262,11 @@ class Mirror:
 
     def _apply(self, store: ox.Store) -> None:
         with self._noting:
-            quads, graphs = self._quads, self._graphs
-            if not quads and not graphs:
+            quads, graphs, deferred = self._quads, self._graphs, self._deferred
+            if not quads and not graphs and not deferred:
                 return
-            self._quads, self._graphs = {}, {}
+            self._quads, self._graphs, self._deferred = {}, {}, DeferredChanges()
+        _net(quads, deferred.take())
         added = [as_quad(statement) for statement, present in quads.items() if present]
         removed = [as_quad(statement) for statement, present in quads.items() if not present]
         if self._shared:
@@ -274,8 +297,8 @@ def _graph_states(changes: ChangeSet) -> dict[GraphName, bool]:
     return dict.fromkeys(changes.created, True) | dict.fromkeys(changes.dropped, False)
 
 
-def _net(pending: dict[T, bool], items: Iterable[T], *, present: bool) -> None:
+def _net(pending: dict[T, bool], changes: Iterable[tuple[T, bool]]) -> None:
     """Note what came or went. What cancels a change that is still pending takes that away instead."""
-    for item in items:
+    for item, present in changes:
         if pending.pop(item, present) == present:
             pending[item] = present

@@ -94,14 +94,25 @@ class Data:
     places: Sequence[int]
     """Which of these are the subject, predicate, object and graph of the first quad, of the second, and so on."""
 
+    @property
+    def size(self) -> int:
+        """Quads in it."""
+        return len(self.places) // 4
+
     def quads(self, dictionary: Dictionary) -> Iterator[Quad]:
         """The quads. Blank nodes are new ones each time."""
-        ids = [
-            DEFAULT_GRAPH
-            if isinstance(term, ox.DefaultGraph)
-            else dictionary.intern_value(ox.BlankNode() if isinstance(term, ox.BlankNode) else term)
-            for term in self.terms
-        ]
+        return self.quads_of(list(self.ids(dictionary)))
+
+    def ids(self, dictionary: Dictionary) -> Iterator[int]:
+        """The ids of the terms, which are interned one by one. Blank nodes are new ones each time."""
+        for term in self.terms:
+            if isinstance(term, ox.DefaultGraph):
+                yield DEFAULT_GRAPH
+            else:
+                yield dictionary.intern_value(ox.BlankNode() if isinstance(term, ox.BlankNode) else term)
+
+    def quads_of(self, ids: Sequence[int]) -> Iterator[Quad]:
+        """The quads, from the ids of all terms."""
         each = map(ids.__getitem__, self.places)
         return zip(each, each, each, each, strict=True)
 
@@ -152,7 +163,7 @@ class UpdatePlan:
     operations: tuple[Operation, ...]
 
     loads: bool = field(init=False)
-    """Whether it fetches a document, which must not be done again and again."""
+    """Whether it loads a document."""
     needs_mirror: bool = field(init=False)
     """Whether Oxigraph evaluates a WHERE clause of it."""
 

@@ -11,7 +11,7 @@ from edge.engine.analysis import dependencies
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Key
-from edge.engine.plan import GeneralWhere, Load, Manage, Modify, NativeWhere, Target, Transfer, UpdatePlan
+from edge.engine.plan import GeneralWhere, Manage, Modify, NativeWhere, Target, Transfer, UpdatePlan
 from edge.engine.sparql.parser import parse_query
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
@@ -41,8 +41,6 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
         elif isinstance(operation, Manage | Transfer):
             graph_names = True
             keys.update(_of_target(target, graph) for target in _targets(operation))
-        elif isinstance(operation, Load):
-            keys.add(_ANYTHING)
     return keys, graph_names
 
 

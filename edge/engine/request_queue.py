@@ -75,7 +75,7 @@ class RequestQueue:
         """The next work if it may share a commit of so many updates more; None otherwise. Does not wait."""
 
         def fits(work: Work | Task[Any]) -> bool:
-            return isinstance(work, Work) and max(1, work.updates) <= room
+            return isinstance(work, Work) and max(1, work.updates) <= room and not work.staged
 
         with self._ready:
             self._enter_due(due)
@@ -99,6 +99,12 @@ class RequestQueue:
         with self._ready:
             self._waiting.put_back(work)
             self._ready.notify()
+
+    def again(self, work: Work) -> None:
+        """Work that was taken is to be continued, when it is the turn of its client again."""
+        with self._ready:
+            self._waiting.hold(work)
+            self._waiting.put_back(work)
 
     def done(self, batch: Iterable[Work]) -> None:
         """Work that was taken has been carried out."""

@@ -11,11 +11,12 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.clock import Clock
+from edge.engine.compile_queue import CompileQueue
 from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.explanation import Explanation
 from edge.engine.faults import contained
@@ -105,7 +106,7 @@ class Scheduler:
         engine.spus.reevaluation.budget = settings.evaluation_budget
         engine.spus.caught_up = self._kept.reached
         self._readers = Readers(engine.queries, settings, clock)
-        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="compile")
+        self._compiler = CompileQueue()
         self._queue = RequestQueue(
             settings.max_pending_updates, clock, StepRate(settings.client_steps, settings.max_steps)
         )
@@ -130,11 +131,11 @@ class Scheduler:
         try:
             self._check_writable()
             if long:
-                self._compile(prepared, lambda: self._prepare(requests))
+                self._compile(work, prepared, lambda: self._prepare(requests))
             else:
                 updates = self._prepare(requests)
                 if self._writer.alive and self._engine.must_fill(updates):
-                    self._compile(prepared, lambda: updates)
+                    self._compile(work, prepared, lambda: updates)
                 else:
                     prepared.set_result(updates)
             self._queue.put(work)
@@ -164,7 +165,7 @@ class Scheduler:
         try:
             self._check_writable()
             if len(request.sparql) > _LONG_TEXT:
-                self._compile(checked, check)
+                self._compile(work, checked, check)
             else:
                 checked.set_result(check())
             self._queue.put(work)
@@ -392,7 +393,7 @@ class Scheduler:
         """
         self._queue.close()
         self._readers.close()
-        self._compiler.shutdown(wait=False)
+        self._compiler.close()
         self._writer.join(timeout / 2)
         if self._writer.alive:
             self._queue.refuse_rest()
@@ -420,7 +421,10 @@ class Scheduler:
             raise ReadOnly(self.read_only)
 
     def _compile(
-        self, prepared: Future[Sequence[PreparedUpdate]], prepare: Callable[[], Sequence[PreparedUpdate]]
+        self,
+        work: Updates | Schedule,
+        prepared: Future[Sequence[PreparedUpdate]],
+        prepare: Callable[[], Sequence[PreparedUpdate]],
     ) -> None:
         """Make updates ready on a thread of its own: the writer executes other updates meanwhile."""
 
@@ -430,10 +434,7 @@ class Scheduler:
                 self._engine.fill()
             return updates
 
-        try:
-            self._compiler.submit(lambda: settle(prepared, compile_))
-        except RuntimeError:  # shut down
-            raise NotReady("The gateway is stopping; try again when it is back") from None
+        self._compiler.put(work.source, work.priority, lambda: settle(prepared, compile_), work.future)
 
     def _prepare(self, requests: Sequence[UpdateRequest]) -> Sequence[PreparedUpdate]:
         return [self._engine.prepare(request) for request in requests]

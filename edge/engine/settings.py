@@ -46,7 +46,7 @@ class EngineSettings:
     query_timeout: float = 30.0
     """Seconds after which a query is given up and stopped."""
     max_changes: int = 1_000_000
-    """Quads that one update may change, at the most."""
+    """Quads that the operations of one update may name, at the most."""
     update_workers: int = 2
     """Processes that evaluate long updates at the same time."""
     update_timeout: float = 60.0

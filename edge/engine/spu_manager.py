@@ -27,7 +27,7 @@ from edge.engine.query_plans import Member, QueryPlans, Singular
 from edge.engine.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
 from edge.engine.requests import Delta, QueryRequest, Sink, Subscription
 from edge.engine.spu import BoostedSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
-from edge.engine.update import Transaction
+from edge.engine.transaction import Transaction
 from edge.protocol.errors import EdgeError, NotFound, NotReady, ResultTooLarge
 
 
@@ -275,8 +275,8 @@ class SpuManager:
         failure of that SPU. Whatever is raised, none has moved then.
         """
         began = clock()
-        hits = self._triggers.hits(transaction.quads)
-        whole = dict.fromkeys(self._watchers.hits(transaction.quads)) if self._watchers else {}
+        hits = self._triggers.hits(transaction.quads, transaction.ids)
+        whole = dict.fromkeys(self._watchers.hits(transaction.quads, transaction.ids)) if self._watchers else {}
         everything: list[BoostedSpu] = []
         if transaction.graphs:
             for spu in self._graph_watchers:

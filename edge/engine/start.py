@@ -12,6 +12,7 @@ from edge.engine import journal_file
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.clock import Clock, SystemClock
 from edge.engine.datadir import DataDamaged, DirectoryLock
+from edge.engine.documents import Loader
 from edge.engine.engine import Engine
 from edge.engine.general import Rules
 from edge.engine.journal import Journal
@@ -19,7 +20,6 @@ from edge.engine.ledger import Ledger
 from edge.engine.rescue import UNREADABLE, DamagedFile
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
-from edge.engine.update import Loader
 from edge.engine.work import Rights
 from edge.protocol.errors import Forbidden
 

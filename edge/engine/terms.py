@@ -112,6 +112,20 @@ def problem(term: Term, length: int = 0) -> str | None:
     return None
 
 
+POSITIONS: Final = ("subject", "predicate", "object", "graph name")
+
+
+def describe_problem(position: str, term: Term) -> str:
+    """The error message for a quad that is not inserted because of its term at this position."""
+    text = f"<<( {term} )>>" if isinstance(term, ox.Triple) else str(term)
+    excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
+    return f"The graph cannot hold the {position} of a quad that is inserted: {excerpt} {problem(term)}"
+
+
+_EXCERPT: Final = 120
+"""Characters of a term in an error message."""
+
+
 def _has_plain_label(node: ox.BlankNode) -> bool:
     label = node.value
     if label.isascii() and label.isalnum():
@@ -218,11 +232,18 @@ class Dictionary:
             if not left:
                 self._idle.add(term_id)
 
-    def sweep(self) -> None:
-        """Forget the terms that nothing refers to."""
-        if not self._idle:
+    @property
+    def idle(self) -> int:
+        """Terms that are new, or have lost their last reference, since the last sweep."""
+        return len(self._idle)
+
+    def sweep(self, most: int | None = None) -> None:
+        """Forget the terms that nothing refers to. `most`: look at no more than so many, at others the next time."""
+        idle = self._idle
+        if not idle:
             return
-        for term_id in self._idle:
+        some = idle if most is None or len(idle) <= most else [idle.pop() for _ in range(most)]
+        for term_id in some:
             if self._references[term_id] == 0:
                 del self._ids[self.terms[term_id]]
                 self.terms[term_id] = _FORGOTTEN
@@ -231,7 +252,8 @@ class Dictionary:
                     self._forget_length(term_id)
                 if self.unstorable:
                     self.unstorable.discard(term_id)
-        self._idle.clear()
+        if some is idle:
+            idle.clear()
 
     def _forget_length(self, term_id: int) -> None:
         if self.long.pop(term_id, 0) == self.longest:

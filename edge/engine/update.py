@@ -7,21 +7,20 @@ later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NoReturn
 
 import pyoxigraph as ox
 
 from edge.engine import forced
-from edge.engine.attempt import FIRST_STEPS, LongUpdate, Mode, Quads, Recorded
-from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
+from edge.engine.attempt import FIRST_QUADS, FIRST_STEPS, Documents, LongUpdate, Mode, Quads, Recorded
+from edge.engine.changes import NO_CHANGE, Statement
+from edge.engine.documents import Loader, fetch
 from edge.engine.evaluator import World
 from edge.engine.forked_mirror import ForkedMirror
 from edge.engine.general import too_long, too_many
 from edge.engine.general_where import general_rows
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad
+from edge.engine.graph import DEFAULT_GRAPH, Quad
 from edge.engine.modify_compiler import Given
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import long_texts
@@ -39,162 +38,13 @@ from edge.engine.plan import (
 )
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
-from edge.engine.terms import problem
+from edge.engine.staged_change import StagedChange
+from edge.engine.terms import POSITIONS, describe_problem
+from edge.engine.transaction import Deposit, Transaction
 from edge.engine.update_compiler import UpdateCompiler
 from edge.protocol.access import Access
-from edge.protocol.errors import EdgeError, Forbidden, ResultTooLarge, UpdateFailed
+from edge.protocol.errors import ResultTooLarge, UpdateFailed
 from edge.protocol.results import Term
-
-Loader = Callable[[str], Iterable[ox.Quad]]
-"""Fetches and parses the document of a LOAD; raises `EdgeError`."""
-
-
-class Transaction:
-    """The changes of one request so far: applied to the live graph, net, and able to be undone."""
-
-    def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None, ledger: int | None = None) -> None:
-        """`writable`: ids of the graphs that may be changed; None: all. `ledger`: that of the one that is none."""
-        self._graph = graph
-        self._writable = writable
-        self._ledger = ledger
-        self.beside: dict[Quad, None] = {}
-        """What was added to that graph, so to the ledger."""
-        self._quads: dict[Quad, bool] = {}
-        self._graphs: dict[int, bool] = {}
-
-    def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
-        """Remove quads that are there, and then add others, and their graphs if these do not exist."""
-        graph, quads = self._graph, self._quads
-        if self._writable is not None:
-            removed, added = list(removed), list(added)
-            for name in {quad[3] for quad in (*removed, *added)}:
-                self.check(name)
-        for quad in removed:
-            if graph.remove(quad) and not quads.pop(quad, False):
-                quads[quad] = False
-        for quad in added:
-            if quad[3] not in graph.graphs:
-                if quad[3] == self._ledger:
-                    self.beside[quad] = None
-                    continue
-                self.create(quad[3])
-            if graph.add(quad) and quads.pop(quad, True):
-                quads[quad] = True
-
-    def create(self, graph: int) -> None:
-        """Begin a named graph if there is none of that name."""
-        self.check(graph)
-        if graph != self._ledger and self._graph.create(graph) and self._graphs.pop(graph, True):
-            self._graphs[graph] = True
-
-    def drop(self, graph: int) -> None:
-        """Remove a graph's triples, and the graph if it has a name."""
-        self.clear(graph)
-        if self._graph.drop(graph) and not self._graphs.pop(graph, False):
-            self._graphs[graph] = False
-
-    def clear(self, graph: int) -> None:
-        """Remove a graph's triples."""
-        self.check(graph)
-        self.apply([(s, p, o, graph) for s, p, o in self._graph.graphs[graph].match(None, None, None)], ())
-
-    def check(self, graph: int) -> None:
-        """Raises `Forbidden` where the client may not change a graph: whether or not it would, so it learns nothing."""
-        if self._writable is not None and graph not in self._writable:
-            name = self._graph.decode_graph(graph)
-            raise Forbidden(f"This client may not change the graph {name}; who runs the gateway can allow it")
-
-    def check_named(self, graph: int) -> None:
-        """The same for a graph that a template names, before it is known whether its WHERE has solutions."""
-        self.check(graph)
-
-    def check_all(self) -> None:
-        """Raises `Forbidden` where the client may not change every graph."""
-        if self._writable is not None:
-            raise Forbidden("This client may not change all graphs: name those that it may")
-
-    @property
-    def quads(self) -> Mapping[Quad, bool]:
-        """The net change: True for a quad that is new, False for one that is gone."""
-        return self._quads
-
-    @property
-    def graphs(self) -> Mapping[int, bool]:
-        """The named graphs that began (True) or ceased (False) to exist."""
-        return self._graphs
-
-    def entries(self) -> list[Statement]:
-        """What was added to the ledger, as terms."""
-        terms = self._graph.dictionary.terms
-        return [(terms[s], terms[p], terms[o], terms[g] if g else None) for s, p, o, g in self.beside]  # type: ignore[misc]
-
-    def change_set(self) -> ChangeSet:
-        """The net change, as terms."""
-        terms = self._graph.dictionary.terms
-        added: list[Statement] = []
-        removed: list[Statement] = []
-        for (s, p, o, g), present in self._quads.items():
-            statement = (terms[s], terms[p], terms[o], terms[g] if g else None)  # 0 is the default graph
-            (added if present else removed).append(statement)  # type: ignore[arg-type]
-        if not self._graphs:
-            return ChangeSet(added, removed)
-        created = [terms[graph] for graph, present in self._graphs.items() if present]
-        dropped = [terms[graph] for graph, present in self._graphs.items() if not present]
-        return ChangeSet(added, removed, created, dropped)  # type: ignore[arg-type]
-
-    def undo(self) -> None:
-        """Bring the live graph back to where it was before. Nothing else may have changed it since."""
-        self._set(forward=False)
-        self._quads.clear()
-        self._graphs.clear()
-        self.beside.clear()
-
-    @contextmanager
-    def reverted(self) -> Iterator[None]:
-        """The state before the transaction, for a look."""
-        self._set(forward=False)
-        try:
-            yield
-        finally:
-            self._set(forward=True)
-
-    def _set(self, *, forward: bool) -> None:
-        for graph, present in self._graphs.items():
-            if present == forward:
-                self._graph.create(graph)
-        for quad, present in self._quads.items():
-            (self._graph.add if present == forward else self._graph.remove)(quad)
-        for graph, present in self._graphs.items():
-            if present != forward:
-                self._graph.drop(graph)
-
-
-class Deposit(Transaction):
-    """The changes of a request that leaves the live graph alone: all that it adds goes to the ledger."""
-
-    def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
-        """Take in what is added; nothing can be removed from a ledger."""
-        if self._ledger is not None:
-            self.check(self._ledger)
-        self.beside.update(dict.fromkeys(added))
-
-    def check_named(self, graph: int) -> None:
-        """Whatever graph the client names, what it adds goes to the ledger."""
-
-    def create(self, graph: int) -> None:
-        """Raises `UpdateFailed`."""
-        self._refuse()
-
-    def drop(self, graph: int) -> None:
-        """Raises `UpdateFailed`."""
-        self._refuse()
-
-    def clear(self, graph: int) -> None:
-        """Raises `UpdateFailed`."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise UpdateFailed("What is sent here is stored in the history, which only grows: insert triples")
 
 
 class UpdateProcessor:
@@ -209,6 +59,8 @@ class UpdateProcessor:
         self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
         self.steps = 0
         """Steps that the last run took, and quads that it changed."""
+        self._changed = 0
+        """Quads that the operations of the run have changed so far."""
         self.ledger: int | None = None
         """The id of the graph that is none: what is added to it goes to the ledger. None: there is no ledger."""
 
@@ -236,31 +88,37 @@ class UpdateProcessor:
         mode: Mode = Mode.WHOLE,
         recorded: Recorded | None = None,
         found: Sequence[Quads | None] | None = None,
+        documents: Documents | None = None,
     ) -> Transaction:
         """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed.
 
         `beside`: what it adds goes to the ledger, and nothing else can be done. `recorded` takes what each operation
-        removes and adds; `found` has that of an evaluation elsewhere. Raises `LongUpdate` in mode FIRST.
+        removes and adds; `found` has that of an evaluation elsewhere. `documents`: those of LOAD, if they were fetched.
+        Raises `LongUpdate` in mode FIRST.
         """
         writable = None if access.write is None else self._ids(access.write)
         transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
         ids = self._graph.dictionary.intern_values(constants)
         effort = self._graph.effort
         effort.begin(FIRST_STEPS if mode is Mode.FIRST else None)
-        begun, changed = effort.left, 0
+        begun = effort.left
+        self._changed = 0
         try:
             for number, operation in enumerate(plan.operations):
-                if isinstance(operation, Modify | Data):
+                if isinstance(operation, Modify | Data | Load):
                     known = None if found is None else found[number]
                     if known is not None:
                         removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
                     elif isinstance(operation, Data):
                         quads = list(operation.quads(self._graph.dictionary))
                         removed, added = ([], quads) if operation.inserts else (quads, [])
+                    elif isinstance(operation, Load):
+                        self._check_target(operation, transaction)
+                        document = self.fetch(operation) if documents is None else documents[number]
+                        removed, added = [], list(map(self._graph.intern_quad, document))
                     else:
                         removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
-                    changed += len(removed) + len(added)
-                    self._check_size(len(removed) + len(added))
+                    self._count(len(removed) + len(added))
                     if recorded is not None:
                         recorded.note(*(list(map(self._statement, dict.fromkeys(quads))) for quads in (removed, added)))
                     transaction.apply(removed, self._checked(added))
@@ -269,10 +127,8 @@ class UpdateProcessor:
                     recorded.note_other()
                 if isinstance(operation, Manage):
                     self._manage(operation, transaction)
-                elif isinstance(operation, Transfer):
-                    self._transfer(operation, transaction)
                 else:
-                    self._load_document(operation, transaction)
+                    self._transfer(operation, transaction)
         except BaseException as error:
             transaction.undo()
             self._world.mirror.note(NO_CHANGE)
@@ -280,8 +136,23 @@ class UpdateProcessor:
                 raise LongUpdate from None
             raise
         finally:
-            self.steps = begun - effort.left + changed
+            self.steps = begun - effort.left + self._changed
         return transaction
+
+    def check_targets(self, plan: UpdatePlan, access: Access) -> None:
+        """Raises `Forbidden` where a client may not change the graph that a LOAD names: before anything is fetched."""
+        writable = None if access.write is None else self._ids(access.write)
+        transaction = Transaction(self._graph, writable, self.ledger)
+        for operation in plan.operations:
+            if isinstance(operation, Load):
+                self._check_target(operation, transaction)
+
+    def _check_target(self, operation: Load, transaction: Transaction) -> None:
+        transaction.check(self._graph.intern_graph(operation.graph or ox.DefaultGraph()))
+
+    def fetch(self, operation: Load) -> Sequence[ox.Quad]:
+        """The quads of a document. Any thread. Raises `UpdateFailed`, `ResultTooLarge`."""
+        return fetch(operation, self._load, self._rules.max_changes)
 
     def outside(self, mirror: ForkedMirror) -> UpdateProcessor:
         """One that works in a forked process."""
@@ -294,8 +165,18 @@ class UpdateProcessor:
         s, p, o, g = quad
         return (terms[s], terms[p], terms[o], terms[g] if g else None)  # type: ignore[return-value]
 
-    def _check_size(self, quads: int) -> None:
-        """Raises `ResultTooLarge` where an operation changes more quads than a request may."""
+    def stage(self, access: Access, operations: Sequence[Data | Quads]) -> StagedChange:
+        """Begin a change that is prepared in pieces."""
+        writable = None if access.write is None else self._ids(access.write)
+        return StagedChange(self._graph, operations, Transaction(self._graph, writable, self.ledger), self._checked)
+
+    def _count(self, quads: int) -> None:
+        """Count quads that an operation changes. Raises `ResultTooLarge`."""
+        self._changed += quads
+        self.check_size(self._changed)
+
+    def check_size(self, quads: int) -> None:
+        """Raises `ResultTooLarge` where a request changes more quads than it may."""
         if quads > self._rules.max_changes:
             raise ResultTooLarge(
                 f"The request changes more than {self._rules.max_changes} quads (engine.max_changes), which would hold "
@@ -331,6 +212,8 @@ class UpdateProcessor:
                 added += self._instances(operation.inserts, frame)
             if first:
                 effort.spend(each)
+                if number and len(removed) + len(added) > FIRST_QUADS:
+                    raise LongUpdate
         if self._graph.dictionary.long:
             self._check_length(added)
         return removed, added
@@ -346,13 +229,9 @@ class UpdateProcessor:
             return added
         added = list(added)
         for quad in added:
-            for position, term_id in zip(_POSITIONS, quad, strict=True):
+            for position, term_id in zip(POSITIONS, quad, strict=True):
                 if term_id in unstorable:
-                    term = terms[term_id]
-                    raise UpdateFailed(
-                        f"The graph cannot hold the {position} of a quad that is inserted: "
-                        f"{_excerpt(term)} {problem(term)}"
-                    )
+                    raise UpdateFailed(describe_problem(position, terms[term_id]))
         return added
 
     def _check_length(self, added: Iterable[Quad]) -> None:
@@ -426,7 +305,7 @@ class UpdateProcessor:
             transaction.check(self._graph.intern_graph(target.graph))
         act = transaction.clear if operation.verb == "CLEAR" else transaction.drop
         graphs = self._targets(operation.verb, target, silent=operation.silent)
-        self._check_size(sum(self._graph.graphs[graph].size for graph in graphs))
+        self._count(sum(self._graph.graphs[graph].size for graph in graphs))
         for graph in graphs:
             act(graph)
 
@@ -457,47 +336,9 @@ class UpdateProcessor:
         if operation.verb != "ADD" and destination in self._graph.graphs:
             transaction.drop(destination)
         added = [(s, p, o, destination) for s, p, o in triples]
-        self._check_size(len(added))
+        self._count(len(added))
         self._check_length(added)
         transaction.apply((), added)
         if operation.verb == "MOVE":
             for source in sources:
                 transaction.drop(source)
-
-    def _load_document(self, operation: Load, transaction: Transaction) -> None:
-        transaction.check(self._graph.intern_graph(operation.graph or ox.DefaultGraph()))
-        try:
-            quads = list(self._load(operation.document.value))
-        except EdgeError as error:
-            if operation.silent:
-                return
-            raise UpdateFailed(f"LOAD {operation.document}: {error.description}") from None
-        blanks: dict[str, Term] = {}
-        added: list[Quad] = []
-        for quad in quads:
-            name = operation.graph or _renamed(quad.graph_name, blanks)
-            fresh = ox.Quad(_renamed(quad.subject, blanks), quad.predicate, _renamed(quad.object, blanks), name)  # type: ignore[arg-type]
-            added.append(self._graph.intern_quad(fresh))
-        try:
-            transaction.apply((), self._checked(added))
-        except UpdateFailed as error:
-            if not operation.silent:
-                raise UpdateFailed(f"LOAD {operation.document}: {error.description}") from None
-
-
-def _renamed(term: Term | ox.DefaultGraph, blanks: dict[str, Term]) -> Term | ox.DefaultGraph:
-    """Blank nodes of a document are none that the graph has already."""
-    return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term
-
-
-_POSITIONS: Final = ("subject", "predicate", "object", "graph name")
-
-
-def _excerpt(term: Term) -> str:
-    """The beginning of a term, for an error message."""
-    text = f"<<( {term} )>>" if isinstance(term, ox.Triple) else str(term)
-    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
-
-
-_EXCERPT: Final = 120
-"""Characters."""

@@ -62,6 +62,11 @@ class Work(ABC):
         return ()
 
     @property
+    def staged(self) -> bool:
+        """Whether its change is prepared in pieces: that, and its commit, are done apart from other work."""
+        return self.attempt.staged is not None
+
+    @property
     def ready(self) -> bool:
         """Whether it can be carried out without waiting for another thread."""
         return True
@@ -216,9 +221,11 @@ class Fire(Work):
         if not self._prepared:
             timers.begin(waiting)
         if not timers.is_waiting(waiting):
+            self._engine.abandon(self.attempt)
             return
         given = timers.given([waiting])[waiting.number]
         if timers.too_late(waiting):
+            self._engine.abandon(self.attempt)
             timers.finish(waiting, given, "missed")
             return
         try:
@@ -316,11 +323,11 @@ class Begin(Task[T]):
 
 def entries(work: Work, now: int) -> list[Entry]:
     """What is to be stored of work: its changes, and the receipt with the last of them."""
-    changes = [step.changes for step in work.executed if step.changes]
-    if not changes:
+    steps = [step for step in work.executed if step.changes]
+    if not steps:
         return [Entry(now, NO_CHANGE, work.receipt)] if work.receipt else []
-    receipts = [b""] * (len(changes) - 1) + [work.receipt]
-    return [Entry(now, change, receipt) for change, receipt in zip(changes, receipts, strict=True)]
+    receipts = [b""] * (len(steps) - 1) + [work.receipt]
+    return [Entry(now, step.changes, receipt, step.encoded) for step, receipt in zip(steps, receipts, strict=True)]
 
 
 def settle(future: Future[T], action: Callable[[], T]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from edge.engine.attempt import LongUpdate
+from edge.engine.attempt import LongUpdate, Unfinished
 from edge.engine.background_snapshot import BackgroundSnapshot
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine
@@ -134,6 +134,8 @@ class Writer:
         elif self._kept.urgent:  # many that begin at once are one commit
             self._store_kept()
         self._progress()
+        if self._engine.untidy:
+            self._engine.tidy()
         self._look_after_storage()
         self._busy_since = None
 
@@ -145,7 +147,7 @@ class Writer:
         self._busy_since = self._clock.steady()
 
     def _wait(self) -> float | None:
-        if self._kept.urgent:
+        if self._kept.urgent or self._engine.untidy:
             return 0.0
         retry = _RETRY if self.storage_failing else None
         times = [
@@ -171,10 +173,13 @@ class Writer:
         work: Work | None = first
         while work is not None:
             self._progress()
+            staged = work.staged
             try:
                 if _execute(work, self._now):
                     done.append(work)
                 taken.append(work)
+            except Unfinished:
+                self._queue.again(work)
             except LongUpdate:
                 self._long.add(work)
             room -= max(1, work.updates)
@@ -183,7 +188,7 @@ class Writer:
             work.attempt.steps = 0
             before = now
             work = None
-            if room > 0 and now - began < self._max_batch_time:
+            if not staged and room > 0 and now - began < self._max_batch_time:
                 work = self._queue.take_more(room, self._due)
         return taken, done
 

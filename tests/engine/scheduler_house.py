@@ -10,45 +10,42 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-import pyoxigraph as ox
 from fake_clock import FakeClock
 
 from edge.engine import journal_file
-from edge.engine.engine import Engine
-from edge.engine.general import Rules
 from edge.engine.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, Solutions, SubscribeFailed, UpdateOutcome, UpdateRequest
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
-from edge.engine.start import open_engine
+from edge.engine.start import make_engine, open_engine
 
 WAIT = 100.0
 """Seconds after which something that should happen has not happened."""
 
 
 class House:
-    """A running engine, with a door that LOAD waits at: while it is shut the writer is busy."""
+    """A running engine, with a door that the writer can be made to wait at: while it is shut the writer is busy."""
 
     def __init__(self, directory: Path | None = None, journal: Journal | None = None, **settings: object) -> None:
         self.door = threading.Event()
         self.at_the_door = threading.Event()
-        self.settings = EngineSettings(allow_load=True, **settings)  # type: ignore[arg-type]
+        self.settings = EngineSettings(**settings)  # type: ignore[arg-type]
         if journal is None:
-            self.scheduler = open_engine(directory, self.settings, load=self._load)
+            self.scheduler = open_engine(directory, self.settings)
         else:
-            engine = Engine(Rules(allow_load=True), self._load)
+            engine = make_engine(self.settings)
             self.scheduler = Scheduler(engine, journal, self.settings, FakeClock())
 
-    def _load(self, document: str) -> list[ox.Quad]:
+    def wait(self) -> None:
+        """Wait at the door."""
         self.at_the_door.set()
         assert self.door.wait(WAIT)
-        return []
 
-    def busy(self) -> Future[list[UpdateOutcome]]:
+    def busy(self) -> Future[None]:
         """Keep the writer busy until the door is opened."""
         self.door.clear()
         self.at_the_door.clear()
-        future = self.scheduler.update([UpdateRequest("LOAD <http://example.org/door>")])
+        future = self.scheduler.on_writer(self.wait)
         assert self.at_the_door.wait(WAIT)
         return future
 

@@ -6,48 +6,55 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyoxigraph as ox
 import pytest
 from fake_clock import FakeClock
 from scheduler_house import WAIT, commits
 
-from edge.engine.engine import Engine
-from edge.engine.general import Rules
 from edge.engine.journal import Journal
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
+from edge.engine.start import make_engine
 from edge.protocol.access import Access, Priority
 
 
 class Site:
-    """An engine whose LOAD takes as many milliseconds as the document's name says, on a fake clock."""
+    """An engine whose updates take as many milliseconds as their notes say, on a fake clock."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.clock = FakeClock()
         self.door = threading.Event()
         self.at_the_door = threading.Event()
         self.order: list[str] = []
+        self.sent = 0
         self.busy: list[float] = []
         self.oldest: list[float] = []
-        given = EngineSettings(allow_load=True, **settings)  # type: ignore[arg-type]
-        engine = Engine(Rules(allow_load=True), self._load)
+        given = EngineSettings(**settings)  # type: ignore[arg-type]
+        engine = make_engine(given)
+        engine.write_down(self)  # type: ignore[arg-type]  # it has what `execute` asks of a ledger
         self.scheduler = Scheduler(engine, Journal.open(directory), given, self.clock)
 
-    def _load(self, document: str) -> list[ox.Quad]:
+    graph = "urn:notes"
+
+    def take(self, notes, beside, now) -> int:
+        """On the writer's thread, as a ledger."""
+        ((name, milliseconds),) = notes
         self.at_the_door.set()
         assert self.door.wait(WAIT)
-        _, name, milliseconds = document.rsplit("/", 2)
         self.order.append(name)
-        self.clock.advance(int(milliseconds) / 1000)
+        self.clock.advance(milliseconds / 1000)
         self.busy.append(self.scheduler.busy_seconds)
         self.oldest.append(self.scheduler.waiting_seconds)
-        node = ox.NamedNode(f"urn:{len(self.order)}")
-        return [ox.Quad(node, node, node)]
+        return 0
 
     def send(self, source: str, milliseconds: int, priority: Priority = "normal"):
-        text = f"LOAD <http://example.org/{source or 'house'}/{milliseconds}>"
-        request = UpdateRequest(text, access=Access(source, priority=priority), source=source)
+        self.sent += 1
+        request = UpdateRequest(
+            f"INSERT DATA {{ <urn:s> <urn:p> {self.sent} }}",
+            access=Access(source, priority=priority),
+            source=source,
+            notes=((source or "house", milliseconds),),
+        )
         return self.scheduler.update([request])
 
     def run(self, *futures) -> None:

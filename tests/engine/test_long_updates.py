@@ -6,7 +6,9 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Iterable
 
+import pyoxigraph as ox
 import pytest
 from fake_clock import FakeClock
 from scheduler_house import WAIT, House, insert, until
@@ -17,8 +19,9 @@ from edge.engine.journal import Journal
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
-from edge.engine.start import make_engine
-from edge.protocol.errors import NotReady, RequestTimeout, ResultTooLarge, StorageFailed, UpdateConflict
+from edge.engine.start import make_engine, open_engine
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import Forbidden, NotReady, RequestTimeout, ResultTooLarge, StorageFailed, UpdateConflict
 from edge.protocol.moments import After
 
 NODES = 300
@@ -35,6 +38,8 @@ class Outside:
         self.gate = threading.Event()
         self.gate.set()
         self.begun = 0
+        self.held = 0
+        """Results that wait at the gate, or have passed it."""
         self.pids: list[int] = []
         begin, result, outside = Apart.begin, Child.result, self
 
@@ -45,7 +50,9 @@ class Outside:
             return child
 
         def held(self):
-            assert outside.gate.wait(WAIT)
+            gate = outside.gate
+            outside.held += 1
+            assert gate.wait(WAIT)
             return result(self)
 
         monkeypatch.setattr(Apart, "begin", noted)
@@ -107,7 +114,7 @@ def test_what_it_reads_keeps_changing(open_house, outside, monkeypatch):
     outside.gate.clear()
     slow = send(house, "slow", SLOW)
     for number in range(attempt.MOST_TRIES):
-        until(lambda number=number: outside.begun == number + 1)
+        until(lambda number=number: outside.held == number + 1)
         send(house, "other", f"INSERT DATA {{ <a:n0> <a:n> {1000 + number} }}").result(WAIT)
         gate, outside.gate = outside.gate, threading.Event()
         gate.set()
@@ -332,3 +339,113 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
     for text in order:
         oracle.publish(oracle.execute([oracle.prepare(UpdateRequest(text))], 0))
     assert sorted(map(str, oracle.graph.quads())) == reached
+
+
+# Documents
+
+
+NODE = ox.NamedNode("a:loaded")
+
+
+class Library:
+    """Documents that are handed over when the door is open."""
+
+    def __init__(self, **settings: object) -> None:
+        self.door = threading.Event()
+        self.reading = 0
+        self.documents: dict[str, Iterable[ox.Quad]] = {
+            "urn:small": [ox.Quad(NODE, NODE, ox.Literal(n)) for n in range(10)],
+            "urn:large": [ox.Quad(NODE, NODE, ox.Literal(n)) for n in range(5_000)],
+        }
+        self.scheduler = open_engine(None, EngineSettings(allow_load=True, **settings), load=self._load)  # type: ignore[arg-type]
+
+    def _load(self, document: str) -> Iterable[ox.Quad]:
+        self.reading += 1
+        assert self.door.wait(WAIT)
+        return self.documents[document]
+
+    def send(self, text: str, access: Access = ANYBODY):
+        return self.scheduler.update([UpdateRequest(text, source="reader", access=access)])
+
+
+@pytest.fixture
+def open_library():
+    opened = []
+
+    def begin(**settings: object) -> Library:
+        opened.append(Library(**settings))
+        return opened[-1]
+
+    yield begin
+    for library in opened:
+        library.door.set()
+        assert library.scheduler.close(WAIT)
+
+
+@pytest.mark.parametrize(("name", "count"), [("small", 10), ("large", 5_000)])
+def test_others_go_on_while_a_document_is_fetched(open_library, name, count):
+    library = open_library()
+    loading = library.send(f"LOAD <urn:{name}> INTO GRAPH <a:g> ; {insert(1)}")
+    after = library.send(f"INSERT {{ <a:s> <a:count> ?n }} WHERE {COUNTED}")
+    until(lambda: library.reading == 1)
+    other = library.scheduler.update([UpdateRequest(insert(2), source="other")])
+    assert other.result(WAIT)[0].added == 1
+    assert not loading.done()
+    assert not after.done()
+    library.door.set()
+    assert loading.result(WAIT)[0].added == count + 1
+    after.result(WAIT)
+    ask = f"ASK {{ <a:s> <a:count> {count} }}"
+    assert library.scheduler.query(QueryRequest(ask)).result(WAIT) is True
+    assert library.reading == 1
+
+
+COUNTED = "{ { SELECT (COUNT(*) AS ?n) { GRAPH <a:g> { ?s ?p ?o } } } }"
+
+
+def test_a_document_is_fetched_once_for_an_update_that_takes_long(open_library, outside):
+    library = open_library()
+    library.door.set()
+    library.send(SEED).result(WAIT)
+    assert library.send(f"LOAD <urn:large> ; {SLOW}").result(WAIT)[0].added == 5_000 + 8
+    assert (library.reading, outside.begun) == (1, 1)
+
+
+def test_a_slow_server_does_not_keep_updates_from_being_evaluated(open_library):
+    library = open_library()
+    library.scheduler.update([UpdateRequest(SEED)]).result(WAIT)
+    for number in range(5):
+        library.scheduler.update([UpdateRequest("LOAD <urn:small>", source=f"client {number}")])
+    until(lambda: library.reading == 2)
+    assert library.scheduler.update([UpdateRequest(SLOW, source="other")]).result(WAIT)[0].added == 8
+
+
+@pytest.mark.parametrize("silent", ["", "SILENT "])
+def test_a_document_has_no_more_quads_than_a_request_may_change(open_library, silent):
+    library = open_library(max_changes=4_000)
+    library.door.set()
+    future = library.send(f"LOAD {silent}<urn:large>")
+    if silent:
+        assert future.result(WAIT)[0].added == 0
+    else:
+        with pytest.raises(ResultTooLarge, match=r"LOAD <urn:large>.*engine\.max_changes"):
+            future.result(WAIT)
+
+
+def test_nothing_is_fetched_for_a_graph_that_the_client_may_not_change(open_library):
+    library = open_library()
+    access = Access("anna", frozenset({"update"}), write=frozenset({"a:own"}))
+    with pytest.raises(Forbidden):
+        library.send("LOAD <urn:small> INTO GRAPH <a:other>", access).result(WAIT)
+    assert library.reading == 0
+
+
+def test_all_operations_of_a_request_count_for_the_setting(open_house):
+    house = open_house(max_changes=1_000)
+    parts = [" . ".join(f"<a:s> <a:p{part}> {n}" for n in range(400)) for part in range(3)]
+    assert house.update(" ; ".join(f"INSERT DATA {{ {part} }}" for part in parts[:2]))[0].added == 800
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_changes"):
+        house.update(" ; ".join(f"DELETE DATA {{ {part} }}" for part in (*parts, parts[0])))
+    with pytest.raises(ResultTooLarge, match=r"engine\.max_changes"):
+        house.update(f"INSERT DATA {{ {parts[0]} }} ; CLEAR DEFAULT")
+    assert house.scheduler.quads == 800

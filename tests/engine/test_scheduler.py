@@ -7,7 +7,7 @@ import threading
 import pytest
 from scheduler_house import WAIT, Client, insert, until
 
-from edge.engine.requests import QueryRequest, UpdateRequest
+from edge.engine.requests import QueryRequest
 from edge.protocol.errors import (
     NotFound,
     TooManyRequests,
@@ -84,7 +84,7 @@ def test_many_threads_lose_nothing(open_house):
 
 
 def test_more_pending_updates_than_the_setting_are_refused(open_house):
-    house = open_house(max_pending_updates=3)
+    house = open_house(max_pending_updates=2)
     house.busy()
     waiting = [house.queue(insert(1)), house.queue(insert(2))]
     with pytest.raises(TooManyRequests, match="max_pending_updates"):
@@ -143,11 +143,18 @@ def test_pending_updates_are_counted_exactly(open_house):
 # Queries and updates beside each other
 
 
-def test_queries_do_not_wait_for_an_update(open_house):
+def test_queries_do_not_wait_for_an_update(open_house, monkeypatch):
     house = open_house()
     house.update(insert(1))
     until(lambda: house.values() == [1])
-    running = house.scheduler.update([UpdateRequest(f"{insert(2)} ; LOAD <http://example.org/door> ; {insert(3)}")])
+    commit = house.scheduler._journal.commit
+
+    def wait(*arguments):
+        house.wait()
+        return commit(*arguments)
+
+    monkeypatch.setattr(house.scheduler._journal, "commit", wait)
+    running = house.queue(f"{insert(2)} ; {insert(3)}")
     assert house.at_the_door.wait(WAIT)
     house.queue(insert(4))
     assert house.values() == [1], "what is committed, and nothing of what is running"

@@ -343,7 +343,7 @@ class World:
         scheduler = self.scheduler
         scheduler._queue.close()
         scheduler._readers.close()
-        scheduler._compiler.shutdown()
+        scheduler._compiler.close(wait=True)
         scheduler._workers.close()
         scheduler._engine.close()
         scheduler._journal._connection.close()

@@ -1,0 +1,37 @@
+"""Quads that are encoded in pieces make the body that they make in one go."""
+
+from __future__ import annotations
+
+import pyoxigraph as ox
+import pytest
+
+from edge.engine import journal_codec
+from edge.engine.changes import ChangeSet, Statement
+from edge.engine.journal_codec import EncodedQuads, Entry, NotRestorable
+
+P = ox.NamedNode("urn:p")
+GRAPH = ox.NamedNode("urn:g")
+
+
+def statements(first: int, last: int, graph: ox.NamedNode | None = None) -> list[Statement]:
+    return [(ox.NamedNode(f"urn:s{n}"), P, ox.Literal(f"é {n % 7} " * 20), graph) for n in range(first, last)]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 5_000])
+@pytest.mark.parametrize(("added", "removed"), [(1, 0), (0, 1), (3_000, 2_000), (20_000, 0)])
+def test_the_entry_comes_back(piece, added, removed):
+    changes = ChangeSet(statements(0, added), statements(added, added + removed, GRAPH), [GRAPH], [P])
+    quads = EncodedQuads()
+    for first in range(0, max(added, removed), piece):
+        quads.add(changes._added[first : first + piece], changes._removed[first : first + piece])
+    entry = Entry(17, changes, b"receipt")
+    body = quads.body(entry)
+    assert journal_codec._content(body) == journal_codec._content(journal_codec.encode([entry]))
+    (found,) = journal_codec.decode(body)
+    assert (found.at, found.changes, found.receipt) == (17, changes, b"receipt")
+    assert journal_codec.receipts(body) == [b"receipt"]
+
+
+def test_quads_that_cannot_be_read_again_are_refused():
+    with pytest.raises(NotRestorable):
+        EncodedQuads().add([(ox.BlankNode("a:b"), P, P, None)], ())

@@ -1,0 +1,298 @@
+"""Large changes are prepared in pieces between the updates of others, and then applied as one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from fake_clock import FakeClock
+from scheduler_house import WAIT, Client, House, evaluated, insert, until
+
+from edge.engine import staged_change
+from edge.engine.journal import Journal
+from edge.engine.requests import Notification, QueryRequest, Solutions, UpdateRequest
+from edge.engine.scheduler import Scheduler
+from edge.engine.settings import EngineSettings
+from edge.engine.start import make_engine, open_engine
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed
+
+COUNT = 5_000
+
+
+def data(*values: int, verb: str = "INSERT", predicate: str = "a:big", graph: str = "") -> str:
+    """An update that is long enough to be read by Oxigraph, and large enough to be staged."""
+    triples = " . ".join(f"<a:subject-with-a-long-name-{value}> <{predicate}> {value}" for value in values)
+    return f"{verb} DATA {{ GRAPH {graph} {{ {triples} }} }}" if graph else f"{verb} DATA {{ {triples} }}"
+
+
+LARGE = data(*range(COUNT))
+
+
+class Turns:
+    """A scheduler whose writer takes its turns when it is told to."""
+
+    def __init__(self, directory=None, **settings) -> None:
+        self.settings = EngineSettings(**settings)
+        engine = make_engine(self.settings)
+        self.journal = Journal.open(directory)
+        self.scheduler = Scheduler(engine, self.journal, self.settings, FakeClock(), start=False)
+        self.engine = engine
+
+    def send(self, text: str, source: str = "large", access: Access = ANYBODY):
+        future = self.scheduler.update([UpdateRequest(text, source=source, access=access)])
+        compiler = self.scheduler._compiler
+        until(lambda: not (compiler._running or compiler._waiting))
+        return future
+
+    def stage(self, text: str, source: str = "large"):
+        """Send an update, and prepare half of it."""
+        future = self.send(text, source)
+        while not any(attempt.staged._compared for attempt in self.engine._staged):
+            self.scheduler.turn()
+        assert not future.done()
+        return future
+
+    def finish(self) -> None:
+        while self.scheduler.pending_updates or self.engine.untidy:
+            self.scheduler.turn()
+
+    def quads(self) -> list[str]:
+        return sorted(map(str, self.engine.graph.quads()))
+
+
+@pytest.fixture
+def turns():
+    opened = []
+
+    def begin(*arguments, **settings) -> Turns:
+        opened.append(Turns(*arguments, **settings))
+        return opened[-1]
+
+    yield begin
+    for each in opened:
+        each.scheduler._queue.close()
+        each.scheduler._readers.close()
+        each.scheduler._compiler.close(wait=True)
+        each.scheduler._workers.close()
+        each.engine.close()
+        each.journal.close()
+
+
+def test_others_are_served_between_the_pieces_and_see_nothing_of_it(turns):
+    world = turns()
+    large = world.send(LARGE)
+    served = 0
+    while not large.done():
+        small = world.send(insert(served), "small")
+        before = len(world.engine.graph)
+        world.scheduler.turn()
+        if not small.done():
+            world.scheduler.turn()
+        assert small.result(0)[0].added == 1
+        if not large.done():
+            assert len(world.engine.graph) == before + 1
+            served += 1
+    assert served > 2 * COUNT // 500
+    assert large.result(0)[0].added == COUNT
+    assert len(world.engine.graph) == COUNT + served + 1
+
+
+def test_a_subscriber_is_notified_of_all_of_it_at_once(open_house):
+    house = open_house()
+    client = Client(house, "SELECT ?o { ?s <a:big> ?o }")
+    client.future.result(WAIT)
+    house.update(LARGE)
+    house.update(data(*range(100, COUNT), verb="DELETE"))
+    evaluated(house.scheduler)
+    assert client.told() == [(0, [], []), (1, list(range(COUNT)), []), (2, [], list(range(100, COUNT)))]
+
+
+def test_it_is_there_after_a_restart(tmp_path):
+    house = House(tmp_path)
+    house.update(insert(1), LARGE.replace("a:big", "a:other"), insert(2))  # several at once are not staged
+    house.update(f"{LARGE} ; {data(*range(COUNT), graph='<a:g>')}")
+    house.update(data(*range(10, COUNT), verb="DELETE"))
+    house.update(insert(3))
+    expected = sorted(map(str, house.scheduler._engine.graph.quads()))
+    assert house.scheduler.close(WAIT)
+    assert len(expected) == 2 * COUNT + 10 + 3
+    scheduler = open_engine(tmp_path, EngineSettings())
+    assert sorted(map(str, scheduler._engine.graph.quads())) == expected
+    assert scheduler.close(WAIT)
+
+
+@pytest.mark.parametrize("others", [3, 1_500])
+def test_what_others_change_meanwhile_counts(turns, tmp_path, others):
+    """Few quads are looked at again when it is applied; for many everything is compared again."""
+    world = turns(tmp_path)
+    world.send(data(0, 1, 2, 3)).done()
+    world.finish()
+    large = world.stage(LARGE)
+    world.send(data(0, 1, verb="DELETE"), "other")
+    world.send(data(*range(COUNT - others, COUNT)), "other")
+    world.finish()
+    assert large.result(0)[0].added == COUNT - 2 - others
+    assert len(world.engine.graph) == COUNT
+    world.send(data(*range(COUNT), verb="DELETE"))
+    world.finish()
+    assert world.quads() == []
+    world.journal.close()
+    again = open_engine(tmp_path, EngineSettings())
+    assert len(again._engine.graph) == 0
+    assert again.close(WAIT)
+
+
+def test_others_cannot_keep_it_from_being_applied(turns):
+    world = turns()
+    large = world.stage(LARGE)
+    for number in range(1_000):
+        verb = "DELETE" if number % 2 else "INSERT"
+        world.send(data(*range(1_500), verb=verb), "other")
+        world.scheduler.turn()
+        if large.done():
+            break
+    assert large.done()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LARGE} ; INSERT {{ ?s <a:copy> ?o }} WHERE {{ ?s <a:big> ?o FILTER(?o < 10) }}",
+        f"INSERT {{ ?s <a:copy> ?o }} WHERE {{ ?s <a:big> ?o }} ; {LARGE}",
+        f"{LARGE} ; {data(*range(COUNT), verb='DELETE')} ; {data(*range(5, COUNT + 5))}",
+        f"{data(*range(COUNT), graph='<a:g>')} ; {data(*range(COUNT), verb='DELETE', graph='<a:g>')}",
+        f"{data(*range(COUNT), verb='DELETE', graph='<a:g>')} ; CLEAR DEFAULT",
+        "INSERT DATA { "
+        + " . ".join(f"_:b{n} <a:very-long-name-of-a-property> _:b{n + 1}" for n in range(COUNT))
+        + " }",
+    ],
+    ids=["with a WHERE", "after a WHERE", "over itself", "nothing is left", "of no graph", "blank nodes"],
+)
+def test_the_effect_is_that_of_the_update(open_house, text):
+    oracle = make_engine(EngineSettings())
+    house = open_house()
+    for each in (data(1, 2, 7), text):
+        (expected,) = oracle.execute([oracle.prepare(UpdateRequest(each))], 0)
+        oracle.publish([expected])
+        assert house.update(each) == [expected.outcome]
+    engine = house.scheduler._engine
+    assert len(engine.graph) == len(oracle.graph)
+    assert len(engine.graph.graphs) == len(oracle.graph.graphs)
+    if "_:" not in text:
+        assert sorted(map(str, engine.graph.quads())) == sorted(map(str, oracle.graph.quads()))
+
+
+def test_a_refused_one_leaves_nothing_behind(turns):
+    world = turns(max_changes=10_000)
+    before = len(world.engine.graph.dictionary)
+    access = Access("anna", read=None, write=frozenset({"a:allowed"}))
+    refused = [
+        (world.send(data(*range(COUNT), graph="<a:forbidden>"), access=access), Forbidden),
+        (world.send(data(*range(20_000))), ResultTooLarge),
+        (world.send(f"{data(*range(6_000))} ; {data(*range(6_000), graph='<a:g>')}"), ResultTooLarge),
+    ]
+    world.finish()
+    for future, error in refused:
+        assert isinstance(future.exception(0), error)
+    assert (len(world.engine.graph), len(world.engine.graph.dictionary)) == (0, before)
+
+
+def test_a_full_graph_refuses_it_as_a_whole(turns):
+    world = turns(max_graph_bytes=1_000_000)
+    future = world.send(LARGE)
+    world.finish()
+    assert isinstance(future.exception(0), UpdateFailed)
+    assert len(world.engine.graph) == 0
+    assert len(world.engine.graph.dictionary) == 1
+
+
+def test_a_commit_that_fails_undoes_it(turns, monkeypatch):
+    world = turns()
+    world.send(insert(1))
+    world.finish()
+    terms = len(world.engine.graph.dictionary)
+
+    def fail(*_: object) -> None:
+        raise StorageFailed("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.journal, "commit", fail)
+        future = world.send(LARGE)
+        world.finish()
+        assert isinstance(future.exception(0), StorageFailed)
+    assert (len(world.engine.graph), len(world.engine.graph.dictionary)) == (1, terms)
+    future = world.send(LARGE)
+    world.finish()
+    assert future.result(0)[0].added == COUNT
+
+
+# Large and small updates of several clients, at random
+
+_LONG = "\n# " + "long " * 10_000
+"""Makes a text so long that Oxigraph reads it."""
+
+
+def _update(random_: random.Random) -> str:
+    first = random_.randrange(200)
+    values = range(first, first + random_.choice([1, 2, 30, 100]))
+    verb, graph = random_.choice(["INSERT", "INSERT", "DELETE"]), random_.choice(["", "", "<a:g>"])
+    text = data(*values, verb=verb, graph=graph, predicate=random_.choice(["a:p", "a:p", "a:q"]))
+    kind = random_.randrange(8)
+    if kind == 0:
+        return f"{text} ; {data(*values, verb='DELETE', predicate='a:q')}{_LONG}"
+    if kind == 1:
+        return "INSERT { ?s <a:q> ?o } WHERE { ?s <a:p> ?o }"
+    if kind == 2:
+        return random_.choice(["CLEAR DEFAULT", "DROP SILENT GRAPH <a:g>", "ADD DEFAULT TO <a:g>"])
+    return text + _LONG
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, turns):
+    random_ = random.Random(seed)
+    monkeypatch.setattr(staged_change, "_PIECE", random_.choice([3, 10, 40]))
+    monkeypatch.setattr(staged_change, "_MOST_STALE", random_.choice([0, 5, 1_000]))
+    monkeypatch.setattr("edge.engine.engine.STAGED_FROM", random_.choice([2, 20]))
+    monkeypatch.setattr("edge.engine.deferred_changes.LARGE", random_.choice([2, 20]))
+    world = turns(tmp_path)
+    oracle = make_engine(world.settings)
+    rows: Counter[str] = Counter()
+
+    def take(item) -> None:
+        rows.update(str(row) for row in item.delta.added)
+        rows.subtract(str(row) for row in item.delta.removed)
+
+    def check() -> None:
+        for text in order:
+            oracle.publish(oracle.execute([oracle.prepare(UpdateRequest(text))], 0))
+        order.clear()
+        assert world.quads() == sorted(map(str, oracle.graph.quads()))
+        expected: list[Notification] = []
+        request = QueryRequest("SELECT * { ?s ?p ?o }")
+        oracle.unsubscribe(oracle.subscribe(request, expected.append, None, 0).spuid)
+        assert +rows == Counter(str(row) for row in expected[0].delta.added)
+
+    order: list[str] = []
+    world.scheduler.subscribe(QueryRequest("SELECT * { ?s ?p ?o }"), take)
+    futures = []
+    for _ in range(40):
+        text = _update(random_)
+        futures.append(world.send(text, f"client {random_.randrange(4)}"))
+        futures[-1].add_done_callback(lambda _, text=text: order.append(text))
+        for _ in range(random_.randrange(12)):
+            world.scheduler.turn()
+        check()
+        if random_.random() < 0.2:
+            world.scheduler.query(QueryRequest("SELECT * { ?s ?p ?o }")).result(WAIT)
+    world.finish()
+    check()
+    assert all(future.exception(0) is None for future in futures)
+    result = world.scheduler.query(QueryRequest("SELECT * { ?s ?p ?o }")).result(WAIT)
+    assert isinstance(result, Solutions)
+    assert Counter(map(str, result.rows)) == +rows
+    world.journal.close()
+    restored = open_engine(tmp_path, world.settings)
+    assert sorted(map(str, restored._engine.graph.quads())) == world.quads()
+    assert restored.close(WAIT)
