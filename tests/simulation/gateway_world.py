@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from large_changes import PROPERTY, LargeChanges
 from simulated_disk import DISK
 from simulated_readings import SERIES, Readings
 
@@ -52,6 +53,7 @@ QUERIES = (
     "SELECT DISTINCT ?n { ?c <urn:value> ?n }",
     "ASK { ?c <urn:value> 3 }",
     "CONSTRUCT { ?c <urn:last> ?n } { ?c <urn:value> ?n }",
+    "SELECT ?b (COUNT(*) AS ?k) { ?b <urn:part> ?n } GROUP BY ?b",
 )
 
 
@@ -179,6 +181,7 @@ class World:
         """What happened, for whoever looks at a seed that failed."""
         self.restarts = 0
         self.readings = Readings(self.chance, self.clock, self.story)
+        self.large = LargeChanges(random.Random(seed))
         self.scheduler: Scheduler
         shutil.copy(_new_file(), directory / journal_file.FILE_NAME)
         self._open()
@@ -198,6 +201,7 @@ class World:
             (self._spoil_disk, 2),
             (self._heal_disk, 12),
             (self._end_soon, 3),
+            (self._change_much, 9),
         )
         chosen = self.chance.choices([action for action, _ in actions], [weight for _, weight in actions], k=steps)
         for action in chosen:
@@ -219,6 +223,9 @@ class World:
         note = Context(series=client.subject), Cells(self.clock.at, str(number))
         request = UpdateRequest(client.text(number), source=client.name, notes=(note,))
         client.waiting[number] = self.scheduler.update([request])
+
+    def _change_much(self) -> None:
+        self.large.send(self.scheduler)
 
     def _turn(self) -> None:
         self.scheduler.turn()
@@ -295,6 +302,7 @@ class World:
                         client.confirmed.add(number)
                     elif self._refused(future):
                         client.refused.add(number)
+        self.large.listen(self._refused)
         for timer in self.timers:
             if timer.future.done() and not (timer.confirmed or timer.refused or timer.doubtful):
                 timer.confirmed = timer.future.exception() is None
@@ -330,6 +338,7 @@ class World:
             self.clock.boots += 1
             self.clock.up = 5 * SECOND
         self.clock.at += self.chance.choice((0, SECOND, 100 * SECOND))
+        self.large.forget()
         for client in self.clients:
             client.waiting.clear()
         for timer in self.timers:
@@ -366,6 +375,7 @@ class World:
         for subscriber in list(self.subscribers):
             self._resume(subscriber, restored.get(subscriber.spuid))
         self._check_updates()
+        self.large.check(self._objects(PROPERTY), at_rest=False)
         self._check_readings(at_rest=False)
         self.readings.begin(self.scheduler)
 
@@ -408,6 +418,7 @@ class World:
             assert not client.waiting, "an update was not answered"
         assert all(timer.future.done() for timer in self.timers if not timer.doubtful)
         self._check_updates()
+        self.large.check(self._objects(PROPERTY), at_rest=True)
         self._check_timers()
         self._check_subscribers()
         self._check_history()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from gateway_world import World
+from large_changes import small_pieces
 from simulated_disk import DISK
 
 FIRST, LAST = map(int, os.environ.get("EDGE_SIMULATION_SEEDS", "0:10000").split(":"))
@@ -32,7 +33,7 @@ def tell(seed, directory):
     directory.mkdir()
     with DISK.mounted():
         world = World(seed, directory)
-        with world.readings.mounted():
+        with world.readings.mounted(), small_pieces():
             try:
                 world.run(STEPS)
             except BaseException as error:
