@@ -98,7 +98,7 @@ REFUSED = (
 @pytest.mark.parametrize(("expression", "reason"), REFUSED)
 @pytest.mark.parametrize("where", WHERES[:2])
 def test_a_term_that_cannot_be_restored_is_refused_with_the_reason(tmp_path, expression, reason, where):
-    gateway = Gateway(tmp_path, max_text=100_000_000)
+    gateway = Gateway(tmp_path, max_text=100_000_000, evaluation_timeout=60.0)
     gateway.update("INSERT DATA { <urn:s> <urn:long> '" + "a" * (LONGEST_TERM // 4) + "' }")
     before = gateway.state()
     where = where.format(expression).replace("{ BIND", "{ OPTIONAL { ?s <urn:long> ?long } BIND")
