@@ -38,7 +38,7 @@ def run(project, workers):
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadgroup", "--rootdir", project]
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
-        [*command, "-c", os.devnull], cwd=project, env=own, capture_output=True, text=True, timeout=60
+        [*command, "-c", os.devnull], cwd=project, env=own, capture_output=True, text=True, timeout=300
     )
 
 
