@@ -11,8 +11,8 @@ from typing import Final
 
 from edge.engine.operators.library import Unsupported, question
 from edge.engine.operators.moment import NOW_FUNCTION, date_time
-from edge.engine.oxigraph_text import Edit
 from edge.engine.sparql.algebra import Call, Reference, Variable
+from edge.engine.sparql.repeated import Edit
 from edge.engine.sparql.terms_text import Names
 from edge.engine.terms import XSD
 from edge.protocol.errors import ParsingFailed

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from edge.engine.sparql.repeated import LARGE, Edit, repeated
 from edge.engine.terms import XSD
 from edge.protocol.syntax import Token
 
@@ -14,9 +15,6 @@ _BOOLEANS: Final = frozenset({"true", "false"})
 _FLAT: Final = 18
 """Digits of a number that Oxigraph can negate, whatever they are."""
 _LONG_NEGATIVE: Final = re.compile(rf"-[0-9.]{{{_FLAT + 1}}}")
-
-Edit = tuple[int, int, str]
-"""Start and end of a range of characters, and what stands there instead."""
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
@@ -31,7 +29,9 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def corrections(text: str, tokens: Sequence[Token]) -> Iterator[Edit]:
-    """The changes that make Oxigraph read a query as SPARQL 1.1 has it."""
+    """The changes that make Oxigraph read a query as SPARQL 1.1 has it, and plan it in time."""
+    if len(tokens) >= LARGE:
+        yield from repeated(tokens)
     if _LONG_NEGATIVE.search(text):
         yield from _negative_numbers(tokens)
     if "+" in text:

@@ -13,16 +13,18 @@ from edge.engine.general import Rules, check_query, graphs, visible
 from edge.engine.graph import LiveGraph
 from edge.engine.operators.expression import Unsupported
 from edge.engine.operators.variables import nodes
+from edge.engine.oxigraph_text import edited
 from edge.engine.requests import STORE_DATASET, Dataset, QueryRequest
 from edge.engine.sparql.algebra import GraphPattern, Query
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plans import Compiled, PlanCache
+from edge.engine.sparql.repeated import LARGE, repeated
 from edge.engine.sparql.terms_text import Names
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
-from edge.protocol.syntax import read_prologue
+from edge.protocol.syntax import read_prologue, tokenize
 
 _SHAPES = 512
 """Shapes of queries whose plans are kept."""
@@ -70,6 +72,10 @@ class QueryPlans:
     def _compile(self, text: str, dataset: Dataset | None, parameters: Parameters) -> Compiled[_Shape]:
         rules = self._rules
         tokens = check_query(text, rules)
+        if len(tokens) >= LARGE and (edits := list(repeated(tokens))):
+            text = edited(text, edits)
+            tokens = tokenize(text)
+            parameters = {}  # with other constants the patterns may differ
         if dataset is not None:
             graphs(dataset)
         names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)

@@ -24,6 +24,7 @@ from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
 from edge.engine.sparql.plans import LONGEST_TEXT, Compiled
 from edge.engine.sparql.rdf12 import refuse_rdf12
+from edge.engine.sparql.repeated import LARGE, repeated
 from edge.engine.sparql.size import check_size
 from edge.engine.sparql.terms_text import Names
 from edge.engine.syntax_fault import syntax_fault
@@ -59,6 +60,8 @@ class UpdateCompiler:
             where = _where(part.tokens)
             # Templates and data may have any length. Oxigraph's stack does not survive a query that is too large.
             check_size(part.tokens[where:], rules.max_joined)
+            if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
+                parameters = {}  # with other constants the patterns may differ
             words = [token.word() for token in part.tokens[:2]]
             refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]

@@ -5,10 +5,11 @@ Counted on tokens, before anybody parses them. Where that is not exact it counts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from edge.engine.sparql.repeated import LARGE, without_repeated
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import Token
 
@@ -41,14 +42,15 @@ _PATH: Final = frozenset("/|^*?!")
 def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
     """Refuse a query, or the WHERE clause of an update, that is too large. Raises `ParsingFailed`.
 
-    `max_joined`: triple patterns, groups and OPTIONALs that are joined in one group, at the most.
+    `max_joined`: triple patterns, groups and OPTIONALs that are joined in one group, at the most. A pattern that is
+    repeated in a basic graph pattern of a large text counts once (`repeated`).
     """
-    measure = _Measure()
-    for token in tokens:
-        measure.read(token)
-    measure.end()
+    measure = _measured(tokens)
     if measure.operators > MAX_OPERATORS:
         raise ParsingFailed(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
+    large = measure.joined > max_joined or measure.planning > _LARGEST * _planning(max_joined)
+    if large and len(tokens) >= LARGE:
+        measure = _measured(without_repeated(tokens))
     if measure.joined > max_joined:
         raise ParsingFailed(
             f"More than {max_joined} triple patterns, groups and OPTIONALs are joined in one group "
@@ -64,6 +66,14 @@ def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
             f"The query is nested deeper than {MAX_LEVELS} levels: groups, brackets, and OPTIONAL, MINUS, BIND "
             "and operators in a row; split it"
         )
+
+
+def _measured(tokens: Iterable[Token]) -> _Measure:
+    measure = _Measure()
+    for token in tokens:
+        measure.read(token)
+    measure.end()
+    return measure
 
 
 @dataclass(slots=True)
