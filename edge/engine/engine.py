@@ -100,6 +100,7 @@ class Engine:
         """`max_graph_bytes`: 0 is a quarter of the machine's memory. `quota` is charged for what subscriptions keep."""
         self.graph = LiveGraph(Effort(rules.max_steps, rules.max_text))
         self._graph_quota = GraphQuota(self.graph, max_graph_bytes)
+        self.contributions = self._graph_quota.contributions
         self.rules = rules
         self.performance = PerformanceModel()
         self.writing = threading.RLock()

@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from edge.engine.changes import ChangeSet
+from edge.engine.contributions import Contributions
 from edge.engine.graph import LiveGraph
 from edge.engine.places import HOUSE
 from edge.protocol.access import Access
@@ -17,8 +18,6 @@ _TERM: Final = 250
 """Bytes that the dictionary takes for a term, as measured; terms longer than 256 characters take their length more."""
 _RESERVE: Final = 10
 """Percent of the limit that only the gateway's own readings and administrators may use."""
-_CLIENTS: Final = 10_000
-"""Clients whose share is known."""
 
 
 def default_limit() -> int:
@@ -39,8 +38,8 @@ class GraphQuota:
         self.limit = limit or default_limit()
         self._slack = 0
         """Bytes that may be added at least until the size must be looked up again."""
-        self._added: dict[str, int] = {}
-        """By client: bytes that it has added, less what it has removed, since the gateway began."""
+        self.contributions = Contributions()
+        """Of clients, where there is security."""
 
     @property
     def size(self) -> int:
@@ -63,13 +62,13 @@ class GraphQuota:
             if self._slack < 0:
                 self._check(growth, access, source)
         if access.registration:
-            self._note(access.client, growth)
+            self.contributions.add(access.client, growth)
         return growth
 
     def give_back(self, growth: int, access: Access) -> None:
         """The changes were undone."""
         if access.registration:
-            self._note(access.client, -growth)
+            self.contributions.add(access.client, -growth)
         self._slack = 0
 
     def _check(self, growth: int, access: Access, source: str) -> None:
@@ -83,7 +82,7 @@ class GraphQuota:
                 f"The graph would take {size} bytes; the limit is {self.limit} bytes (engine.max_graph_bytes)"
                 f"{reserve}. {remedy}"
             )
-        held = self._added.get(access.client, 0) + growth
+        held = self.contributions.of(access.client) + growth
         if access.registration and not privileged and held > usable - (size - growth):
             raise UpdateFailed(
                 f'The client "{access.client}" would have added {held} bytes to the graph, and leave less to others. '
@@ -91,11 +90,6 @@ class GraphQuota:
             )
         # Clients that are limited by their share must be looked at each time.
         self._slack = 0 if access.registration and not privileged else (usable - size) // 2
-
-    def _note(self, client: str, growth: int) -> None:
-        if len(self._added) >= _CLIENTS:
-            self._added.clear()
-        self._added[client] = max(0, self._added.get(client, 0) + growth)
 
     def _long_texts(self, changes: ChangeSet) -> int:
         added, _ = changes.statements

@@ -100,6 +100,7 @@ class Scheduler:
             self._kept.reached(spuid, last)
         if ledger is not None:
             engine.write_down(ledger)
+        engine.contributions.load(journal)
         self._timers = Timers(TimerTable(journal), clock, settings, lambda: journal.last_at)
         self._workers = Workers(engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start)
         engine.spus.reevaluation.request_delivery = self._request_delivery

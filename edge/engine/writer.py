@@ -108,7 +108,8 @@ class Writer:
         self._long.close()
         if self._snapshot is not None:
             self._snapshot.cancel()
-        for close in (self._kept.close, self._journal.close):
+        contributions = partial(self._engine.contributions.close, self._journal)
+        for close in (self._kept.close, contributions, self._journal.close):
             try:
                 close()
             except EdgeError as error:
@@ -203,7 +204,7 @@ class Writer:
             stored = [entry for work in done for entry in entries(work, now)]
             writes = bool(stored or timers.changed or ledger is not None)
             if writes:
-                others = timers.changed or self._kept.changed or ledger is not None
+                others = timers.changed or self._kept.changed or ledger is not None or engine.contributions.changed
                 self._commit(stored, self._write_others if others else None)
         except BaseException as raised:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
             error = contained(raised)
@@ -216,6 +217,7 @@ class Writer:
         self._progress()
         if writes:
             self._kept.written()
+            engine.contributions.written()
         if timers.changed:
             timers.kept()
         if ledger is not None:
@@ -252,6 +254,8 @@ class Writer:
             self._timers.write(connection)
         if self._kept.changed:
             self._kept.write(connection)
+        if self._engine.contributions.changed:
+            self._engine.contributions.write(connection)
         if self._ledger is not None and self._ledger.changed:
             self._ledger.write(connection)
 
@@ -307,8 +311,15 @@ class Writer:
         except NotRestorable as error:
             self._journal.snapshot_failed(str(error))
             return
-        if self._journal.snapshot(bodies, lambda file: kept.write_snapshot(file, spus.last, spus.is_current)):
+        contributions = self._engine.contributions
+
+        def write(file: sqlite3.Connection) -> None:
+            kept.write_snapshot(file, spus.last, spus.is_current)
+            contributions.write(file, whole=True)
+
+        if self._journal.snapshot(bodies, write):
             kept.written()
+            contributions.written(whole=True)
 
     def _put_snapshot(self, snapshot: BackgroundSnapshot) -> None:
         with contextlib.suppress(EdgeError):  # the gateway stops: the next start has a longer journal
