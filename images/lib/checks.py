@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+_BEGAN = time.monotonic()
+
 
 class Failed(Exception):
     """An assertion of these tests does not hold."""
@@ -9,6 +13,7 @@ class Failed(Exception):
 
 def check(what: str, good: object, found: object = "") -> None:
     """Say it, and end the test where it is not so."""
-    print(f"{'ok  ' if good else 'FAIL'} {what}{f': {found}' if found != '' else ''}", flush=True)
+    result = f"{'ok  ' if good else 'FAIL'} {what}{f': {found}' if found != '' else ''}"
+    print(f"{time.monotonic() - _BEGAN:5.0f} s {result}", flush=True)
     if not good:
         raise Failed(what)
