@@ -9,6 +9,7 @@ end, the world checks what a gateway promises:
 - What a subscriber was sent adds up to the result of its query, also over restarts if its subscription is durable.
 - Every update stores one observation for the history, numbered without gaps, whose number never changes.
 - Every reading that a broker delivers is stored once and in order; one that was acknowledged is there.
+- Clients over connections that break: see `simulated_clients`. Readings of a broker: see `simulated_broker`.
 - Every request is answered.
 - Nothing is left over: no work in queues, no term in the dictionary that nothing uses.
 """
@@ -16,6 +17,7 @@ end, the world checks what a gateway promises:
 from __future__ import annotations
 
 import functools
+import json
 import random
 import shutil
 import tempfile
@@ -27,12 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from large_changes import PROPERTY, LargeChanges
+from simulated_clients import Clients, LateSink
+from simulated_clients import rows as rows_of
 from simulated_disk import DISK
 from simulated_readings import SERIES, Readings
 
 from edge.engine import journal_file
 from edge.engine.journal import Journal
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
+from edge.engine.requests import Delta, Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
@@ -182,6 +186,7 @@ class World:
         self.restarts = 0
         self.readings = Readings(self.chance, self.clock, self.story)
         self.large = LargeChanges(random.Random(seed))
+        self.connected = Clients(self.chance, self.clock, self.story)
         self.scheduler: Scheduler
         shutil.copy(_new_file(), directory / journal_file.FILE_NAME)
         self._open()
@@ -208,11 +213,13 @@ class World:
             self.story.append(action.__name__.strip("_"))
             action()
             self.readings.go_on()
+            self.connected.go_on()
             if DISK.stopped:
                 self._restart()
         self._rest()
         self._restart()
         self._rest()
+        self.connected.leave(self._turn)
 
     # What happens
 
@@ -330,6 +337,7 @@ class World:
         self.restarts += 1
         DISK.stops_at = DISK.operations if DISK.stops_at is None else DISK.stops_at
         self.readings.end()
+        self.connected.end()
         self._discard()
         power_cut = self.chance.random() < 0.6
         self.story.append("power cut" if power_cut else "kill")
@@ -361,15 +369,24 @@ class World:
             lock.release()
 
     def _open(self) -> None:
+        self.connected.begin()
         self.scheduler = open_engine(
-            self.directory, self.settings, clock=self.clock, ledger=self._open_outbox, start=False
+            self.directory,
+            self.settings,
+            clock=self.clock,
+            ledger=self._open_outbox,
+            quota=self.connected.quota,
+            start=False,
         )
         sinks = {subscriber.spuid: subscriber for subscriber in self.subscribers if subscriber.spuid}
-        future = self.scheduler.take_over(lambda spuid: sinks.get(spuid, lambda _: None))
+        others: dict[str, LateSink] = {}
+        future = self.scheduler.take_over(lambda spuid: sinks.get(spuid) or others.setdefault(spuid, LateSink()))
         self.scheduler.turn()
         while not future.done():
             self.scheduler.turn()
-        restored = {one.spuid: one for one in future.result()}
+        of_clients = [one for one in future.result() if one.request.sparql.startswith(" ")]
+        self.connected.serve(self.scheduler, of_clients, others)
+        restored = {one.spuid: one for one in future.result() if one not in of_clients}
         for spuid in restored.keys() - sinks.keys():  # its client never heard that it began, or ended it
             self.scheduler.unsubscribe(spuid)
         for subscriber in list(self.subscribers):
@@ -398,6 +415,7 @@ class World:
         """Let go of the files."""
         DISK.stops_at = DISK.operations
         self.readings.end()
+        self.connected.end()
         self._discard()
 
     # What must be true
@@ -416,6 +434,7 @@ class World:
         assert self.scheduler.storage_failing == ""
         for client in self.clients:
             assert not client.waiting, "an update was not answered"
+        self.connected.rest(self._turn)
         assert all(timer.future.done() for timer in self.timers if not timer.doubtful)
         self._check_updates()
         self.large.check(self._objects(PROPERTY), at_rest=True)
@@ -431,6 +450,7 @@ class World:
 
     def _check_updates(self) -> None:
         logs, values = self._objects("urn:log"), self._objects("urn:value")
+        self.connected.check_updates(self._objects("urn:done"))
         for client in self.clients:
             there = set(logs.get(client.subject, ()))
             assert client.confirmed <= there, f"confirmed updates are gone: {client.confirmed - there}"
@@ -472,15 +492,18 @@ class World:
 
     def _check_subscribers(self) -> None:
         for subscriber in self.subscribers:
-            assert subscriber.bag == self._result(subscriber.query), f"{subscriber.query} is {subscriber.bag}"
+            bag = Counter(self._result(subscriber.query).added)
+            assert subscriber.bag == bag, f"{subscriber.query} is {subscriber.bag}"
+        self.connected.check_subscriptions(lambda query: rows_of(json.loads(self._result(query).json[0])))
 
-    def _result(self, query: str) -> Counter[tuple[Any, ...]]:
+    def _result(self, query: str) -> Delta:
         """What a new subscription to a query is sent."""
         items: list[Any] = []
         self.scheduler._engine.unsubscribe(
             self.scheduler._engine.subscribe(QueryRequest(query), items.append, None, self.clock.at).spuid
         )
-        return Counter(items[0].delta.added)
+        delta: Delta = items[0].delta
+        return delta
 
 
 @functools.cache

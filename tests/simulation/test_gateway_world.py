@@ -29,7 +29,7 @@ def memory():
 
 
 def tell(seed, directory):
-    """Run one seed. Raises what is wrong, with the seed and its story."""
+    """Run one seed; returns its story. Raises what is wrong, with the seed and its story."""
     directory.mkdir()
     with DISK.mounted():
         world = World(seed, directory)
@@ -41,6 +41,7 @@ def tell(seed, directory):
                 raise
             finally:
                 world.close()
+    return world.story, world.sent_to_history, world.clock.up
 
 
 @pytest.mark.timeout(1200)
@@ -54,3 +55,7 @@ def tell(seed, directory):
 def test_every_story_keeps_the_promises(first, memory):
     for seed in range(first, min(first + BLOCK, LAST)):
         tell(seed, memory / str(seed))
+
+
+def test_a_seed_tells_the_same_story_again(memory):
+    assert tell(1, memory / "first") == tell(1, memory / "second")

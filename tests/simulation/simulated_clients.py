@@ -1,0 +1,493 @@
+"""Clients in a simulated world that subscribe and update over connections which are slow, and break.
+
+They talk to the gateway's real sessions, on an event loop whose turns the simulation decides. A client that lost its
+connection comes back, resumes its subscriptions, and repeats an update of which it never heard an answer. Promises:
+
+- What a subscriber was sent adds up to the result of its query, whatever was merged, lost and resumed.
+- An update that was answered is there after any restart.
+- Every request is answered as long as its connection lives.
+- When all clients are gone nothing is held for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from edge.engine.byte_quota import ByteQuota
+from edge.engine.replay import Restored
+from edge.engine.requests import Notification, Sink, SubscribeFailed
+from edge.engine.scheduler import Scheduler
+from edge.gates.allowance import Allowance
+from edge.gates.bridge import Bridge
+from edge.gates.guard import OPEN_GUARD
+from edge.gates.parking import Parking
+from edge.gates.session import Session, Sessions
+from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
+from edge.metrics import Metrics
+
+QUERIES = (
+    " SELECT ?c ?n { ?c <urn:value> ?n }",
+    " SELECT (COUNT(?n) AS ?k) (MAX(?n) AS ?m) { ?c <urn:done> ?n }",
+    " SELECT ?c ?n { ?c <urn:done> ?n }",
+    " ASK { ?c <urn:done> 3 }",
+)
+"""They begin with a space, by which a subscription of these clients is known."""
+_PARKED = 600.0
+"""Seconds."""
+
+Row = str
+Bag = Counter[Row]
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """An event loop that takes one turn at a time, and whose time is that of a simulated clock."""
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__()
+        self._clock = clock
+        self._selector = self
+
+    def time(self) -> float:
+        return self._clock.up / 1_000_000
+
+    def turn(self) -> bool:
+        """Do what is to be done now. False: nothing was."""
+        busy = bool(self._ready) or bool(self._scheduled and self._scheduled[0].when() <= self.time())
+        self._run_once()
+        return busy
+
+    def select(self, _: float | None) -> list[Any]:
+        return []
+
+    def _process_events(self, _: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+class Socket:
+    """A WebSocket, with the gateway's end; a `Connection` of `edge.gates.outgoing`. A cut loses what is on its way."""
+
+    def __init__(self, room: int) -> None:
+        """`room`: messages that may be on their way to the client before it counts as not reading."""
+        self._room = room
+        self._changed = asyncio.Event()
+        self.to_gateway: deque[str] = deque()
+        self.to_client: deque[str] = deque()
+        self.received: deque[str] = deque()
+        self.cut = False
+        self.lost = False
+        """Whether the gateway knows that it is lost."""
+        self.closing = False
+        """Whether an end has begun to close it."""
+        self.served = True
+
+    @property
+    def writable(self) -> bool:
+        return len(self.to_client) < self._room
+
+    def write(self, text: str) -> None:
+        if not (self.cut or self.closing):
+            self.to_client.append(text)
+
+    async def write_and_wait(self, text: str) -> bool:
+        if self.lost or self.closing:
+            return False
+        self.write(text)
+        while not self.writable:
+            await self._change()
+            if self.lost or self.closing:
+                return False
+        return True
+
+    def close(self, code: int, reason: str) -> None:
+        self.closing = True
+        self.changed()
+
+    def changed(self) -> None:
+        """Something has come or gone: look again."""
+        self._changed.set()
+
+    async def read(self) -> str | None:
+        """The next message of the client; None: there will be none."""
+        while not self.received:
+            if self.lost or self.closing:
+                return None
+            await self._change()
+        return self.received.popleft()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+@dataclass
+class Subscribed:
+    """A subscription as its client sees it."""
+
+    query: str
+    alias: str
+    resumable: bool
+    spuid: str = ""
+    sequence: int = -1
+    bag: Bag = field(default_factory=Counter)
+    asked: bool = False
+    """Whether a request is on its way over the connection of now."""
+
+
+class Client:
+    """One client, which has one connection at a time and one update at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.subject = f"urn:connected:{name}"
+        self.socket: Socket | None = None
+        self.subscriptions: dict[str, Subscribed] = {}
+        self.named = 0
+        self.number = 0
+        """Of the update that is not answered yet, or was last."""
+        self.answered = 0
+        """Of the last update that was."""
+        self.asked = False
+        """Whether it is on its way over the connection of now."""
+
+    def lose(self) -> None:
+        """It learns that its connection is lost."""
+        self.socket = None
+        self.asked = False
+        for subscribed in self.subscriptions.values():
+            subscribed.asked = False
+
+    def speak(self) -> None:
+        """Ask for everything that is not asked for yet."""
+        socket = self.socket
+        assert socket is not None
+        if self.number > self.answered and not self.asked:
+            self.asked = True
+            text = f"INSERT DATA {{ <{self.subject}> <urn:done> {self.number} }}"
+            socket.to_gateway.append(json.dumps({"update": {"sparql": text, "alias": "update"}}))
+        for subscribed in self.subscriptions.values():
+            if not subscribed.asked:
+                subscribed.asked = True
+                body: dict[str, Any] = {"sparql": subscribed.query, "alias": subscribed.alias}
+                if subscribed.resumable:
+                    body["resume"] = True
+                    if subscribed.spuid:
+                        body |= {"spuid": subscribed.spuid, "sequence": subscribed.sequence}
+                socket.to_gateway.append(json.dumps({"subscribe": body}))
+
+    def hear(self, text: str) -> None:
+        """Take in a message of the gateway."""
+        message = json.loads(text)
+        if "updated" in message:
+            self.answered = self.number
+            self.asked = False
+        elif "notification" in message:
+            self._learn(message["notification"])
+        elif "unsubscribed" not in message:
+            self._refused(message)
+
+    def _refused(self, message: dict[str, Any]) -> None:
+        assert message["error"] in ("storage_failed", "subscription_failed"), message
+        if message["alias"] == "update":
+            self.asked = False
+        elif message["alias"] in self.subscriptions:
+            subscribed = self.subscriptions[message["alias"]]
+            subscribed.asked = False
+            subscribed.spuid = ""
+
+    def _learn(self, told: dict[str, Any]) -> None:
+        subscribed = self.subscriptions.get(told["alias"])
+        if subscribed is None:
+            return  # its last, before the end of it was answered
+        added, removed = rows(told["addedResults"]), rows(told["removedResults"])
+        sequence, before = told["sequence"], told["sequence"] - told.get("merged", 1)
+        if told["spuid"] != subscribed.spuid:
+            assert sequence == 0, "another subscription does not begin with its whole result"
+            subscribed.bag = Counter()
+        else:
+            assert before == subscribed.sequence, "a notification is missing or came twice"
+        subscribed.spuid, subscribed.sequence = told["spuid"], sequence
+        assert removed <= subscribed.bag, "rows are removed that were not there"
+        subscribed.bag = subscribed.bag - removed + added
+
+
+class Clients:
+    """The clients, which go on while gateways come and go, and the gateway's sessions."""
+
+    def __init__(self, chance: random.Random, clock: Any, story: list[str]) -> None:
+        """`story` is told what happens."""
+        self._chance = chance
+        self._clock = clock
+        self._story = story
+        self._clients = [Client(name) for name in "xyz"]
+        self._limits = SessionLimits.of(
+            WsGateSettings(
+                max_unmerged=chance.choice((0, 200, 1_000_000)),
+                merge_after=chance.choice((-1.0, 1e9)),
+                max_pending_requests=chance.choice((1, 100)),
+            )
+        )
+        self._ports = 50_000
+        actions: dict[Callable[[], object], int] = {
+            self._connect: 8,
+            self._carry: 30,
+            self._turn: 30,
+            self._update: 6,
+            self._subscribe: 3,
+            self._unsubscribe: 1,
+            self._cut: 2,
+            self._close: 1,
+        }
+        self._actions, self._weights = list(actions), list(actions.values())
+        self.quota = ByteQuota()
+        self._loop: SimulatedLoop
+        self._sessions: Sessions
+        self._sockets: list[Socket] = []
+
+    def go_on(self) -> None:
+        """Let a few things happen."""
+        for action in self._chance.choices(self._actions, self._weights, k=4):
+            if action not in (self._carry, self._turn):
+                self._story.append(action.__name__.strip("_"))
+            action()
+
+    # The gateway's process
+
+    def begin(self) -> None:
+        """A gateway starts: `quota` is its account."""
+        self.quota = ByteQuota()
+        self._loop = SimulatedLoop(self._clock)
+        asyncio._set_running_loop(self._loop)
+
+    def serve(self, scheduler: Scheduler, restored: Sequence[Restored], sinks: dict[str, LateSink]) -> None:
+        """It serves clients. `restored`: their subscriptions of the process before, which tell `sinks` by now."""
+        engine = _Engine(scheduler, restored, sinks)
+        metrics = _metrics()
+        parking = Parking(engine, OPEN_GUARD, metrics.parked_subscriptions, seconds=_PARKED, limit=8)  # type: ignore[arg-type]
+        self._sessions = Sessions(
+            scheduler,
+            Bridge(self._loop),
+            metrics,
+            guard=OPEN_GUARD,
+            gate="ws",
+            limits=self._limits,
+            allowance=Allowance(LimitSettings(), self.quota),
+            parking=parking,
+        )
+        task = self._loop.create_task(parking.restore())
+        while not task.done():
+            self._loop.turn()
+        task.result()
+
+    def end(self) -> None:
+        """It ends."""
+        self._sockets.clear()
+        for client in self._clients:
+            client.lose()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.turn()
+        self._loop.turn()
+        asyncio._set_running_loop(None)
+        self._loop.close()
+
+    # What must be true
+
+    def rest(self, turn: Callable[[], None]) -> None:
+        """No more faults: everybody comes back, and hears everything."""
+        for _ in range(10_000):
+            for client in self._clients:
+                if client.socket is None:
+                    self._open(client)
+            turn()
+            busy = self._turn() | self._carry(1000) | any(socket.cut or socket.closing for socket in self._sockets)
+            if not (busy or any(map(self._waits, self._clients))):
+                return
+        raise AssertionError("clients wait for ever")
+
+    def leave(self, turn: Callable[[], None]) -> None:
+        """All go away, and what they might have come back to is given up."""
+        for client in self._clients:
+            if client.socket is not None:
+                client.socket.close(1000, "")
+                client.lose()
+            client.subscriptions.clear()
+        self._clock.advance(2 * int(_PARKED) * 1_000_000)
+        for _ in range(20):
+            self._turn()
+            turn()
+        allowance, parking = self._sessions.allowance, self._sessions.parking
+        assert not allowance._subscriptions, "subscriptions count that have ended"
+        assert not parking._places, "subscriptions are parked for ever"
+        assert not parking._living, "subscriptions live without a connection"
+        held = {who: size for who, size in self.quota._held.items() if who.startswith("127.")}
+        assert not held, f"bytes are held for clients that have gone: {held}"
+
+    def check_updates(self, done: dict[str, list[int]]) -> None:
+        """`done`: what is in the graph, by subject."""
+        for client in self._clients:
+            there = set(done.get(client.subject, ()))
+            assert there >= set(range(1, client.answered + 1)), "updates that were answered are gone"
+            assert there <= set(range(1, client.number + 1))
+
+    def check_subscriptions(self, result: Callable[[str], Bag]) -> None:
+        """`result`: that of a query."""
+        for client in self._clients:
+            for subscribed in client.subscriptions.values():
+                assert subscribed.bag == result(subscribed.query), f"{subscribed.query} is {subscribed.bag}"
+
+    def _waits(self, client: Client) -> bool:
+        unanswered = client.number > client.answered
+        return unanswered or any(
+            not subscribed.asked or not subscribed.spuid for subscribed in client.subscriptions.values()
+        )
+
+    # What happens
+
+    def _connect(self) -> None:
+        away = [client for client in self._clients if client.socket is None]
+        if away:
+            self._open(self._chance.choice(away))
+
+    def _open(self, client: Client) -> None:
+        socket = client.socket = Socket(self._chance.choice((1, 3, 1000)))
+        self._sockets.append(socket)
+        self._ports += 1
+        self._loop.create_task(self._serve(socket, f"127.0.0.1:{self._ports}"))
+        client.speak()
+
+    async def _serve(self, socket: Socket, peer: str) -> None:
+        """As the WebSocket gate does with a connection."""
+        session = Session(self._sessions, socket, peer)
+        try:
+            while (text := await socket.read()) is not None:
+                session.receive(text)
+                await session.room()
+        finally:
+            session.close(lost=not socket.closing)
+            socket.served = False
+
+    def _carry(self, most: int = 3) -> bool:
+        """Messages arrive. False: none is on its way."""
+        moved = False
+        for socket in list(self._sockets):
+            client = next((client for client in self._clients if client.socket is socket), None)
+            for _ in range(self._chance.randint(1, most) if not socket.cut else 0):
+                if not (socket.to_gateway or socket.to_client):
+                    break
+                moved = True
+                socket.changed()
+                if socket.to_gateway:
+                    socket.received.append(socket.to_gateway.popleft())
+                if socket.to_client:
+                    text = socket.to_client.popleft()
+                    if client is not None:
+                        client.hear(text)
+            if client is not None and not socket.cut and not socket.closing:
+                client.speak()
+            if socket.cut or socket.closing:
+                self._notice(socket, client)
+        return moved
+
+    def _notice(self, socket: Socket, client: Client | None) -> None:
+        """The ends of a connection that is cut, or closed by the gateway, learn of it."""
+        socket.changed()
+        if socket.cut:
+            socket.lost = socket.lost or self._chance.random() < 0.3
+        gone = socket.cut or (socket.closing and not socket.to_client)
+        if client is not None and gone and (socket.closing or self._chance.random() < 0.5):
+            client.lose()
+            client = None
+        if client is None and (socket.lost or socket.closing):
+            self._sockets.remove(socket)
+
+    def _turn(self) -> bool:
+        return self._loop.turn()
+
+    def _update(self) -> None:
+        client = self._chance.choice(self._clients)
+        if client.answered == client.number:
+            client.number += 1
+
+    def _subscribe(self) -> None:
+        client = self._chance.choice(self._clients)
+        if len(client.subscriptions) < 3:
+            client.named += 1
+            alias = str(client.named)
+            query = self._chance.choice(QUERIES)
+            client.subscriptions[alias] = Subscribed(query, alias, self._chance.random() < 0.7)
+
+    def _unsubscribe(self) -> None:
+        client = self._chance.choice(self._clients)
+        if client.socket is not None and client.subscriptions:
+            alias = self._chance.choice(list(client.subscriptions))
+            subscribed = client.subscriptions[alias]
+            if subscribed.spuid and subscribed.asked:
+                del client.subscriptions[alias]
+                client.socket.to_gateway.append(json.dumps({"unsubscribe": {"spuid": subscribed.spuid}}))
+
+    def _cut(self) -> None:
+        if self._sockets:
+            socket = self._chance.choice(self._sockets)
+            socket.cut = True
+            socket.to_client.clear()
+            socket.to_gateway.clear()
+
+    def _close(self) -> None:
+        """A client closes its connection, and comes back later."""
+        client = self._chance.choice(self._clients)
+        if client.socket is not None:
+            client.socket.close(1000, "")
+            client.lose()
+
+
+class LateSink:
+    """What the engine tells of a subscription, for whoever takes it over a little later."""
+
+    def __init__(self) -> None:
+        self._early: list[Notification | SubscribeFailed] = []
+        self._to: Sink = self._early.append
+
+    def __call__(self, item: Notification | SubscribeFailed) -> None:
+        self._to(item)
+
+    def hand_over(self, to: Sink) -> None:
+        """From now on."""
+        self._to = to
+        for item in self._early:
+            to(item)
+
+
+class _Engine:
+    """The engine as the parking sees it, whose subscriptions of before are those of the simulated clients."""
+
+    def __init__(self, scheduler: Scheduler, restored: Sequence[Restored], sinks: dict[str, LateSink]) -> None:
+        self._restored = restored
+        self._sinks = sinks
+        self.unsubscribe = scheduler.unsubscribe
+
+    def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
+        for one in self._restored:
+            self._sinks[one.spuid].hand_over(sink(one.spuid))
+        future: Future[list[Restored]] = Future()
+        future.set_result(list(self._restored))
+        return future
+
+
+def rows(results: dict[str, Any]) -> Bag:
+    """Results as JSON says them."""
+    return Counter(json.dumps(binding, sort_keys=True) for binding in results["results"]["bindings"])
+
+
+@functools.cache
+def _metrics() -> Metrics:
+    return Metrics()
