@@ -141,7 +141,9 @@ class Subscribed:
     sequence: int = -1
     bag: Bag = field(default_factory=Counter)
     asked: bool = False
-    """Whether a request is on its way over the connection of now."""
+    """Whether it is asked for over the connection of now."""
+    told: bool = False
+    """Whether that is answered."""
 
 
 class Client:
@@ -164,7 +166,7 @@ class Client:
         self.socket = None
         self.asked = False
         for subscribed in self.subscriptions.values():
-            subscribed.asked = False
+            subscribed.asked = subscribed.told = False
 
     def speak(self) -> None:
         """Ask for everything that is not asked for yet."""
@@ -201,7 +203,7 @@ class Client:
             self.asked = False
         elif message["alias"] in self.subscriptions:
             subscribed = self.subscriptions[message["alias"]]
-            subscribed.asked = False
+            subscribed.asked = subscribed.told = False
             subscribed.spuid = ""
 
     def _learn(self, told: dict[str, Any]) -> None:
@@ -215,7 +217,7 @@ class Client:
             subscribed.bag = Counter()
         else:
             assert before == subscribed.sequence, "a notification is missing or came twice"
-        subscribed.spuid, subscribed.sequence = told["spuid"], sequence
+        subscribed.spuid, subscribed.sequence, subscribed.told = told["spuid"], sequence, True
         assert removed <= subscribed.bag, "rows are removed that were not there"
         subscribed.bag = subscribed.bag - removed + added
 
@@ -322,7 +324,7 @@ class Clients:
                 client.lose()
             client.subscriptions.clear()
         self._clock.advance(2 * int(_PARKED) * 1_000_000)
-        for _ in range(20):
+        for _ in range(20):  # each end is one piece of work for the writer
             self._turn()
             turn()
         allowance, parking = self._sessions.allowance, self._sessions.parking
@@ -346,10 +348,7 @@ class Clients:
                 assert subscribed.bag == result(subscribed.query), f"{subscribed.query} is {subscribed.bag}"
 
     def _waits(self, client: Client) -> bool:
-        unanswered = client.number > client.answered
-        return unanswered or any(
-            not subscribed.asked or not subscribed.spuid for subscribed in client.subscriptions.values()
-        )
+        return client.number > client.answered or not all(each.told for each in client.subscriptions.values())
 
     # What happens
 
@@ -431,7 +430,7 @@ class Clients:
         if client.socket is not None and client.subscriptions:
             alias = self._chance.choice(list(client.subscriptions))
             subscribed = client.subscriptions[alias]
-            if subscribed.spuid and subscribed.asked:
+            if subscribed.told:
                 del client.subscriptions[alias]
                 client.socket.to_gateway.append(json.dumps({"unsubscribe": {"spuid": subscribed.spuid}}))
 
