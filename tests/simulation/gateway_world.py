@@ -9,7 +9,8 @@ end, the world checks what a gateway promises:
 - What a subscriber was sent adds up to the result of its query, also over restarts if its subscription is durable.
 - Every update stores one observation for the history, numbered without gaps, whose number never changes.
 - Every reading that a broker delivers is stored once and in order; one that was acknowledged is there.
-- Clients over connections that break: see `simulated_clients`. Readings of a broker: see `simulated_broker`.
+- Clients over connections that break, and devices over a network that loses datagrams: see `simulated_clients` and
+  `simulated_devices`. The broker of the readings: see `simulated_broker`.
 - Every request is answered.
 - Nothing is left over: no work in queues, no term in the dictionary that nothing uses.
 """
@@ -169,6 +170,7 @@ class World:
 
     def __init__(self, seed: int, directory: Path) -> None:
         self.chance = random.Random(seed)
+        random.seed(seed)  # libraries use that one
         self.clock = Clock()
         self.directory = directory
         self.settings = EngineSettings(
@@ -385,7 +387,7 @@ class World:
         while not future.done():
             self.scheduler.turn()
         of_clients = [one for one in future.result() if one.request.sparql.startswith(" ")]
-        self.connected.serve(self.scheduler, of_clients, others)
+        self.connected.serve(self.scheduler, of_clients, others, lambda: not self.scheduler._journal._log_unclean)
         restored = {one.spuid: one for one in future.result() if one not in of_clients}
         for spuid in restored.keys() - sinks.keys():  # its client never heard that it began, or ended it
             self.scheduler.unsubscribe(spuid)
@@ -450,7 +452,7 @@ class World:
 
     def _check_updates(self) -> None:
         logs, values = self._objects("urn:log"), self._objects("urn:value")
-        self.connected.check_updates(self._objects("urn:done"))
+        self.connected.check_updates(self._objects("urn:done"), self._objects("urn:sum"))
         for client in self.clients:
             there = set(logs.get(client.subject, ()))
             assert client.confirmed <= there, f"confirmed updates are gone: {client.confirmed - there}"

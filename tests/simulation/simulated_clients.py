@@ -21,6 +21,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulated_devices import Devices
+
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.replay import Restored
 from edge.engine.requests import Notification, Sink, SubscribeFailed
@@ -239,6 +241,7 @@ class Clients:
             )
         )
         self._ports = 50_000
+        self._devices = Devices(chance, clock, story)
         actions: dict[Callable[[], object], int] = {
             self._connect: 8,
             self._carry: 30,
@@ -261,6 +264,7 @@ class Clients:
             if action not in (self._carry, self._turn):
                 self._story.append(action.__name__.strip("_"))
             action()
+        self._devices.go_on()
 
     # The gateway's process
 
@@ -270,8 +274,17 @@ class Clients:
         self._loop = SimulatedLoop(self._clock)
         asyncio._set_running_loop(self._loop)
 
-    def serve(self, scheduler: Scheduler, restored: Sequence[Restored], sinks: dict[str, LateSink]) -> None:
-        """It serves clients. `restored`: their subscriptions of the process before, which tell `sinks` by now."""
+    def serve(
+        self,
+        scheduler: Scheduler,
+        restored: Sequence[Restored],
+        sinks: dict[str, LateSink],
+        sure: Callable[[], bool],
+    ) -> None:
+        """It serves clients. `restored`: their subscriptions of the process before, which tell `sinks` by now.
+
+        `sure`: whether an update that is refused was not done.
+        """
         engine = _Engine(scheduler, restored, sinks)
         metrics = _metrics()
         parking = Parking(engine, OPEN_GUARD, metrics.parked_subscriptions, seconds=_PARKED, limit=8)  # type: ignore[arg-type]
@@ -290,15 +303,19 @@ class Clients:
             self._loop.turn()
         task.result()
 
+        self._devices.serve(scheduler, metrics, self._limits, self._sessions.allowance, sure)
+
     def end(self) -> None:
         """It ends."""
+        self._loop.turn()  # a task of the library that has not begun leaves a coroutine that nobody awaits
+        self._devices.end()
         self._sockets.clear()
         for client in self._clients:
             client.lose()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.turn()
-        self._loop.turn()
+        while tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            self._loop.turn()
         asyncio._set_running_loop(None)
         self._loop.close()
 
@@ -313,8 +330,15 @@ class Clients:
             turn()
             busy = self._turn() | self._carry(1000) | any(socket.cut or socket.closing for socket in self._sockets)
             if not (busy or any(map(self._waits, self._clients))):
-                return
-        raise AssertionError("clients wait for ever")
+                break
+        else:
+            raise AssertionError("clients wait for ever")
+
+        def go_on() -> None:
+            turn()
+            self._turn()
+
+        self._devices.rest(go_on)
 
     def leave(self, turn: Callable[[], None]) -> None:
         """All go away, and what they might have come back to is given up."""
@@ -334,8 +358,9 @@ class Clients:
         held = {who: size for who, size in self.quota._held.items() if who.startswith("127.")}
         assert not held, f"bytes are held for clients that have gone: {held}"
 
-    def check_updates(self, done: dict[str, list[int]]) -> None:
-        """`done`: what is in the graph, by subject."""
+    def check_updates(self, done: dict[str, list[int]], counts: dict[str, list[int]]) -> None:
+        """`done`, `counts`: what is in the graph of clients and of devices, by subject."""
+        self._devices.check(counts)
         for client in self._clients:
             there = set(done.get(client.subject, ()))
             assert there >= set(range(1, client.answered + 1)), "updates that were answered are gone"

@@ -1,0 +1,230 @@
+"""Devices in a simulated world that update over CoAP, by datagrams that are lost, late, doubled and out of order.
+
+A device sends its request again until it is answered. The gateway carries it out once: its real endpoint, below which
+there is this network instead of a socket, knows a request that comes again (RFC 7252, section 4.5). What it knows ends
+with its process, so a request that is sent to two processes may be carried out by both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiocoap import Code, Message
+from aiocoap.interfaces import EndpointAddress
+from aiocoap.message import Direction
+from aiocoap.numbers.types import Type
+
+from edge.engine.scheduler import Scheduler
+from edge.gates.allowance import Allowance
+from edge.gates.bridge import Bridge
+from edge.gates.coap.blocks import Blocks
+from edge.gates.coap.site import Site
+from edge.gates.coap.transport import Endpoint
+from edge.gates.guard import OPEN_GUARD
+from edge.gates.session import Sessions
+from edge.gates.settings import SessionLimits
+from edge.metrics import Metrics
+
+_PATIENCE = 45_000_000
+"""Microseconds in which a device sends a request again (RFC 7252, section 4.8.2: MAX_TRANSMIT_SPAN)."""
+_LATENCY = 100_000_000
+"""Microseconds after which a datagram is lost (MAX_LATENCY)."""
+
+
+class Address(EndpointAddress):  # type: ignore[misc]  # the library has no types
+    """Where a device is."""
+
+    is_multicast = is_multicast_locally = False
+    scheme = "coap"
+    hostinfo = hostinfo_local = blockwise_key = uri_base = uri_base_local = ""
+    maximum_block_size_exp = 6
+    maximum_payload_size = 1024
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.hostinfo = self.hostinfo_local = self.blockwise_key = device.name
+        self.uri_base = self.uri_base_local = f"coap://{device.name}"
+
+    def as_response_address(self) -> Address:
+        return self
+
+
+@dataclass
+class Device:
+    """A device, which has one request at a time. Each adds one to its count."""
+
+    name: str
+    number: int = 0
+    """Of the request that is not answered, or was last: its message identifier and its token."""
+    waits: bool = False
+    began: int = 0
+    """When the request was sent first."""
+    sent: bool = False
+    """Whether the request of now was sent to the gateway's process of now."""
+    least: int = 0
+    """What the count is at least: requests that were confirmed."""
+    most: int = 0
+    """What it is at most: also those that may have been carried out."""
+
+    @property
+    def subject(self) -> str:
+        return f"urn:device:{self.name}"
+
+    @property
+    def request(self) -> bytes:
+        subject = f"<{self.subject}>"
+        text = (
+            f"DELETE {{ {subject} <urn:sum> ?n }} INSERT {{ {subject} <urn:sum> ?m }} "
+            f"WHERE {{ OPTIONAL {{ {subject} <urn:sum> ?n }} BIND(COALESCE(?n, 0) + 1 AS ?m) }}"
+        )
+        message = Message(code=Code.POST, payload=text.encode(), uri_path=("update",))
+        message.direction = Direction.OUTGOING
+        message.mtype, message.mid, message.token = Type.CON, self.number, self.number.to_bytes(2, "big")
+        return bytes(message.encode())
+
+    def hear(self, datagram: bytes, *, sure: bool) -> bytes | None:
+        """Take in a datagram; returns what to say to it. `sure`: a refusal means that nothing was done."""
+        message = Message.decode(datagram)
+        if self.waits and message.code.is_response() and message.token == self.number.to_bytes(2, "big"):
+            self.waits = False
+            if message.code.is_successful():
+                self.least += 1
+            elif sure:
+                self.most -= 1
+        if message.mtype is Type.CON:
+            return bytes([0x60, 0]) + message.mid.to_bytes(2, "big")
+        return None
+
+
+class Devices:
+    """The devices, which go on while gateways come and go, the network, and the gateway's endpoint."""
+
+    def __init__(self, chance: random.Random, clock: Any, story: list[str]) -> None:
+        """`story` is told what happens."""
+        self._chance = chance
+        self._clock = clock
+        self._story = story
+        self._addresses = [Address(Device(name)) for name in "pq"]
+        self._to_gateway: list[tuple[Address, bytes, int]] = []
+        self._to_devices: list[tuple[Address, bytes, int]] = []
+        actions: dict[Callable[[], object], int] = {self._ask: 2, self._repeat: 3, self._carry: 20}
+        self._actions, self._weights = list(actions), list(actions.values())
+        self._endpoint: Endpoint
+        self._sure: Callable[[], bool]
+
+    def go_on(self) -> None:
+        """Let a few things happen."""
+        for action in self._chance.choices(self._actions, self._weights, k=2):
+            if action != self._carry:
+                self._story.append(action.__name__.strip("_"))
+            action()
+
+    def serve(
+        self,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        limits: SessionLimits,
+        allowance: Allowance,
+        sure: Callable[[], bool],
+    ) -> None:
+        """A gateway serves them. `sure`: whether an update that is refused was not done."""
+        self._sure = sure
+        bridge = Bridge(asyncio.get_running_loop())
+        sessions = Sessions(
+            scheduler, bridge, metrics, guard=OPEN_GUARD, gate="coap", limits=limits, allowance=allowance
+        )
+        blocks = Blocks(10_000, 100_000)
+        site = Site(sessions, blocks, _no_readings, own_topics="", max_pending=10, protected=False)
+        self._endpoint = Endpoint(site)
+        manager = self._endpoint._manager
+        manager.message_interface = self
+        manager.token_manager.token_interface = manager
+        self._endpoint._context.request_interfaces.append(manager.token_manager)
+        for address in self._addresses:
+            address.device.sent, address.device.began = False, self._clock.up
+
+    def end(self) -> None:
+        """It ends."""
+        self._to_gateway.clear()
+        self._to_devices.clear()
+
+    def rest(self, go_on: Callable[[], None]) -> None:
+        """No more faults: every request is answered."""
+        for _ in range(3000):
+            for address in self._addresses:
+                if address.device.waits:
+                    self._send(address)
+            self._carry()
+            go_on()
+            if not any(address.device.waits for address in self._addresses):
+                self._to_gateway.clear()
+                self._to_devices.clear()
+                return
+        raise AssertionError("devices wait for ever")
+
+    def check(self, counts: dict[str, list[int]]) -> None:
+        """`counts`: what is in the graph, by subject."""
+        for address in self._addresses:
+            device = address.device
+            (count,) = counts.get(device.subject, [0])
+            assert device.least <= count <= device.most, f"{count} for {device}"
+
+    # What happens
+
+    def _ask(self) -> None:
+        address = self._chance.choice(self._addresses)
+        device = address.device
+        if not device.waits:
+            device.number += 1
+            device.waits, device.sent, device.began = True, False, self._clock.up
+            self._send(address)
+
+    def _repeat(self) -> None:
+        for address in self._addresses:
+            if address.device.waits:
+                self._send(address)
+
+    def _send(self, address: Address) -> None:
+        device = address.device
+        if self._clock.up > device.began + _PATIENCE:
+            device.waits = False
+            return
+        if not device.sent:
+            device.sent = True
+            device.most += 1
+        self._to_gateway.append((address, device.request, self._clock.up))
+
+    def _carry(self) -> None:
+        """One datagram each way, any one: it arrives, is lost, or arrives and comes again later."""
+        if self._to_gateway:
+            address, datagram = self._take(self._to_gateway)
+            if datagram:
+                self._endpoint._manager.dispatch_message(Message.decode(datagram, address))
+        if self._to_devices:
+            address, datagram = self._take(self._to_devices)
+            said = address.device.hear(datagram, sure=self._sure()) if datagram else None
+            if said is not None:
+                self._to_gateway.append((address, said, self._clock.up))
+
+    def _take(self, datagrams: list[tuple[Address, bytes, int]]) -> tuple[Address, bytes]:
+        position = self._chance.randrange(len(datagrams))
+        fate = self._chance.random()
+        address, datagram, since = datagrams[position] if fate < 0.2 else datagrams.pop(position)
+        arrives = fate < 0.8 and self._clock.up <= since + _LATENCY
+        return address, datagram if arrives else b""
+
+    # As the library's transport
+
+    def send(self, message: Message) -> None:
+        self._to_devices.append((message.remote, bytes(message.encode()), self._clock.up))
+
+    async def shutdown(self) -> None:
+        pass
+
+
+async def _no_readings(topic: str, payload: bytes) -> Any:
+    raise AssertionError("no device sends readings")
