@@ -287,7 +287,14 @@ class Clients:
         """
         engine = _Engine(scheduler, restored, sinks)
         metrics = _metrics()
-        parking = Parking(engine, OPEN_GUARD, metrics.parked_subscriptions, seconds=_PARKED, limit=8)  # type: ignore[arg-type]
+        parking = Parking(
+            engine,  # type: ignore[arg-type]
+            OPEN_GUARD,
+            metrics.parked_subscriptions,
+            seconds=_PARKED,
+            limit=8,
+            quota=self.quota,
+        )
         self._sessions = Sessions(
             scheduler,
             Bridge(self._loop),
@@ -355,7 +362,7 @@ class Clients:
         assert not allowance._subscriptions, "subscriptions count that have ended"
         assert not parking._places, "subscriptions are parked for ever"
         assert not parking._living, "subscriptions live without a connection"
-        held = {who: size for who, size in self.quota._held.items() if who.startswith("127.")}
+        held = {who: size for who, size in self.quota._held.items() if who.startswith(("127.", "coap:"))}
         assert not held, f"bytes are held for clients that have gone: {held}"
 
     def check_updates(self, done: dict[str, list[int]], counts: dict[str, list[int]]) -> None:

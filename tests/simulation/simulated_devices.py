@@ -137,7 +137,7 @@ class Devices:
         sessions = Sessions(
             scheduler, bridge, metrics, guard=OPEN_GUARD, gate="coap", limits=limits, allowance=allowance
         )
-        blocks = Blocks(10_000, 100_000)
+        blocks = Blocks(10_000, 100_000, allowance.bytes)
         site = Site(sessions, blocks, _no_readings, own_topics="", max_pending=10, protected=False)
         self._endpoint = Endpoint(site)
         manager = self._endpoint._manager
