@@ -16,6 +16,7 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.result_charge import STEP
+from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, StorageFailed, TooManyRequests
 from tests.support.processes import wait_for
 
@@ -232,3 +233,36 @@ class Story(RuleBasedStateMachine):
 
 TestStory = Story.TestCase
 TestStory.settings = bounded(max_examples=15, stateful_step_count=15, deadline=None)
+
+
+@pytest.mark.parametrize("kind", ["DISTINCT", "re-evaluated"])
+@pytest.mark.parametrize("ends", ["unsubscribe", "fails"])
+def test_what_goes_on_after_a_restart_counts_as_before(tmp_path, kind, ends):
+    access = Access("alice", registration="1")
+    query = KEPT[kind] if kind == "DISTINCT" else "SELECT ?s ?o { ?s <urn:p>* ?o }"
+    request = QueryRequest(query, access=access, source="alice")
+    held: list[int] = []
+    for start in range(2):
+        quota = ByteQuota(2 * MIB, 8 * MIB)
+        house = House(quota, open_engine(tmp_path, EngineSettings(max_kept=10), quota=quota))
+        if not start:
+            house.update(data(0, 500))
+            spuid = house.engine.subscribe(request, house.told.append, keep=True).result(20).spuid
+            house.settle()
+        else:
+            sinks = {spuid: house.told.append}
+            (restored,) = house.engine.take_over(sinks.__getitem__).result(20)
+        held.append(quota.held("alice"))
+        if start and ends == "unsubscribe":
+            house.unsubscribe(restored.spuid)
+        elif start:
+            number = 500
+            while not house.failures:
+                house.update(data(number, 2000, "x" * 50))
+                number += 2000
+                assert number < 40_000
+        if start:
+            assert quota.total == 0
+        assert house.engine.close()
+    assert held[0] > 30_000
+    assert held[1] == pytest.approx(held[0], rel=0.05)
