@@ -34,3 +34,31 @@ def test_an_index_is_a_set_of_triples(changes):
             at = (0, 1) if place == 2 else (1, 2)
             expected_leaf = {t[place] for t in triples if (t[at[0]], t[at[1]]) == (one, other)}
             assert ({leaf} if isinstance(leaf, int) else leaf or set()) == expected_leaf
+
+
+_TRIPLES = st.sets(st.tuples(st.integers(0, 4), st.integers(5, 7), st.integers(8, 11)), max_size=40)
+
+
+def _index(triples) -> TripleIndex:
+    index = TripleIndex()
+    for triple in sorted(triples):
+        index.add(*triple)
+    return index
+
+
+def _state(index: TripleIndex) -> tuple[object, ...]:
+    further = {p: count for p, count in index._further.items() if count}
+    return index._spo, index._pos, index._predicates, further, index.size
+
+
+@given(_TRIPLES, _TRIPLES)
+def test_indexes_are_joined_and_parted_as_if_triple_by_triple(there, others):
+    new = others - there
+    index = _index(there)
+    index.absorb(_index(new))
+    assert _state(index) == _state(_index(there | others))
+    index.subtract(_index(others))
+    assert _state(index) == _state(_index(there - others))
+    for triple in sorted(others):
+        index.add(*triple)
+    assert _state(index) == _state(_index(there | others))
