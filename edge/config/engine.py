@@ -111,14 +111,15 @@ class EngineSettings(Section):
         2,
         "Processes that evaluate long updates at the same time. An update that takes more than 50,000 steps, or has a "
         "WHERE that is evaluated as a whole, is evaluated in one while the updates of other clients go on. As many "
-        "threads fetch the documents of LOAD.",
+        "threads fetch the documents of LOAD, and as many other processes evaluate the first results of incremental "
+        "subscriptions that take more than 5,000 steps.",
         minimum=1,
         maximum=64,
     )
     update_timeout: float = key(
         60.0,
-        "Time that the evaluation of such an update may take where its steps are counted; then it is given up and "
-        "answered 408.",
+        "Time that the evaluation of such an update or first result may take where its steps are counted; then it is "
+        "given up and answered 408.",
         unit="s",
         minimum=0.01,
         maximum=86_400,

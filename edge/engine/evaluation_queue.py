@@ -7,7 +7,7 @@ passes. A client may run ahead of its budget by `BURST` seconds, so a few cheap 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final, Generic, TypeVar
 
 from edge.engine.places import HOUSE
@@ -42,10 +42,13 @@ class EvaluationQueue(Generic[T]):
         client = min(clients, key=lambda name: free_at.get(name, 0.0), default=HOUSE)
         self._waiting.setdefault(client, deque()).append(item)
 
-    def take(self, now: float) -> tuple[str, T] | None:
-        """Return the next item and the client that pays for it. None: nothing may begin now."""
+    def take(self, now: float, without: Container[str] = ()) -> tuple[str, T] | None:
+        """Return the next item and the client that pays for it, which is none of `without`.
+
+        None: nothing may begin now.
+        """
         for client, items in self._waiting.items():
-            if self.delay(client, now) > 0:
+            if client in without or self.delay(client, now) > 0:
                 continue
             del self._waiting[client]
             item = items.popleft()
@@ -54,9 +57,15 @@ class EvaluationQueue(Generic[T]):
             return client, item
         return None
 
-    def wait(self, now: float) -> float | None:
-        """Return the seconds until something may begin; None: nothing waits."""
-        return min((self.delay(client, now) for client in self._waiting), default=None)
+    def wait(self, now: float, without: Container[str] = ()) -> float | None:
+        """Return the seconds until something of other clients than `without` may begin; None: nothing waits."""
+        return min((self.delay(client, now) for client in self._waiting if client not in without), default=None)
+
+    def clear(self) -> list[T]:
+        """Take everything out."""
+        left = [item for items in self._waiting.values() for item in items]
+        self._waiting.clear()
+        return left
 
     def delay(self, client: str, now: float) -> float:
         """Return the seconds for which a client still has to wait."""

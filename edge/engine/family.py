@@ -264,10 +264,10 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
     return found
 
 
-def every_solution(family: Family, open_: Row, rules: Rules) -> Weights:
-    """All solutions of a member's patterns. Raises `ResultTooLarge`."""
+def every_solution(family: Family, open_: Row, rules: Rules, steps: int | None = None) -> Weights:
+    """All solutions of a member's patterns. `steps` to find them; None: as many as allowed. Raises `ResultTooLarge`."""
     weights: Weights = {}
-    family.effort.begin()
+    family.effort.begin(steps)
     for number, plan in enumerate(family.plan.alternatives):
         frame = family.frame(number, open_)
         for row, count in solutions(plan, frame, ((),), rules).items():

@@ -113,6 +113,7 @@ class Scheduler:
         )
         self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights, ledger)
         if start:
+            engine.spus.first_results.open(settings.update_workers, settings.evaluation_budget, self._submit)
             self._writer.start()
 
     # What clients can ask for
@@ -414,6 +415,11 @@ class Scheduler:
 
     def _deliver(self) -> None:
         self._engine.deliver(_DELIVERIES)
+
+    def _submit(self, client: str, action: Callable[[], None]) -> None:
+        """Have the writer do something as a task of a client. After `close` nobody waits for it."""
+        with contextlib.suppress(NotReady):
+            self._queue.put(Task(action, client))
 
     # On the caller's thread
 

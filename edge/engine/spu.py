@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edge.engine.beginning import Beginning
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.family import Family, every_solution
@@ -19,7 +20,7 @@ from edge.engine.faults import contained
 from edge.engine.general import too_long, too_many
 from edge.engine.known_result import KnownResult
 from edge.engine.lutt import Dependencies, Key
-from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, add_weight, long_texts, release, retain
+from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, flow, long_texts, release, retain
 from edge.engine.places import HOUSE
 from edge.engine.query_plans import Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed, Subscription
@@ -113,16 +114,21 @@ class Spu(ABC):
 class BoostedSpu(Spu):
     """A member of a family."""
 
-    __slots__ = ("_keeping", "_stages", "family", "open")
+    __slots__ = ("_keeping", "_stages", "beginnings", "begun", "ended", "family", "open")
 
     def __init__(self, family: Family, open_: Row, world: World, quota: ByteQuota) -> None:
         """`open_`: the constants that the family leaves open. The SPU begins with `begin`."""
         super().__init__(quota)
         self.family = family
         self.open = open_
-        self._stages: Sequence[Stage] = family.plan.stages(family.frame(0, open_))
+        self._stages: Sequence[Stage] = self.stages()
         self._keeping = [stage for stage in self._stages if not isinstance(stage, Columns)]
         """Those that keep anything."""
+        self.begun = False
+        """Whether the stages have its result. Until then it has one beginning, which collects changed solutions."""
+        self.ended = False
+        self.beginnings: list[Beginning] = []
+        """First results for new subscribers that are on their way."""
         retain(world.graph.dictionary, open_)
 
     @property
@@ -143,24 +149,49 @@ class BoostedSpu(Spu):
                 removed += (decoded,) * -weight
         return Delta(self.variables, tuple(added), tuple(removed))
 
-    def begin(self, world: World) -> Weights:
-        """Evaluate the query. Returns the whole result. Raises `ResultTooLarge`."""
-        return self._whole(self._stages, world)
+    def stages(self) -> Sequence[Stage]:
+        """New stages."""
+        return self.family.plan.stages(self.family.frame(0, self.open))
 
-    def result(self, world: World) -> Weights:
+    def begin(self, world: World, steps: int | None = None) -> Weights:
+        """Evaluate the query, in so many steps. Returns the whole result. Raises `ResultTooLarge`."""
+        result = self._whole(self._stages, world, steps)
+        self.begun = True
+        return result
+
+    def begin_outside(self, joining: Joining) -> Beginning:
+        """Begin to collect what changes: the query is evaluated elsewhere, in the state of now."""
+        beginning = Beginning(self, self.stages() if self.begun else self._stages, joining)
+        self.beginnings.append(beginning)
+        return beginning
+
+    def begun_outside(self, world: World, beginning: Beginning) -> None:
+        """Note that a beginning has the result of now."""
+        self.abandon(world, beginning)
+        self.begun = True
+
+    def abandon(self, world: World, beginning: Beginning) -> None:
+        """Collect no more changes for a beginning."""
+        self.beginnings.remove(beginning)
+        beginning.end(world)
+        if self.begun:  # else they are those of the SPU
+            for stage in beginning.stages:
+                stage.release()
+
+    def result(self, world: World, steps: int | None = None) -> Weights:
         """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
-        stages = self.family.plan.stages(self.family.frame(0, self.open))
+        stages = self.stages()
         try:
-            return self._whole(stages, world)
+            return self._whole(stages, world, steps)
         finally:
             for stage in stages:
                 stage.release()
 
-    def _whole(self, stages: Sequence[Stage], world: World) -> Weights:
-        solutions = every_solution(self.family, self.open, world.rules)
+    def _whole(self, stages: Sequence[Stage], world: World, steps: int | None) -> Weights:
+        solutions = every_solution(self.family, self.open, world.rules, steps)
         if world.graph.dictionary.long:
             self._check_reading(solutions)
-        rows = _flow(stages, solutions, start=True)
+        rows = flow(stages, solutions, start=True)
         if world.graph.dictionary.long:
             _check_length(rows, world)
         return rows
@@ -175,7 +206,7 @@ class BoostedSpu(Spu):
         if long:
             self._check_reading(weights)
         effort.refusal = None
-        told = self.take(weights)
+        told = self.take(world, weights)
         try:
             if effort.refusal is not None:
                 raise effort.refusal
@@ -186,7 +217,7 @@ class BoostedSpu(Spu):
             if self._keeping:
                 self.account()
         except (ResultTooLarge, TooManyRequests):
-            self.take({row: -weight for row, weight in weights.items()})
+            self.take(world, {row: -weight for row, weight in weights.items()})
             self.half_moved = False
             raise
         return told
@@ -203,10 +234,12 @@ class BoostedSpu(Spu):
         if reads and effort.reading(long_texts(self.family.dictionary, weights)) > effort.most:
             raise effort.spent()
 
-    def take(self, weights: Weights) -> Weights:
+    def take(self, world: World, weights: Weights) -> Weights:
         """Take in changed solutions, however many are kept then: also to take back what was taken in."""
         self.half_moved = True
-        return _flow(self._stages, weights, start=False)
+        for beginning in self.beginnings:
+            beginning.change(world, weights)
+        return flow(self._stages, weights, start=False) if self.begun else {}
 
     @property
     def kept(self) -> int:
@@ -215,6 +248,7 @@ class BoostedSpu(Spu):
 
     def end(self, world: World) -> None:
         """See `Spu`."""
+        self.ended = True
         for stage in self._stages:
             stage.release()
         release(world.graph.dictionary, self.open)
@@ -225,15 +259,6 @@ def _check_length(rows: Weights, world: World) -> None:
     """Whether rows can be held as text. Raises `ResultTooLarge`."""
     if long_texts(world.graph.dictionary, rows) > world.rules.longest_result:
         raise too_long(world.rules)
-
-
-def _flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
-    for stage in stages:
-        first = stage.start() if start else {}
-        weights = stage.change(weights)
-        for row, weight in first.items():
-            add_weight(weights, row, weight)
-    return weights
 
 
 @dataclass(slots=True)

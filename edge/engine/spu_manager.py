@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from edge.engine.beginning import Beginning, evaluate
 from edge.engine.booster import QueryPlan
 from edge.engine.boosting import Changes
 from edge.engine.byte_quota import ByteQuota
@@ -19,6 +20,7 @@ from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
 from edge.engine.family import Family, FamilyTrigger, Room, open_places
 from edge.engine.faults import Incidents, contained
+from edge.engine.first_results import FirstResults, Started, Wanted
 from edge.engine.isolation import Isolation
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.operators.stages import Row, Weights
@@ -82,6 +84,8 @@ class SpuManager:
         """Subscriptions that ended by a fault of ours."""
         self.reevaluation = Reevaluation(committed)
         """Evaluations off the writer."""
+        self.first_results = FirstResults(self._begin_outside, self._take_piece)
+        """First results of incremental subscriptions off the writer."""
         self.caught_up: Callable[[str, int], None] = lambda spuid, sequence: None
         """Told that a re-evaluated subscription has, with this notification, the result of the last commit."""
 
@@ -108,19 +112,7 @@ class SpuManager:
         if isinstance(query.found, Singular):
             self._join_singular(query, Joining(subscriber, ready), now)
             return
-        spu, result = self._join_family(query.found)
-        if result is None:
-            result = spu.result(self._world)
-        self._enter(spu, subscriber)
-        try:
-            spu.account()
-            lost = subscriber.notify(spu.delta(self._world, result))
-            if lost is not None:
-                raise lost
-        except BaseException:
-            self.destroy(subscriber.spuid)
-            raise
-        ready(Subscription(subscriber.spuid, alias))
+        self._join_boosted(query.found, Joining(subscriber, ready))
 
     def resume(
         self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, client: str, now: int, ready: Ready
@@ -133,7 +125,8 @@ class SpuManager:
         if isinstance(query.found, Singular):
             self._join_singular(query, Joining(subscriber, ready, silent=True), now)
             return
-        spu, _ = self._join_family(query.found)
+        family, open_ = self._family(query.found)
+        spu = family.members.get(open_) or self._create(family, open_, None)[0]
         self._enter(spu, subscriber)
         spu.account(check=False)
         ready(Subscription(spuid, None))
@@ -174,12 +167,18 @@ class SpuManager:
         if isinstance(spu, ReevaluatedSpu):
             spu.clients -= Counter((subscriber.client,))
             self._end_unused(spu)
-        elif isinstance(spu, BoostedSpu) and not spu.subscribers:
-            self._leave_family(spu)
-            self._graph_watchers.pop(spu, None)
-            self._damaged.pop(spu, None)
-            spu.end(self._world)
-            self._count -= 1
+        elif isinstance(spu, BoostedSpu):
+            self._end_idle(spu)
+
+    def _end_idle(self, spu: BoostedSpu) -> None:
+        """End an SPU that has neither subscribers nor clients that wait for its first result."""
+        if spu.subscribers or spu.beginnings or spu.ended:
+            return
+        self._leave_family(spu)
+        self._graph_watchers.pop(spu, None)
+        self._damaged.pop(spu, None)
+        spu.end(self._world)
+        self._count -= 1
 
     def _end_unused(self, spu: ReevaluatedSpu) -> None:
         """End the SPU of a query that has neither subscribers nor clients that wait for its first result."""
@@ -201,30 +200,145 @@ class SpuManager:
         family = self._families.get((plan, closed))
         return Family(plan, self._world.graph, closed, self._room) if family is None else family, open_
 
-    def _join_family(self, found: Member) -> tuple[BoostedSpu, Weights | None]:
-        family, open_ = self._family(found)
-        member = family.members.get(open_)
-        if member is not None:
-            return member, None
+    def _join_boosted(self, query: Member, joining: Joining) -> None:
+        """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""
+        family, open_ = self._family(query)
+        spu, steps = family.members.get(open_), self.first_results.steps
+        if spu is not None and not spu.begun:
+            spu.beginnings[0].joining.append(joining)
+            return
+        try:
+            if spu is None:
+                spu, result = self._create(family, open_, steps)
+            else:
+                result = spu.result(self._world, steps)
+        except ResultTooLarge:
+            if steps is None:
+                raise
+            self.first_results.put(Wanted(query, joining))  # it may be too large for the writer only
+            return
+        self._enter(spu, joining.subscriber)
+        try:
+            spu.account()
+            lost = joining.subscriber.notify(spu.delta(self._world, result))
+            if lost is not None:
+                raise lost
+        except BaseException:
+            self.destroy(joining.subscriber.spuid)
+            raise
+        joining.ready(Subscription(joining.subscriber.spuid, joining.subscriber.alias))
+
+    def _create(self, family: Family, open_: Row, steps: int | None) -> tuple[BoostedSpu, Weights]:
+        """A new SPU, and its whole result, found in so many steps. Raises `ResultTooLarge`."""
         spu: BoostedSpu | None = None
         try:
             spu = BoostedSpu(family, open_, self._world, self._quota)
-            result = spu.begin(self._world)
+            result = spu.begin(self._world, steps)
         except BaseException:
-            if spu is not None:
-                spu.end(self._world)
-            if not family.members:
-                family.release()
+            self._discard(family, spu)
             raise
+        self._enter_family(spu)
+        return spu, result
+
+    def _discard(self, family: Family, spu: BoostedSpu | None) -> None:
+        """Let go of an SPU that did not come about."""
+        if spu is not None:
+            spu.end(self._world)
+        if not family.members:
+            family.release()
+
+    def _enter_family(self, spu: BoostedSpu) -> None:
+        """Have an SPU follow the updates."""
+        family = spu.family
         self._families[family.plan, family.closed] = family
-        family.members[open_] = spu
+        family.members[spu.open] = spu
         family.forget()
-        for pattern, trigger in family.keys(open_):
+        for pattern, trigger in family.keys(spu.open):
             self._triggers.add(pattern, trigger)
         if family.plan.graph_names:
             self._graph_watchers[spu] = None
         self._count += 1
-        return spu, result
+
+    # First results that take long
+
+    def _begin_outside(self, wanted: Wanted) -> Started | None:
+        """Fork a process that finds a first result, and have the SPU follow the updates from now on.
+
+        None: another one finds it already. Raises `NotReady`.
+        """
+        world, rules, joining = self._world, self._world.rules, wanted.joining
+        family, open_ = self._family(wanted.query)
+        spu, new = family.members.get(open_), None
+        if spu is not None and not spu.begun:
+            spu.beginnings[0].joining.append(joining)
+            return None
+        try:
+            if spu is None:
+                spu = new = BoostedSpu(family, open_, world, self._quota)
+            child = world.apart.begin(
+                lambda: evaluate(family, open_, rules), rules.update_timeout, "engine.update_timeout"
+            )
+        except BaseException:
+            self._discard(family, new)
+            raise
+        if new is not None:
+            self._enter_family(new)
+        return spu.begin_outside(joining), child
+
+    def _take_piece(self, beginning: Beginning, fault: Exception | None) -> bool:
+        """Take in a piece of a first result. Returns whether more are left."""
+        if beginning.over:
+            return False
+        spu, world = beginning.spu, self._world
+        try:
+            if fault is not None:
+                raise fault
+            self._effort.begin()
+            if not beginning.take(world):
+                return True
+            result = beginning.result()
+            spu.begun_outside(world, beginning)
+            self._welcome_all(spu, beginning, result)
+        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            self._abandon(beginning, contained(error))
+        finally:
+            world.graph.dictionary.sweep()
+        return False
+
+    def refuse_first(self, error: NotReady) -> None:
+        """Refuse the subscribers that wait for a first result, because the engine stops."""
+        self.first_results.refuse(error)
+        for family in list(self._families.values()):
+            for spu in list(family.members.values()):
+                for beginning in list(spu.beginnings):
+                    self._abandon(beginning, error)
+
+    def _welcome_all(self, spu: BoostedSpu, beginning: Beginning, result: Delta) -> None:
+        """Give new subscribers the whole result."""
+        for joining in beginning.joining:
+            self._enter(spu, joining.subscriber)
+        while beginning.joining:
+            joining = beginning.joining.pop(0)
+            subscriber = joining.subscriber
+            outcome: Subscription | Exception = Subscription(subscriber.spuid, subscriber.alias)
+            try:
+                spu.account()
+                lost = subscriber.notify(result)
+                if lost is not None:
+                    raise lost
+            except Exception as error:  # noqa: BLE001  it is the fault of one subscriber
+                self.destroy(subscriber.spuid)
+                outcome = error
+            joining.ready(outcome)
+
+    def _abandon(self, beginning: Beginning, error: Exception) -> None:
+        """Refuse the subscribers that wait for a first result."""
+        spu = beginning.spu
+        if not beginning.over:
+            spu.abandon(self._world, beginning)
+        while beginning.joining:
+            beginning.joining.pop(0).ready(error)
+        self._end_idle(spu)
 
     def _leave_family(self, spu: BoostedSpu) -> None:
         family = spu.family
@@ -343,7 +457,7 @@ class SpuManager:
             spu.failure, spu.faulty = "", False
             try:
                 if isinstance(spu, BoostedSpu):
-                    spu.take({row: -weight for row, weight in activation.moved.items()})
+                    spu.take(self._world, {row: -weight for row, weight in activation.moved.items()})
                     spu.account(check=False)
                 spu.half_moved = False
             except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
@@ -393,6 +507,9 @@ class SpuManager:
 
     def _end(self, spu: Spu, reason: str) -> None:
         """Tell the subscribers of an SPU that it cannot go on, and destroy it."""
+        if isinstance(spu, BoostedSpu):
+            for beginning in list(spu.beginnings):
+                self._abandon(beginning, EdgeError(reason) if spu.faulty else ResultTooLarge(reason))
         for subscriber in list(spu.subscribers.values()):
             self.faults += spu.faulty
             subscriber.fail(reason)

@@ -29,7 +29,7 @@ from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
 from edge.engine.timers import Timers
 from edge.engine.work import Fire, Rights, Task, Work, entries
-from edge.protocol.errors import EdgeError
+from edge.protocol.errors import EdgeError, NotReady
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ class Writer:
         while not self._queue.finished:
             self.turn(self._wait())
         self._long.close()
+        self._engine.spus.refuse_first(NotReady("The gateway is stopping; try again when it is back"))
         if self._snapshot is not None:
             self._snapshot.cancel()
         contributions = partial(self._engine.contributions.close, self._journal)
@@ -122,6 +123,7 @@ class Writer:
         """
         self._timers.collect()
         self._long.begin(self._clock.wall())
+        self._engine.spus.first_results.begin()
         work = self._queue.take(wait, self._due)
         self._progress()
         if isinstance(work, Task):
@@ -151,9 +153,10 @@ class Writer:
         if self._kept.urgent or self._engine.untidy:
             return 0.0
         retry = _RETRY if self.storage_failing else None
+        first = self._engine.spus.first_results
         times = [
             seconds
-            for seconds in (self._flush_interval, self._timers.wait(), retry, self._long.wait)
+            for seconds in (self._flush_interval, self._timers.wait(), retry, self._long.wait, first.wait)
             if seconds is not None
         ]
         return min(times, default=None)

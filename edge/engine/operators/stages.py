@@ -342,6 +342,16 @@ def add_weight(weights: Weights, row: Row, weight: int) -> None:
         weights.pop(row, None)
 
 
+def flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
+    """Let solutions flow through stages, one after the other. `start`: they are the first ones. Returns rows."""
+    for stage in stages:
+        first = stage.start() if start else {}
+        weights = stage.change(weights)
+        for row, weight in first.items():
+            add_weight(weights, row, weight)
+    return weights
+
+
 def long_texts(dictionary: Dictionary, weights: Mapping[tuple[int | None, ...], int]) -> int:
     """Characters of the long terms of rows, as often as they occur."""
     long = dictionary.long
