@@ -17,6 +17,9 @@ from edge.engine.fair_queue import LEAST_COST, FairQueue
 from edge.protocol.access import Priority
 from edge.protocol.errors import NotReady
 
+LONG_TEXT: Final = 4_096
+"""Characters from which the text of a subscription, or of an update that is due, is not compiled on the writer."""
+
 _THREADS: Final = 2
 _AHEAD: Final = 2
 """Compiled requests of one client that are not done yet: one that the writer executes, and the next one."""

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.clock import Clock
-from edge.engine.compile_queue import CompileQueue
+from edge.engine.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.engine import Engine, PreparedUpdate
 from edge.engine.explanation import Explanation
 from edge.engine.faults import contained
@@ -41,6 +41,7 @@ from edge.engine.requests import (
 )
 from edge.engine.settings import Booster, EngineSettings, Processing
 from edge.engine.spu import Ready, Usage
+from edge.engine.spu_manager import PreparedQuery
 from edge.engine.step_rate import StepRate
 from edge.engine.timer_table import TimerTable, check_storable
 from edge.engine.timers import Timers
@@ -111,7 +112,10 @@ class Scheduler:
         self._queue = RequestQueue(
             settings.max_pending_updates, clock, StepRate(settings.client_steps, settings.max_steps)
         )
-        self._writer = Writer(engine, journal, self._timers, self._kept, self._queue, settings, clock, rights, ledger)
+        compiler = self._compiler if start else None
+        self._writer = Writer(
+            engine, journal, self._timers, self._kept, self._queue, settings, clock, rights, ledger, compiler
+        )
         if start:
             engine.spus.first_results.open(settings.update_workers, settings.evaluation_budget, self._submit)
             self._writer.start()
@@ -237,12 +241,24 @@ class Scheduler:
 
             engine = self._engine
             charge.begin()
-            engine.begin(engine.prepare_query(query), charge.sink, alias, query.source, self._clock.wall(), begun)
+            prepared = engine.prepare_query(query) if compiled is None else compiled.result()
+            engine.begin(prepared, charge.sink, alias, query.source, self._clock.wall(), begun)
 
-        task: Begin[Subscription] = Begin(begin, query.source, query.access.priority)
-        future = self._queued(task)
-        future.add_done_callback(charge.done)
-        return future
+        compiled: Future[PreparedQuery] | None = Future() if len(query.sparql) > LONG_TEXT else None
+        task: Begin[Subscription] = Begin(begin, query.source, query.access.priority, compiled)
+        task.future.add_done_callback(charge.done)
+        if compiled is not None:
+            try:
+                self._compiler.put(
+                    query.source,
+                    query.access.priority,
+                    lambda: settle(compiled, lambda: self._engine.prepare_query(query), tell=False),
+                    compiled,
+                )
+            except EdgeError as error:
+                task.failed(error)
+                return task.future
+        return self._queued(task)
 
     def unsubscribe(self, spuid: str) -> Future[None]:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""

@@ -11,10 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from edge.engine.attempt import Attempt, LongUpdate
 from edge.engine.changes import NO_CHANGE
+from edge.engine.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.engine import Engine, Executed, PreparedUpdate
 from edge.engine.faults import contained
 from edge.engine.frameless import frameless
@@ -37,6 +39,14 @@ _log = logging.getLogger(__name__)
 
 _TIMERS_OF = "\0timers of "
 """Before the registration of a client: its delayed updates take turns like a client of their own."""
+
+
+class LongText(Exception):
+    """The text of work is compiled on another thread. It is to be executed again when that is done."""
+
+    def __init__(self, compiled: Future[Any]) -> None:
+        super().__init__()
+        self.compiled = compiled
 
 
 class Work(ABC):
@@ -206,8 +216,15 @@ class Fire(Work):
 
     updates = 0
 
-    def __init__(self, engine: Engine, timers: Timers, rights: Rights, waiting: Waiting) -> None:
+    def __init__(
+        self, engine: Engine, timers: Timers, rights: Rights, waiting: Waiting, compiler: CompileQueue | None
+    ) -> None:
+        """`compiler`: where a long text is compiled; None: on the writer's thread."""
         super().__init__()
+        self._compiler = compiler
+        self._compiled: Future[Sequence[PreparedUpdate]] | None = None
+        """Of a long text."""
+        self._begun = False
         self._engine = engine
         self._timers = timers
         self._rights = rights
@@ -218,7 +235,8 @@ class Fire(Work):
     def execute(self, now: int) -> None:
         """Run it, unless it was cancelled or replaced meanwhile, or is too late. An error is what becomes of it."""
         timers, waiting = self._timers, self._waiting
-        if not self._prepared:
+        if not self._begun:
+            self._begun = True
             timers.begin(waiting)
         if not timers.is_waiting(waiting):
             self._engine.abandon(self.attempt)
@@ -234,6 +252,7 @@ class Fire(Work):
             StorageFailed,
             NotReady,
             LongUpdate,
+            LongText,
         ):  # nobody knows who may do what, or the gateway stops: it waits for better times
             raise
         except EdgeError as error:
@@ -262,8 +281,21 @@ class Fire(Work):
         if not self._prepared:
             access = given.request.access
             request = replace(given.request, access=self._rights(access)) if access.registration else given.request
-            self._prepared = [self._engine.prepare(request)]
+            self._prepared = self._compile(request)
         return self._engine.execute(self._prepared, now, self.attempt)
+
+    def _compile(self, request: UpdateRequest) -> Sequence[PreparedUpdate]:
+        """Raises `LongText` the first time, where that is done on another thread."""
+        if self._compiled is not None:
+            compiled, self._compiled = self._compiled, None
+            return compiled.result()
+        if self._compiler is None or len(request.sparql) <= LONG_TEXT:
+            return [self._engine.prepare(request)]
+        future: Future[Sequence[PreparedUpdate]] = Future()
+        compile_ = partial(settle, future, lambda: [self._engine.prepare(request)], tell=False)
+        self._compiler.put(self.source, self.priority, compile_, future)
+        self._compiled = future
+        raise LongText(future)
 
 
 class Task(Generic[T]):
@@ -271,13 +303,17 @@ class Task(Generic[T]):
 
     updates = 0
     queued_at = 0
-    ready = True
 
     def __init__(self, action: Callable[[], T], source: str = HOUSE, priority: Priority = "normal") -> None:
         self.future: Future[T] = Future()
         self.source = source
         self.priority = priority
         self._action = action
+
+    @property
+    def ready(self) -> bool:
+        """See `Work`."""
+        return True
 
     def run(self) -> None:
         """Do it, unless whoever asked has gone."""
@@ -298,10 +334,28 @@ class Begin(Task[T]):
     """A task whose outcome comes later: its action gets a function that takes the outcome, or an error."""
 
     def __init__(
-        self, action: Callable[[Callable[[T | Exception], None]], None], source: str, priority: Priority
+        self,
+        action: Callable[[Callable[[T | Exception], None]], None],
+        source: str,
+        priority: Priority,
+        compiled: Future[Any] | None = None,
     ) -> None:
+        """`compiled`: what has to be done first; None: nothing."""
         super().__init__(self._never, source, priority)
         self._begin = action
+        self._compiled = compiled
+
+    @property
+    def ready(self) -> bool:
+        """See `Work`."""
+        return self._compiled is None or self._compiled.done()
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """See `Work`."""
+        if self._compiled is None:
+            action()
+        else:
+            self._compiled.add_done_callback(lambda _: action())
 
     def run(self) -> None:
         """Begin, unless the caller has gone."""
@@ -330,12 +384,15 @@ def entries(work: Work, now: int) -> list[Entry]:
     return [Entry(now, step.changes, receipt, step.encoded) for step, receipt in zip(steps, receipts, strict=True)]
 
 
-def settle(future: Future[T], action: Callable[[], T]) -> None:
-    """Do something, tell what came of it."""
+def settle(future: Future[T], action: Callable[[], T], *, tell: bool = True) -> None:
+    """Do something, tell what came of it. `tell`: whether to log a fault of ours; else whoever has the future does."""
     try:
         future.set_result(action())
     except BaseException as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
-        fail(future, contained(error))
+        if tell:
+            fail(future, contained(error))
+        else:
+            future.set_exception(frameless(contained(error)))
 
 
 def fail(future: Future[Any], error: Exception) -> None:

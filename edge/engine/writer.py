@@ -18,6 +18,7 @@ from typing import Final
 from edge.engine.attempt import LongUpdate, Unfinished
 from edge.engine.background_snapshot import BackgroundSnapshot
 from edge.engine.clock import Clock
+from edge.engine.compile_queue import CompileQueue
 from edge.engine.engine import Engine
 from edge.engine.faults import contained
 from edge.engine.journal import Entry, Journal
@@ -28,7 +29,7 @@ from edge.engine.long_updates import LongUpdates
 from edge.engine.request_queue import RequestQueue
 from edge.engine.settings import EngineSettings
 from edge.engine.timers import Timers
-from edge.engine.work import Fire, Rights, Task, Work, entries
+from edge.engine.work import Fire, LongText, Rights, Task, Work, entries
 from edge.protocol.errors import EdgeError, NotReady
 
 _log = logging.getLogger(__name__)
@@ -51,7 +52,9 @@ class Writer:
         clock: Clock,
         rights: Rights,
         ledger: Ledger | None,
+        compiler: CompileQueue | None = None,
     ) -> None:
+        """`compiler`: where long texts are compiled; None: here."""
         self._engine = engine
         self._journal = journal
         self._timers = timers
@@ -60,6 +63,7 @@ class Writer:
         self._clock = clock
         self._rights = rights
         self._ledger = ledger
+        self._compiler = compiler
         self._long = LongUpdates(engine, queue, settings.update_workers)
         self._max_batch = settings.max_batch
         self._max_batch_time = int(settings.max_batch_time * 1_000_000)
@@ -162,7 +166,8 @@ class Writer:
         return min(times, default=None)
 
     def _due(self) -> list[Work]:
-        return [Fire(self._engine, self._timers, self._rights, waiting) for waiting in self._timers.offer()]
+        compiler = self._compiler
+        return [Fire(self._engine, self._timers, self._rights, waiting, compiler) for waiting in self._timers.offer()]
 
     def _execute_batch(self, first: Work) -> tuple[list[Work], list[Work]]:
         """Execute work, one piece after the other, until the batch is full.
@@ -186,6 +191,9 @@ class Writer:
                 self._queue.again(work)
             except LongUpdate:
                 self._long.add(work)
+            except LongText as text:
+                self._queue.hold(work)
+                text.compiled.add_done_callback(partial(self._put_back, work))
             room -= max(1, work.updates)
             now = self._clock.steady()
             self._queue.charge(work, now - before, work.attempt.steps)
@@ -195,6 +203,10 @@ class Writer:
             if not staged and room > 0 and now - began < self._max_batch_time:
                 work = self._queue.take_more(room, self._due)
         return taken, done
+
+    def _put_back(self, work: Work, _: object) -> None:
+        """On the thread that compiled its text."""
+        self._queue.put_back(work)
 
     def _finish(self, done: Sequence[Work]) -> None:
         """Commit what was executed, and then report it."""
@@ -361,7 +373,7 @@ class Writer:
 def _execute(work: Work, now: int) -> bool:
     try:
         work.execute(now)
-    except LongUpdate:
+    except (LongUpdate, LongText):
         raise
     except BaseException as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
         failure = contained(error)

@@ -6,6 +6,7 @@ The tests are the writer's queue: they decide when a process is forked and when 
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from engine_world import NOW, new_engine
 from scheduler_house import WAIT, House, until
 
 from edge.engine.beginning import Beginning
+from edge.engine.compile_queue import LONG_TEXT
 from edge.engine.general import Rules
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
 from edge.engine.spu import BoostedSpu
-from edge.protocol.errors import EdgeError, NotReady, ResultTooLarge
+from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
 
 QUERIES = (
     "SELECT ?s ?o { ?s <urn:p> ?o }",
@@ -312,27 +314,65 @@ def test_a_client_over_its_budget_waits(everything_outside):
     assert len(simulation.tasks) == 1
 
 
-def test_an_update_waits_for_no_first_result(tmp_path):
-    """The query needs so many steps that it is refused in the end."""
-    house = House(tmp_path)
-    house.update("INSERT DATA { " + " . ".join(f"<urn:{number}> <urn:n> {number}" for number in range(3_000)) + " }")
-    text = "SELECT ?a { ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < 0) }"
-    long = house.scheduler.subscribe(QueryRequest(text, source="one"), lambda _: None)
-    house.update("INSERT DATA { <urn:x> <urn:y> 1 }")
-    assert not long.done()
-    assert isinstance(long.exception(4 * WAIT), ResultTooLarge)
-    house.scheduler.close()
+def expensive(number: int) -> QueryRequest:
+    """A query of nine million steps."""
+    return QueryRequest(f"SELECT ?a {{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < -{number}) }}", source="one")
 
 
-def test_who_waits_for_a_first_result_is_refused_when_the_gateway_stops(tmp_path):
-    house = House(tmp_path)
-    house.update("INSERT DATA { " + " . ".join(f"<urn:{number}> <urn:n> {number}" for number in range(3_000)) + " }")
-    texts = (f"SELECT ?a {{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < -{number}) }}" for number in range(3))
-    waiting = [house.scheduler.subscribe(QueryRequest(text, source="one"), lambda _: None) for text in texts]
+@pytest.fixture
+def house(open_house):
+    def furnished(**settings: object) -> House:
+        house = open_house(**settings)
+        house.update(
+            "INSERT DATA { " + " . ".join(f"<urn:{number}> <urn:n> {number}" for number in range(3_000)) + " }"
+        )
+        return house
+
+    return furnished
+
+
+def test_an_update_waits_for_no_first_result_and_a_stop_ends_it(house):
+    house = house()
+    waiting = [house.scheduler.subscribe(expensive(number), lambda _: None) for number in range(3)]
     house.update("INSERT DATA { <urn:x> <urn:y> 1 }")
+    assert not any(future.done() for future in waiting)
     house.scheduler.close()
     for future in waiting:
         assert isinstance(future.exception(WAIT), NotReady)
+
+
+def test_one_that_takes_too_many_steps_is_refused(house):
+    house = house(max_steps=100_000)
+    with pytest.raises(ResultTooLarge, match="100000 steps"):
+        house.scheduler.subscribe(expensive(1), lambda _: None).result(WAIT)
+
+
+def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch):
+    house = open_house()
+    engine = house.scheduler._engine
+    compiling, go_on = threading.Event(), threading.Event()
+
+    def prepare(request: QueryRequest, prepare=engine.prepare_query) -> object:
+        if len(request.sparql) > LONG_TEXT:
+            compiling.set()
+            assert go_on.wait(WAIT)
+        return prepare(request)
+
+    monkeypatch.setattr(engine, "prepare_query", prepare)
+    padding = " " * LONG_TEXT
+    told: list[Notification | SubscribeFailed] = []
+    texts = (f"SELECT ?o {{ ?s <a:p> ?o {padding} }}", f"SELECT nonsense {padding}")
+    long, wrong = (house.scheduler.subscribe(QueryRequest(text, source="one"), told.append) for text in texts)
+    assert compiling.wait(WAIT)
+    house.update("INSERT DATA { <a:s> <a:p> 1 }")
+    assert not long.done()
+    go_on.set()
+    assert isinstance(long.result(WAIT), Subscription)
+    with pytest.raises(ParsingFailed):
+        wrong.result(WAIT)
+    (first,) = told
+    assert isinstance(first, Notification)
+    assert len(first.delta.added) == 1
 
 
 def test_a_subscription_that_begins_late_is_incremental(everything_outside):

@@ -172,6 +172,32 @@ def test_a_long_text_is_checked_while_the_caller_goes_on(box, monkeypatch):
     assert box.engine.quads == 2001
 
 
+def test_a_long_text_that_is_due_is_compiled_while_others_go_on(box, monkeypatch):
+    """Its client's later ones wait for it."""
+    engine = box.engine._engine
+    triples = " ".join(f"<urn:s{number}> <urn:p> {number} ." for number in range(200))
+    for name, text in (("long", triples), ("next", "<urn:next> <urn:p> 1")):
+        box.engine.schedule(UpdateRequest(f"INSERT DATA {{ {text} }}", source="a"), After(SECOND), name).result(WAIT)
+    compiling, go_on = threading.Event(), threading.Event()
+
+    def prepare(request: UpdateRequest, prepare=engine.prepare) -> object:
+        if len(request.sparql) > 4_096:
+            compiling.set()
+            assert go_on.wait(WAIT)
+        return prepare(request)
+
+    monkeypatch.setattr(engine, "prepare", prepare)
+    box.clock.advance(2)
+    box.engine.on_writer(lambda: None).result(WAIT)
+    assert compiling.wait(WAIT)
+    box.engine.update([UpdateRequest("INSERT DATA { <urn:x> <urn:p> 1 }", source="b")]).result(WAIT)
+    assert box.engine.quads == 1
+    go_on.set()
+    box.settle()
+    assert box.engine.quads == 202
+    assert [box.timer(name).state for name in ("long", "next")] == ["done", "done"]
+
+
 def test_cancelled_it_never_runs(box):
     scheduled = box.schedule(1, after(10))
     box.engine.cancel(scheduled.id).result(WAIT)
