@@ -39,7 +39,7 @@ class Gateway:
 
     def __init__(self, directory: Path, **options: object) -> None:
         self.quads: Sequence[ox.Quad] = ()
-        options = {"durability": "interval", "allow_load": True, **options}
+        options = {"durability": "interval", "allow_load": True, "evaluation_timeout": WAIT, **options}
         self.scheduler: Scheduler = open_engine(directory, EngineSettings(**options), load=self._load)  # type: ignore[arg-type]
 
     def _load(self, document: str) -> Iterable[ox.Quad]:
