@@ -40,7 +40,8 @@ GATEWAY = """
     engine = open_engine(Path({data!r}), EngineSettings(snapshot_min_bytes=1 << 40))
     observations = Observations(engine)
     observations.start()
-    gateway = Gateway(engine, observations, {url!r}, version={version!r}, max_inflight=65535, reconnect_max=0.2)
+    settings = {{"version": {version!r}, "max_inflight": 65535, "max_batch": {max_batch}, "reconnect_max": 0.2}}
+    gateway = Gateway(engine, observations, {url!r}, **settings)
     gateway.__enter__()
     wait_for(lambda: gateway.adapter.subscribed, {patience}, "the adapter is subscribed")
     print("subscribed", flush=True)
@@ -68,9 +69,14 @@ class State(NamedTuple):
 class GatewayOfOurs:
     """A gateway in a process of its own, over a connection that the test can cut."""
 
-    def __init__(self, data, url, version):
+    def __init__(self, data, url, version, max_batch=500):
         program = textwrap.dedent(GATEWAY).format(
-            tests=str(Path(__file__).parent), data=str(data), url=url, version=version, patience=PATIENCE
+            tests=str(Path(__file__).parent),
+            data=str(data),
+            url=url,
+            version=version,
+            patience=PATIENCE,
+            max_batch=max_batch,
         )
         self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -293,3 +299,28 @@ def test_a_new_message_that_equals_one_that_the_broker_lost_is_taken_for_it(tmp_
     finally:
         gateway.kill()
         broker.stop()
+
+
+def test_a_broker_that_falls_back_repeats_messages_without_a_mapping_too(tmp_path):
+    """The gateway has been restarted: it knows them by what is stored, where they had no commit of their own."""
+    broker = Mosquitto(tmp_path / "broker", "autosave_interval 0\n")
+    broker.start()
+    gateway = GatewayOfOurs(tmp_path / "data", broker.url, "3.1.1")
+    try:
+        broker.save()
+        gateway.kill()
+        publish(broker.port, [1], others=1)
+        publish(broker.port, [2, 3])
+        broker.save()
+        gateway = GatewayOfOurs(tmp_path / "data", broker.url, "3.1.1", max_batch=1)
+        wait_for(lambda: gateway.state().value == 3, what="the last reading")
+        gateway.kill()
+        broker.stop(kill=True)
+        broker.start()
+        gateway = GatewayOfOurs(tmp_path / "data", broker.url, "3.1.1")
+        publish(broker.port, [4])
+        wait_for(lambda: gateway.state().value == 4, what="the new reading")
+    finally:
+        gateway.kill()
+        broker.stop()
+    assert applied(tmp_path / "data") == [1, 2, 3, 4]
