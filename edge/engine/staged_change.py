@@ -82,10 +82,10 @@ class StagedChange:
 
         Raises `EdgeError` where the update is refused, and `NotStaged`; it must be discarded then.
         """
-        if self._steps is None and len(self._stale) > _MOST_STALE and self._compared < _MOST_COMPARISONS:
-            self._steps = self._compare()
         if self._steps is not None and next(self._steps, self) is self:
             self._steps = None
+        if self._steps is None and len(self._stale) > _MOST_STALE and self._compared < _MOST_COMPARISONS:
+            self._steps = self._compare()
         return self._steps is None
 
     def note(self, changed: Mapping[Quad, bool]) -> None:
