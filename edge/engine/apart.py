@@ -117,14 +117,18 @@ class Child(Generic[T]):
                 raise self._apart.closed() from None
             raise _too_much_memory(self._apart.max_memory) from None
         finally:
-            self._apart.forget(self._pid)
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(self._pid, signal.SIGKILL)
-                os.waitpid(self._pid, 0)
-            os.close(self._pipe)
+            self.end()
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """End it, because nobody wants the result."""
+        self._apart.forget(self._pid)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self._pipe)
 
 
 class _Ended(Exception):

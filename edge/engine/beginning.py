@@ -11,7 +11,7 @@ Rows go from the forked process to the writer as text, since ids of terms may ge
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -120,7 +120,11 @@ class Beginning:
 def evaluate(family: Family, open_: Row, rules: Rules) -> list[list[bytes]]:
     """Evaluate the patterns of a member, to be read by `Beginning`. Raises `ResultTooLarge`."""
     _, columns = _columns(family, open_)
-    terms = family.dictionary.terms
+    return write_rows(every_solution(family, open_, rules), family.dictionary.terms, columns)
+
+
+def write_rows(weights: Weights, terms: Sequence[results.Term], columns: Sequence[int]) -> list[list[bytes]]:
+    """Rows of ids as text, in pieces: these columns, and how often each occurs."""
     known: dict[int | None, bytes] = {None: b""}
 
     def line(row: Row, count: int) -> bytes:
@@ -134,8 +138,15 @@ def evaluate(family: Family, open_: Row, rules: Rules) -> list[list[bytes]]:
             cells.append(text)
         return b"\t".join((*cells, b"%d" % count))
 
-    lines = (line(row, count) for row, count in every_solution(family, open_, rules).items())
+    lines = (line(row, count) for row, count in weights.items())
     return list(iter(lambda: list(islice(lines, PIECE)), []))
+
+
+def read_rows(lines: Sequence[bytes], columns: Sequence[int]) -> Iterator[tuple[results.Row, int]]:
+    """Rows of terms that `write_rows` wrote, and how often each occurs."""
+    for *cells, count in decoded(header_of((*(f"p{place}" for place in columns), _COUNT)), lines):
+        assert isinstance(count, ox.Literal)  # noqa: S101
+        yield tuple(cells), int(count.value)
 
 
 def _read(family: Family, open_: Row, lines: Sequence[bytes]) -> Weights:
@@ -143,12 +154,11 @@ def _read(family: Family, open_: Row, lines: Sequence[bytes]) -> Weights:
     base, columns = _columns(family, open_)
     intern = family.dictionary.intern
     weights: Weights = {}
-    for *cells, count in decoded(header_of((*(f"p{place}" for place in columns), _COUNT)), lines):
+    for cells, count in read_rows(lines, columns):
         row = base.copy()
         for place, cell in zip(columns, cells, strict=True):
             row[place] = None if cell is None else intern(cell)
-        assert isinstance(count, ox.Literal)  # noqa: S101
-        add_weight(weights, tuple(row), int(count.value))
+        add_weight(weights, tuple(row), count)
     return weights
 
 

@@ -27,9 +27,15 @@ Changes = Sequence[tuple[Quad, bool]]
 class Boosting:
     """The solutions that an update changes, by SPU."""
 
-    def __init__(self, transaction: Transaction, rules: Rules, only: BoostedSpu | None = None) -> None:
-        """`only`: evaluate for this member alone, whoever else is in its plan group."""
+    def __init__(
+        self, transaction: Transaction, rules: Rules, only: BoostedSpu | None = None, steps: int | None = None
+    ) -> None:
+        """`only`: evaluate for this member alone, whoever else is in its plan group.
+
+        `steps`: of each subscription; None: as many as an evaluation may take.
+        """
         self._transaction = transaction
+        self._steps = steps
         self._only = only
         self._rules = rules
         self.weights: dict[BoostedSpu, Weights] = {}
@@ -145,7 +151,7 @@ class Boosting:
         found: Solutions = []
         target = member or family
         effort = family.effort
-        effort.left = self._left.get(target, effort.most)
+        effort.left = self._left_for(target)
         entry.trigger.scan.given = True
         try:
             for _ in bounded(entry.plan.operator.solutions(start), self._rules):
@@ -157,6 +163,16 @@ class Boosting:
             self._left[target] = effort.left
         entry.remember((member, values), found)
         return found
+
+    def _left_for(self, target: BoostedSpu | Family) -> int:
+        """Steps that are left for a subscription, or for a plan group, which has those of its members."""
+        left = self._left.get(target)
+        if left is not None:
+            return left
+        family = target if isinstance(target, Family) else target.family
+        if self._steps is None:
+            return family.effort.most
+        return min(family.effort.most, self._steps * (len(family.members) if target is family else 1))
 
     # Anything else
 
@@ -204,7 +220,7 @@ class Boosting:
         found: list[Found | ResultTooLarge] = []
         for job in jobs:
             effort = job.family.effort
-            effort.left = self._left.get(job.target, effort.most)
+            effort.left = self._left_for(job.target)
             found.append(job.solutions(self._rules, present=present))
             self._left[job.target] = effort.left
         return found

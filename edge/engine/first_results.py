@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from edge.engine.apart import Child
 from edge.engine.beginning import Beginning
@@ -26,8 +26,13 @@ from edge.engine.query_plans import Member
 from edge.engine.spu import Joining
 from edge.protocol.errors import NotReady
 
+T = TypeVar("T")
+
 FIRST_STEPS: Final = 5_000
 """Steps that a first result may take on the writer's thread: about 10 ms with its rows."""
+
+DEMOTIONS: Final = 4
+"""Processes at a time that find results for demotions (see there)."""
 
 Started = tuple[Beginning, Child[list[list[bytes]]]]
 """A first result that is evaluated, and by whom."""
@@ -102,6 +107,23 @@ class FirstResults:
             client, wanted = taken
             self._later(client, partial(self._fork, wanted))
 
+    def fetch(self, client: str, read: Callable[[], T], take: Callable[[T | Exception], None]) -> None:
+        """Read something on a thread of the pool, and have the writer do something with it."""
+        self._threads().submit(self._fetch, client, read, take)
+
+    def _fetch(self, client: str, read: Callable[[], T], take: Callable[[T | Exception], None]) -> None:
+        found: T | Exception
+        try:
+            found = read()
+        except BaseException as error:  # noqa: BLE001  whoever asked is told
+            found = frameless(contained(error))
+        self._later(client, lambda: take(found))
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._workers + DEMOTIONS, thread_name_prefix="first-result")
+        return self._pool
+
     def refuse(self, error: NotReady) -> None:
         """Refuse what waits, because the engine stops."""
         with self._lock:
@@ -133,9 +155,7 @@ class FirstResults:
         if started is not None:
             with self._lock:
                 self._busy[wanted.client] = None
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="first-result")
-            self._pool.submit(self._wait, wanted.client, *started)
+            self._threads().submit(self._wait, wanted.client, *started)
 
     def _wait(self, client: str, beginning: Beginning, child: Child[list[list[bytes]]]) -> None:
         """On a thread of the pool: wait for a child, and have the writer take in what it found."""

@@ -43,8 +43,10 @@ class Isolation:
         rules: Rules,
         hits: Mapping[FamilyTrigger, Changes],
         everything: Collection[BoostedSpu],
+        steps: int | None = None,
     ) -> None:
-        """`everything`: subscriptions that are to be evaluated as a whole."""
+        """`everything`: subscriptions that are to be evaluated as a whole. `steps`: see `Boosting`."""
+        self._steps = steps
         self._transaction = transaction
         self._rules = rules
         self._hits = hits
@@ -84,7 +86,7 @@ class Isolation:
     ) -> Exception | None:
         """Evaluate a part, and keep what comes of it. Returns the error that it raised, if it did."""
         try:
-            boosting = Boosting(self._transaction, self._rules, only)
+            boosting = Boosting(self._transaction, self._rules, only, self._steps)
             boosting.run(hits, everything)
         except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
             return contained(error)

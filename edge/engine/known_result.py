@@ -37,11 +37,17 @@ class KnownResult:
         """Columns of the result."""
         self.held = 0
         """Bytes that it takes, about."""
+        self._before: Mapping[Row, int] | None = None
+        """The result that subscribers have from the time when the query was incremental; None: they have the lines."""
+
+    def go_on(self, variables: tuple[str, ...], rows: Mapping[Row, int]) -> None:
+        """Begin with the result that the subscribers have: the next difference leads on from it."""
+        self.variables, self._before = variables, rows
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was evaluated yet."""
-        return self._header is None
+        """Whether nothing was evaluated yet, so that the first difference is the whole result."""
+        return self._header is None and self._before is None
 
     def __len__(self) -> int:
         """Number of different lines."""
@@ -53,7 +59,8 @@ class KnownResult:
             self._begin(table)
         changed = difference(self._lines, table.lines)
         self._lines = table.lines
-        delta = self._delta(changed, self._stages)
+        before, self._before = self._before, None
+        delta = self._delta(changed, self._stages, before)
         self.held = sum(map(len, table.lines)) + _LINE * len(table.lines)
         if self._graph is not None:
             dictionary = self._graph.dictionary
@@ -79,10 +86,18 @@ class KnownResult:
         self._stages = self._evaluator.stages(graph, table)
         self._graph = graph if self._stages else None
 
-    def _delta(self, changed: Mapping[bytes, int], stages: Sequence[Stage]) -> Delta:
+    def _delta(
+        self, changed: Mapping[bytes, int], stages: Sequence[Stage], before: Mapping[Row, int] | None = None
+    ) -> Delta:
+        rows = self._changed_rows(changed, stages)
+        for row, count in (before or {}).items():
+            rows[row] = rows.get(row, 0) - count
+        return _split(self.variables, rows)
+
+    def _changed_rows(self, changed: Mapping[bytes, int], stages: Sequence[Stage]) -> dict[Row, int]:
         assert self._header is not None  # noqa: S101
         if self._graph is None:
-            return _split(self.variables, _rows(self._header, changed))
+            return _rows(self._header, changed)
         dictionary = self._graph.dictionary
         weights: Weights = rows_of(dictionary, self._header, changed)
         for stage in stages:
@@ -92,7 +107,7 @@ class KnownResult:
             tuple([None if cell is None else terms[cell] for cell in row]): weight for row, weight in weights.items()
         }
         dictionary.sweep()
-        return _split(self.variables, rows)
+        return rows
 
 
 def difference(old: Lines, new: Lines) -> Lines:

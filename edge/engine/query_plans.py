@@ -38,6 +38,7 @@ class Member:
 
     plan: QueryPlan
     constants: Sequence[Term]
+    request: QueryRequest = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class QueryPlans:
         if isinstance(shape.plan, str):
             return Singular(request, shape.plan)
         plan = shape.for_constants(constants)
-        return Member(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters])
+        return Member(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters], request)
 
     def evaluator(self, query: Singular) -> Evaluator:
         """The evaluator of a query that has no plan."""

@@ -107,6 +107,7 @@ class Scheduler:
         engine.spus.reevaluation.request_delivery = self._request_delivery
         engine.spus.reevaluation.budget = settings.evaluation_budget
         engine.spus.caught_up = self._kept.reached
+        engine.spus.demoted = self._kept.remove
         self._readers = Readers(engine.queries, settings, clock)
         self._compiler = CompileQueue()
         self._queue = RequestQueue(

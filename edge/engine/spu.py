@@ -22,7 +22,7 @@ from edge.engine.known_result import KnownResult
 from edge.engine.lutt import Dependencies, Key
 from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, flow, long_texts, release, retain
 from edge.engine.places import HOUSE
-from edge.engine.query_plans import Singular
+from edge.engine.query_plans import Member, Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed, Subscription
 from edge.engine.result_charge import ResultCharge
 from edge.protocol import results
@@ -114,11 +114,12 @@ class Spu(ABC):
 class BoostedSpu(Spu):
     """A member of a family."""
 
-    __slots__ = ("_keeping", "_stages", "beginnings", "begun", "ended", "family", "open")
+    __slots__ = ("_keeping", "_stages", "beginnings", "begun", "ended", "family", "open", "query")
 
-    def __init__(self, family: Family, open_: Row, world: World, quota: ByteQuota) -> None:
+    def __init__(self, family: Family, open_: Row, world: World, query: Member, quota: ByteQuota) -> None:
         """`open_`: the constants that the family leaves open. The SPU begins with `begin`."""
         super().__init__(quota)
+        self.query = query
         self.family = family
         self.open = open_
         self._stages: Sequence[Stage] = self.stages()
@@ -296,13 +297,15 @@ class ReevaluatedSpu(Spu):
 
     __slots__ = (
         *("at", "busy", "clients", "depends", "ended", "evaluator", "joining", "known", "marked_at", "query"),
-        *("stale", "usage", "waiting"),
+        *("demoted", "stale", "usage", "waiting"),
     )
 
     def __init__(self, query: Singular, evaluator: Evaluator, quota: ByteQuota) -> None:
         super().__init__(quota)
         self.query = query
         self.evaluator = evaluator
+        self.demoted: Member | None = None
+        """The query as it was kept up to date before; None: it was always re-evaluated."""
         self.known = KnownResult(evaluator)
         self.depends = Dependencies((), graph_names=False)
         """What it is watched for."""

@@ -10,27 +10,32 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from edge.engine import demotion
 from edge.engine.beginning import Beginning, evaluate
 from edge.engine.booster import QueryPlan
 from edge.engine.boosting import Changes
 from edge.engine.byte_quota import ByteQuota
+from edge.engine.demotion import OldResults, Rows
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
 from edge.engine.family import Family, FamilyTrigger, Room, open_places
 from edge.engine.faults import Incidents, contained
-from edge.engine.first_results import FirstResults, Started, Wanted
+from edge.engine.first_results import DEMOTIONS, FirstResults, Started, Wanted
 from edge.engine.isolation import Isolation
 from edge.engine.lutt import Dependencies, Lutt
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.performance import PerformanceModel, clock
+from edge.engine.places import HOUSE
 from edge.engine.query_plans import Member, QueryPlans, Singular
 from edge.engine.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
 from edge.engine.requests import Delta, QueryRequest, Sink, Subscription
 from edge.engine.spu import BoostedSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
 from edge.engine.transaction import Transaction
 from edge.protocol.errors import EdgeError, NotFound, NotReady, ResultTooLarge
+from edge.protocol.results import Term
 
 
 @dataclass(slots=True)
@@ -47,6 +52,12 @@ class Activation:
     failure: str = ""
     at: int = 0
     """Engine time of the update."""
+    exceeded: bool = False
+    """Whether the failure is that the update makes it too expensive."""
+    old: OldResults | None = None
+    """Where the result from before the update comes from, if the SPU is to be demoted."""
+    number: int = 0
+    """Which of these results is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,10 @@ class SpuManager:
         self._room = Room(world.rules.max_remembered)
         self._families: dict[tuple[QueryPlan, Row], Family] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
+        self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
+        """Those that were incremental, by plan and constants."""
+        self._demoting = 0
+        """Processes that find the results of some."""
         self._by_spuid: dict[str, Spu] = {}
         self._count = 0
         self._damaged: dict[Spu, None] = {}
@@ -88,6 +103,8 @@ class SpuManager:
         """First results of incremental subscriptions off the writer."""
         self.caught_up: Callable[[str, int], None] = lambda spuid, sequence: None
         """Told that a re-evaluated subscription has, with this notification, the result of the last commit."""
+        self.demoted: Callable[[str], None] = lambda spuid: None
+        """Told that an incremental subscription is re-evaluated from now on."""
 
     @property
     def subscriptions(self) -> int:
@@ -112,7 +129,12 @@ class SpuManager:
         if isinstance(query.found, Singular):
             self._join_singular(query, Joining(subscriber, ready), now)
             return
-        self._join_boosted(query.found, Joining(subscriber, ready))
+        spu = self._demoted.get(_key(query.found)) if self._demoted else None
+        if spu is None:
+            self._join_boosted(query.found, Joining(subscriber, ready))
+        else:
+            spu.waiting += 1
+            self.reevaluation.join(spu, Joining(subscriber, ready), now)
 
     def resume(
         self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, client: str, now: int, ready: Ready
@@ -126,7 +148,7 @@ class SpuManager:
             self._join_singular(query, Joining(subscriber, ready, silent=True), now)
             return
         family, open_ = self._family(query.found)
-        spu = family.members.get(open_) or self._create(family, open_, None)[0]
+        spu = family.members.get(open_) or self._create(query.found, family, open_, None)[0]
         self._enter(spu, subscriber)
         spu.account(check=False)
         ready(Subscription(spuid, None))
@@ -184,7 +206,10 @@ class SpuManager:
         """End the SPU of a query that has neither subscribers nor clients that wait for its first result."""
         if spu.subscribers or spu.waiting or spu.ended:
             return
-        del self._singular[spu.query]
+        if spu.demoted is None:
+            del self._singular[spu.query]
+        else:
+            del self._demoted[_key(spu.demoted)]
         self._unwatch(spu)
         spu.end(self._world)
         self._count -= 1
@@ -209,7 +234,7 @@ class SpuManager:
             return
         try:
             if spu is None:
-                spu, result = self._create(family, open_, steps)
+                spu, result = self._create(query, family, open_, steps)
             else:
                 result = spu.result(self._world, steps)
         except ResultTooLarge:
@@ -228,11 +253,11 @@ class SpuManager:
             raise
         joining.ready(Subscription(joining.subscriber.spuid, joining.subscriber.alias))
 
-    def _create(self, family: Family, open_: Row, steps: int | None) -> tuple[BoostedSpu, Weights]:
+    def _create(self, query: Member, family: Family, open_: Row, steps: int | None) -> tuple[BoostedSpu, Weights]:
         """A new SPU, and its whole result, found in so many steps. Raises `ResultTooLarge`."""
         spu: BoostedSpu | None = None
         try:
-            spu = BoostedSpu(family, open_, self._world, self._quota)
+            spu = BoostedSpu(family, open_, self._world, query, self._quota)
             result = spu.begin(self._world, steps)
         except BaseException:
             self._discard(family, spu)
@@ -274,7 +299,7 @@ class SpuManager:
             return None
         try:
             if spu is None:
-                spu = new = BoostedSpu(family, open_, world, self._quota)
+                spu = new = BoostedSpu(family, open_, world, wanted.query, self._quota)
             child = world.apart.begin(
                 lambda: evaluate(family, open_, rules), rules.update_timeout, "engine.update_timeout"
             )
@@ -373,6 +398,10 @@ class SpuManager:
             evaluator = self._plans.evaluator(found)
             depends = evaluator.dependencies() if spu is None else spu.depends
             return explain_singular(found, evaluator, depends, self._world, spu, self.reevaluation.total.seconds)
+        demoted = self._demoted.get(_key(found))
+        if demoted is not None:
+            seconds = self.reevaluation.total.seconds
+            return explain_singular(demoted.query, demoted.evaluator, demoted.depends, self._world, demoted, seconds)
         family, open_ = self._family(found)
         try:
             return explain_member(request, family, open_, self._world)
@@ -420,7 +449,7 @@ class SpuManager:
         incidents: Incidents,
     ) -> None:
         """Move the SPUs by the solutions that have changed, and list them."""
-        changed = Isolation(transaction, self._world.rules, hits, everything).run()
+        changed = Isolation(transaction, self._world.rules, hits, everything, self._steps(transaction)).run()
         self._effort.lift()  # what an SPU takes in it must take in whole
         for spu, fault in changed.faults.items():
             activations += self._failed(spu, fault, incidents)
@@ -433,6 +462,41 @@ class SpuManager:
                     spu.half_moved = False
                 except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
                     activations += self._failed(spu, contained(error), incidents)
+        if any(activation.exceeded for activation in activations):
+            self._begin_demotion(transaction, activations)
+
+    def _steps(self, transaction: Transaction) -> int | None:
+        """Steps that an update may take for one subscription; None: as many as any evaluation, none can be demoted."""
+        if not self._can_demote:
+            return None
+        return demotion.STEPS + demotion.STEPS_PER_QUAD * len(transaction.quads)
+
+    @property
+    def _can_demote(self) -> bool:
+        """Whether a process may be forked for it."""
+        return self.first_results.steps is not None and self._demoting < DEMOTIONS
+
+    def _begin_demotion(self, transaction: Transaction, activations: Iterable[Activation]) -> None:
+        """Have the results from before an update found for those that it makes too expensive, if that is possible."""
+        if not self._can_demote:
+            return
+        exceeded = [(each, each.spu) for each in activations if each.exceeded]
+        spus = [spu for _, spu in exceeded if isinstance(spu, BoostedSpu) and spu.begun and not spu.half_moved]
+        world = self._world
+        if not spus:
+            return
+        try:
+            with transaction.reverted():
+                child = world.apart.begin(
+                    lambda: demotion.evaluate(spus, world), world.rules.update_timeout, "engine.update_timeout"
+                )
+        except EdgeError:  # no process can be had: they end
+            return
+        self._demoting += 1
+        old = OldResults(child, [len(spu.variables) for spu in spus])
+        for activation, spu in exceeded:
+            if spu in spus:
+                activation.old, activation.number = old, spus.index(spu)
 
     def _failed(self, spu: Spu, error: Exception, incidents: Incidents) -> Sequence[Activation]:
         """Note that an SPU cannot take in an update. Returns nothing if it failed to take in an earlier one already."""
@@ -442,7 +506,7 @@ class SpuManager:
         spu.failure = incidents.reason(error, "updating")
         if spu.half_moved:
             self._damaged[spu] = None
-        return (Activation(spu, {}, {}, failure=spu.failure),)
+        return (Activation(spu, {}, {}, failure=spu.failure, exceeded=isinstance(error, ResultTooLarge)),)
 
     def undo(self, activations: Iterable[Activation]) -> None:
         """Take back what `activate` did, in reverse order of updates."""
@@ -450,6 +514,8 @@ class SpuManager:
             family.forget()
         self._effort.lift()
         incidents = Incidents()
+        activations = list(activations)
+        self._end_unwanted(activations)
         for activation in activations:
             spu = activation.spu
             if spu.half_moved:
@@ -464,7 +530,7 @@ class SpuManager:
                 spu.half_moved = True
                 self._failed(spu, contained(error), incidents)
 
-    def notify(self, activations: Iterable[Activation]) -> int:
+    def notify(self, activations: Sequence[Activation]) -> int:
         """Notify the subscribers of a committed update that the mirror of committed states shows.
 
         Those of a query that failed are ended, re-evaluated ones are marked. Returns how many notifications went out.
@@ -474,7 +540,9 @@ class SpuManager:
         incidents = Incidents()
         for activation in activations:
             spu = activation.spu
-            if activation.failure:
+            if activation.old is not None and isinstance(spu, BoostedSpu) and not spu.ended:
+                self._demote(spu, activation, incidents)
+            elif activation.failure:
                 self._end(spu, activation.failure)
             elif isinstance(spu, ReevaluatedSpu):
                 if not spu.ended:
@@ -488,7 +556,16 @@ class SpuManager:
                     self._end(spu, incidents.reason(contained(error), "notifying"))
                     continue
                 sent += self._send(spu, delta, incidents)
+        self._end_unwanted(activations)
         return sent
+
+    def _end_unwanted(self, activations: Iterable[Activation]) -> None:
+        """End the processes that find results for demotions which do not take place."""
+        for activation in activations:
+            if activation.old is not None and not activation.old.used:
+                activation.old.used = True
+                activation.old.child.end()
+                self._demoting -= 1
 
     def _send(self, spu: Spu, delta: Delta, incidents: Incidents) -> int:
         """Notify the subscribers of an SPU, and end those whose sink loses the notification."""
@@ -514,6 +591,65 @@ class SpuManager:
             self.faults += spu.faulty
             subscriber.fail(reason)
             self.destroy(subscriber.spuid)
+
+    # Demotion
+
+    def _demote(self, spu: BoostedSpu, activation: Activation, incidents: Incidents) -> None:
+        """Have the query of an SPU re-evaluated from now on."""
+        old, reason = activation.old, activation.failure
+        assert old is not None  # noqa: S101
+        for beginning in list(spu.beginnings):
+            self._abandon(beginning, ResultTooLarge(reason))
+        if not spu.subscribers:
+            return
+        try:
+            query = Singular(spu.query.request, demotion.REASON)
+            new = ReevaluatedSpu(query, self._plans.evaluator(query), self._quota)
+        except Exception as error:  # noqa: BLE001  it is the fault of one query
+            self._end(spu, incidents.reason(error, "updating"))
+            return
+        new.demoted, new.busy = spu.query, True  # busy: it is not evaluated before its old result is known
+        new.known.variables = spu.variables
+        for spuid, subscriber in spu.subscribers.items():
+            self._enter(new, subscriber)
+            new.clients[subscriber.client] += 1
+            self.demoted(spuid)
+        spu.subscribers.clear()
+        self._end_idle(spu)
+        self._demoted[_key(new.demoted)] = new
+        self._watch(new, new.evaluator.dependencies())
+        self._count += 1
+        waiting = old.waiting
+        waiting.append((new, activation))
+        if not old.used:
+            old.used = True
+            client = min(new.clients, default=HOUSE)
+            self.first_results.fetch(client, old.read, partial(self._go_on_demoted, waiting))
+
+    def _go_on_demoted(
+        self,
+        waiting: Sequence[tuple[ReevaluatedSpu, Activation]],
+        found: Sequence[Rows | EdgeError] | Exception,
+    ) -> None:
+        """The results from before the update are known: evaluate the queries, and notify of the difference."""
+        self._demoting -= 1
+        for spu, activation in waiting:
+            result = found if isinstance(found, Exception) else found[activation.number]
+            if spu.ended:
+                continue
+            if isinstance(result, Exception):
+                self._refuse_demoted(spu, result, activation.failure)
+                continue
+            spu.known.go_on(spu.variables, result)
+            self.reevaluation.mark(spu, activation.at)
+            self.reevaluation.delivered(spu)
+
+    def _refuse_demoted(self, spu: ReevaluatedSpu, error: Exception, reason: str) -> None:
+        self._end(spu, reason)
+        for joining in self.reevaluation.give_up(spu):
+            spu.waiting -= 1
+            joining.ready(error)
+        self._end_unused(spu)
 
     # Re-evaluated subscriptions
 
@@ -611,3 +747,7 @@ class SpuManager:
         for key in spu.keys(self._world):
             self._watchers.remove(key, spu)
         self._graph_watchers.pop(spu, None)
+
+
+def _key(query: Member) -> tuple[QueryPlan, tuple[Term, ...]]:
+    return query.plan, tuple(query.constants)
