@@ -41,9 +41,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.fixture(autouse=True)
-def root_log_level() -> None:
-    """Each test starts at the default log level, whatever an earlier one in the same process has configured."""
+def plain_log(request: pytest.FixtureRequest) -> None:
+    """Each test starts with pytest's log format and the default level, whatever an earlier one in this process did.
+
+    PySpark gives a handler that is added to one of its loggers a format of its own, and pytest has one handler for all
+    tests.
+    """
     logging.getLogger().setLevel(logging.WARNING)
+    plugin = request.config.pluginmanager.get_plugin("logging-plugin")
+    plugin.caplog_handler.setFormatter(plugin.formatter)
+    plugin.report_handler.setFormatter(plugin.formatter)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

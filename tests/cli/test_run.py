@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
@@ -146,20 +147,22 @@ def test_a_second_signal_ends_it_at_once(edge, tmp_path):
     assert running.process.returncode == 128 + signal.SIGTERM
 
 
-LOADING = {"EDGE__ENGINE__ALLOW_LOAD": "true", "EDGE__HOST__ENABLED": "false"}
+def launch_on_hanging_disk(edge, tmp_path, **environ):
+    """A gateway whose commits wait as long as the file `hanging` exists."""
+    hook = {"PYTHONPATH": str(Path(__file__).parent / "hanging_disk"), "HANGING": str(tmp_path / "hanging")}
+    return launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", **hook, **environ)
 
 
 @contextlib.contextmanager
-def stuck_update(running):
-    """The engine is busy with an update that waits for the document of another server, and one waits behind it."""
+def stuck_update(running, hanging):
+    """The engine commits an update to a disk that hangs, and another update waits behind it."""
     update, health = (running.endpoints["http"] + path for path in ("/update", "/health"))
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as clients:
-        told = [clients.submit(sent, update, f"LOAD <http://127.0.0.1:{server.getsockname()[1]}/>")]
-        document, _ = server.accept()
-        with document:
-            told.append(clients.submit(sent, update, "INSERT DATA { <urn:a> <urn:b> 1 }"))
-            wait_until(lambda: json.loads(answers(health))["pending_updates"] == 2, "both wait")
-            yield document, told
+    with ThreadPoolExecutor() as clients:
+        hanging.touch()
+        told = [clients.submit(sent, update, f"INSERT DATA {{ <urn:a> <urn:b> {number} }}") for number in range(2)]
+        wait_until(lambda: json.loads(answers(health))["pending_updates"] == 2, "both wait")
+        yield told
+        hanging.unlink(missing_ok=True)
 
 
 def sent(url, text):
@@ -177,8 +180,8 @@ def faults(running):
 
 
 def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
-    running = launch(edge, tmp_path / "data", EDGE__SHUTDOWN__TIMEOUT="3", **LOADING)
-    with stuck_update(running) as (_, told):
+    running = launch_on_hanging_disk(edge, tmp_path, EDGE__SHUTDOWN__TIMEOUT="3")
+    with stuck_update(running, tmp_path / "hanging") as told:
         code = running.stop()
         assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
     assert code == 1
@@ -188,11 +191,11 @@ def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
 
 
 def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
-    running = launch(edge, tmp_path / "data", **LOADING)
-    with stuck_update(running) as (document, told):
+    running = launch_on_hanging_disk(edge, tmp_path)
+    with stuck_update(running, tmp_path / "hanging") as told:
         running.process.send_signal(signal.SIGTERM)
         assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
-        document.close()
+        (tmp_path / "hanging").unlink()
         assert running.process.wait(DEADLINE) == 0
     assert running.log()[-1]["event"] == "gateway.stopped"
     assert last_run.read(running.data_dir).run.reason == "stopped"
