@@ -208,7 +208,9 @@ def gateway(tmp_path: Path, mosquitto: Mosquitto) -> Iterator[GatewayProcess]:
     data_dir = tmp_path / "data"
     (data_dir / "mappings").mkdir(parents=True)
     (data_dir / "mappings" / "replay.toml").write_text(MAPPINGS)
-    process = GatewayProcess(data_dir, {"EDGE__MQTT__BROKER": mosquitto.url, "EDGE__HOST__ENABLED": "false"})
+    each_alone = {"EDGE__WS__MERGE_AFTER": "3600", "EDGE__WS__MAX_UNMERGED": "100000000"}  # also on a busy machine
+    settings = {"EDGE__MQTT__BROKER": mosquitto.url, "EDGE__HOST__ENABLED": "false", **each_alone}
+    process = GatewayProcess(data_dir, settings)
     yield process
     process.stop()
 

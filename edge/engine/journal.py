@@ -242,6 +242,11 @@ class Journal:
         """Raise `DataDamaged`: what stands in other tables of the file is damaged."""
         journal_file.refuse_damage(self._path or Path(":memory:"), f"is damaged: {fault}")
 
+    @property
+    def unflushed(self) -> bool:
+        """Whether a commit is not durable yet, where durability is "interval"."""
+        return self._unflushed
+
     def flush(self) -> None:
         """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""
         if self._path is None or self.flush_interval is None or not self._unflushed:

@@ -157,10 +157,11 @@ class Writer:
         if self._kept.urgent or self._engine.untidy:
             return 0.0
         retry = _RETRY if self.storage_failing else None
+        flush = self._flush_interval if self._journal.unflushed else None
         first = self._engine.spus.first_results
         times = [
             seconds
-            for seconds in (self._flush_interval, self._timers.wait(), retry, self._long.wait, first.wait)
+            for seconds in (flush, self._timers.wait(), retry, self._long.wait, first.wait)
             if seconds is not None
         ]
         return min(times, default=None)
@@ -299,7 +300,7 @@ class Writer:
             self._note_recovery()
 
     def _look_after_storage(self) -> None:
-        if self._flush_interval is not None and self._seconds() >= self._flush_at:
+        if self._flush_interval is not None and self._journal.unflushed and self._seconds() >= self._flush_at:
             self._flush_at = self._seconds() + self._flush_interval
             self._flush()
         if self._journal.snapshot_due and self._snapshot is None:

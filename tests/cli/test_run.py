@@ -12,10 +12,10 @@ import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
+from support.processes import HANGING_ENGINE
 
 from edge import last_run
 
@@ -147,15 +147,15 @@ def test_a_second_signal_ends_it_at_once(edge, tmp_path):
     assert running.process.returncode == 128 + signal.SIGTERM
 
 
-def launch_on_hanging_disk(edge, tmp_path, **environ):
-    """A gateway whose commits wait as long as the file `hanging` exists."""
-    hook = {"PYTHONPATH": str(Path(__file__).parent / "hanging_disk"), "HANGING": str(tmp_path / "hanging")}
+def launch_on_hanging_engine(edge, tmp_path, **environ):
+    """A gateway whose updates wait as long as the file `hanging` exists."""
+    hook = {"PYTHONPATH": str(HANGING_ENGINE), "HANGING": str(tmp_path / "hanging")}
     return launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", **hook, **environ)
 
 
 @contextlib.contextmanager
 def stuck_update(running, hanging):
-    """The engine commits an update to a disk that hangs, and another update waits behind it."""
+    """The engine hangs in an update, and another one waits behind it."""
     update, health = (running.endpoints["http"] + path for path in ("/update", "/health"))
     with ThreadPoolExecutor() as clients:
         hanging.touch()
@@ -180,7 +180,7 @@ def faults(running):
 
 
 def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
-    running = launch_on_hanging_disk(edge, tmp_path, EDGE__SHUTDOWN__TIMEOUT="3")
+    running = launch_on_hanging_engine(edge, tmp_path, EDGE__SHUTDOWN__TIMEOUT="3")
     with stuck_update(running, tmp_path / "hanging") as told:
         code = running.stop()
         assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2
@@ -191,7 +191,7 @@ def test_an_engine_that_is_stuck_does_not_hold_the_stop_up(edge, tmp_path):
 
 
 def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
-    running = launch_on_hanging_disk(edge, tmp_path)
+    running = launch_on_hanging_engine(edge, tmp_path)
     with stuck_update(running, tmp_path / "hanging") as told:
         running.process.send_signal(signal.SIGTERM)
         assert [answer.result(DEADLINE) for answer in told] == [(503, "not_ready")] * 2

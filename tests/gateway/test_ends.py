@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from edge import last_run
-from tests.support.processes import GatewayProcess
+from tests.support.processes import HANGING_ENGINE, GatewayProcess
 
 STUCK = """
 import asyncio, time
@@ -41,10 +40,12 @@ def ask(url: str, **form: str) -> str:
 
 
 def test_an_engine_that_does_not_move_ends_the_process_and_nothing_is_lost(tmp_path: Path):
+    hanging = tmp_path / "hanging"
     environment = {
         "EDGE__MQTT__ENABLED": "false",
         "EDGE__HOST__ENABLED": "false",
-        "EDGE__ENGINE__ALLOW_LOAD": "true",
+        "PYTHONPATH": str(HANGING_ENGINE),
+        "HANGING": str(hanging),
         "EDGE__ENGINE__STALL_AFTER": "1",
         "EDGE__SHUTDOWN__TIMEOUT": "1",
         "EDGE__WATCHDOG__INTERVAL": "0.1",
@@ -56,17 +57,17 @@ def test_an_engine_that_does_not_move_ends_the_process_and_nothing_is_lost(tmp_p
         many = " . ".join(f"<urn:{number}> <urn:p> {number}" for number in range(100))
         ask(f"{http}/update", update=f"INSERT DATA {{ {many} }}")
 
-        with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts connections and answers none
-            document = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        hanging.touch()
 
-            def endless() -> None:
-                with contextlib.suppress(urllib.error.URLError, OSError):
-                    ask(f"{http}/update", update=f"LOAD <{document}>")
+        def endless() -> None:
+            with contextlib.suppress(urllib.error.URLError, OSError):
+                ask(f"{http}/update", update="INSERT DATA { <urn:a> <urn:b> <urn:c> }")
 
-            asking = threading.Thread(target=endless)
-            asking.start()
-            assert gateway.wait(50) == 1
-            asking.join(10)
+        asking = threading.Thread(target=endless)
+        asking.start()
+        assert gateway.wait(50) == 1
+        asking.join(10)
+        hanging.unlink()
         assert "gateway.stopping" in gateway.log()
         run = last_run.read(gateway.data_dir).run
         assert run.reason == "lost"

@@ -22,6 +22,9 @@ import pytest
 
 T = TypeVar("T")
 
+HANGING_ENGINE = Path(__file__).parent / "hanging_engine"
+"""For `PYTHONPATH` of a process whose updates are to wait as long as the file exists that `HANGING` names."""
+
 _BLOCK = 500
 
 

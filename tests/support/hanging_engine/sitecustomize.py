@@ -1,4 +1,4 @@
-"""A disk that hangs: a commit of the journal waits as long as the file exists that `HANGING` names.
+"""An engine that hangs: an update is not carried out as long as the file exists that `HANGING` names.
 
 Python imports this module when it starts, where its directory is on `PYTHONPATH`.
 """
@@ -7,15 +7,15 @@ import os
 import time
 from pathlib import Path
 
-from edge.engine.journal import Journal
+from edge.engine.engine import Engine
 
-_commit = Journal.commit
+_execute = Engine.execute
 
 
 def _hang(*arguments, **more):
     while Path(os.environ["HANGING"]).exists():
         time.sleep(0.01)
-    return _commit(*arguments, **more)
+    return _execute(*arguments, **more)
 
 
-Journal.commit = _hang
+Engine.execute = _hang
