@@ -118,9 +118,15 @@ def test_nothing_is_taken_after_close(open_house):
 
 def test_queries_that_wait_at_close_are_answered_or_refused(open_house):
     house = open_house(query_workers=1)
-    door = threading.Event()
-    first = house.scheduler.read(QueryRequest("ASK {}"), lambda answer: door.wait(WAIT))
+    begun, door = threading.Event(), threading.Event()
+
+    def wait(answer: object) -> bool:
+        begun.set()
+        return door.wait(WAIT)
+
+    first = house.scheduler.read(QueryRequest("ASK {}"), wait)
     waiting = [house.scheduler.query(QueryRequest("ASK {}")) for _ in range(3)]
+    assert begun.wait(WAIT)
     closing = threading.Thread(target=house.scheduler.close, args=(WAIT,))
     closing.start()
     until(lambda: not house.scheduler.ready)
