@@ -105,6 +105,7 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         """Returns the code for SUBACK."""
         if (
             len(subscription[0]) > _LONGEST_FILTER
+            or subscription[1] > 2  # amqtt would take it, and fail with each message (MQTT 3.1.1, section 3.8.3)
             or sum(one is session for subscribed in self._subscriptions.values() for one, _ in subscribed)
             >= _SUBSCRIPTIONS
         ):

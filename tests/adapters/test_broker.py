@@ -96,6 +96,22 @@ async def test_a_forbidden_packet_ends_its_connection_without_a_traceback(broker
     await asyncio.to_thread(lambda: Publisher(broker.port).__exit__())
 
 
+async def test_a_subscription_with_a_qos_that_does_not_exist_is_refused(broker, caplog):
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    writer.write(CONNECT + b"\x82\x0a\x00\x01\x00\x01a\xaf\x00\x01b\x00")
+    assert await asyncio.wait_for(reader.readexactly(10), 10) == b"\x20\x02\x00\x00" + b"\x90\x04\x00\x01\x80\x00"
+    await asyncio.to_thread(publish_both, broker.port)
+    assert await asyncio.wait_for(reader.readexactly(6), 10) == b"\x30\x04\x00\x01b2"
+    writer.close()
+    assert not [record for record in caplog.records if record.exc_info or record.name.startswith("amqtt")]
+
+
+def publish_both(port):
+    with Publisher(port) as publisher:
+        publisher.publish("a", "1")
+        publisher.publish("b", "2")
+
+
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from([0x30, 0x32, 0x34, 0x62, 0xC0]), st.binary(max_size=300))), st.randoms())
 def test_packets_are_told_apart_however_the_stream_is_cut(packets, chance):
