@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 import pytest
 from engine_world import NOW, new_engine
+from follower import Follower, result_of
 from scheduler_house import WAIT, House, until
 
 from edge.engine.beginning import Beginning
@@ -40,18 +39,6 @@ QUERIES = (
     "SELECT ?g ?s { GRAPH ?g { ?s <urn:p> <urn:a> } }",
 )
 NODES = ("urn:a", "urn:b", "urn:c", "urn:d")
-
-
-@dataclass
-class Follower:
-    """A subscriber, and what it was told."""
-
-    query: str
-    items: list[Notification | SubscribeFailed] = field(default_factory=list)
-    outcomes: list[Subscription | Exception] = field(default_factory=list)
-    bag: Counter = field(default_factory=Counter)
-    read: int = 0
-    gone: bool = False
 
 
 class Simulation:
@@ -130,25 +117,11 @@ class Simulation:
             if follower.gone:
                 assert not follower.items, "notified after the end"
                 continue
-            for item in follower.items[follower.read :]:
-                assert isinstance(item, Notification)
-                assert item.sequence == follower.read
-                follower.read += 1
-                added, removed = Counter(item.delta.added), Counter(item.delta.removed)
-                assert not added & removed
-                assert removed <= follower.bag
-                assert item.sequence == 0 or added or removed, "nothing to tell"
-                follower.bag = follower.bag - removed + added
+            for _ in follower.follow():
+                pass
             assert bool(follower.items) == any(isinstance(each, Subscription) for each in follower.outcomes)
             if follower.items:
-                assert follower.bag == _result(self.store, follower.query), follower.query
-
-
-def _result(store: ox.Store, query: str) -> Counter:
-    answer = store.query(query)
-    if isinstance(answer, ox.QueryBoolean):
-        return Counter([(ox.Literal(bool(answer)),)])
-    return Counter(map(tuple, answer))
+                assert follower.bag == result_of(self.store, follower.query), follower.query
 
 
 def change(author: random.Random) -> str:

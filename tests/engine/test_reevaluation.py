@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 import pytest
 from engine_world import NOW, new_engine
+from follower import Follower, result_of
 
 from edge.engine.general import Rules
 from edge.engine.reevaluation import MAX_UNDELIVERED, Evaluated, Job
-from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
+from edge.engine.requests import QueryRequest, Subscription, UpdateRequest
 
 QUERIES = (
     "SELECT ?s ?o { ?s <urn:p> ?o } ORDER BY ?o ?s LIMIT 3",
@@ -26,19 +26,6 @@ QUERIES = (
     "DESCRIBE ?s { ?s <urn:p> <urn:b> }",
 )
 NODES = ("urn:a", "urn:b", "urn:c", "urn:d")
-
-
-@dataclass
-class Follower:
-    """A subscriber: what it was told, and the first committed state that may be its next one."""
-
-    query: str
-    items: list[Notification | SubscribeFailed] = field(default_factory=list)
-    outcomes: list[Subscription | Exception] = field(default_factory=list)
-    bag: Counter = field(default_factory=Counter)
-    state: int = 0
-    read: int = 0
-    gone: bool = False
 
 
 class Simulation:
@@ -120,27 +107,12 @@ class Simulation:
             if follower.gone:
                 assert not follower.items, "notified after the end"
                 continue
-            for item in follower.items[follower.read :]:
-                assert isinstance(item, Notification)
-                assert item.sequence == follower.read
-                follower.read += 1
-                added, removed = Counter(item.delta.added), Counter(item.delta.removed)
-                assert not added & removed
-                assert removed <= follower.bag
-                assert item.sequence == 0 or added or removed, "nothing to tell"
-                follower.bag = follower.bag - removed + added
+            for _ in follower.follow():
                 later = range(follower.state, len(self.states))
                 follower.state = next(n for n in later if self.states[n][follower.query] == follower.bag)
 
     def _results(self) -> dict[str, Counter]:
-        return {query: _result(self.store, query) for query in QUERIES}
-
-
-def _result(store: ox.Store, query: str) -> Counter:
-    answer = store.query(query)
-    if isinstance(answer, ox.QueryBoolean):
-        return Counter([(ox.Literal(bool(answer)),)])
-    return Counter(map(tuple, answer))
+        return {query: result_of(self.store, query) for query in QUERIES}
 
 
 def link(author: random.Random) -> str:

@@ -1,0 +1,47 @@
+"""A subscriber of a simulated engine, which checks each of its notifications against the one before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyoxigraph as ox
+
+from edge.engine.requests import Notification, SubscribeFailed, Subscription
+
+
+@dataclass
+class Follower:
+    """A subscriber, and the notifications that it received."""
+
+    query: str
+    items: list[Notification | SubscribeFailed] = field(default_factory=list)
+    outcomes: list[Subscription | Exception] = field(default_factory=list)
+    bag: Counter = field(default_factory=Counter)
+    """Its result, by the notifications that were read."""
+    state: int = 0
+    """The first committed state that its next notification may lead to."""
+    read: int = 0
+    gone: bool = False
+
+    def follow(self) -> Iterator[None]:
+        """Read the notifications since the last call, and pause after each."""
+        for item in self.items[self.read :]:
+            assert isinstance(item, Notification), item
+            assert item.sequence == self.read
+            self.read += 1
+            added, removed = Counter(item.delta.added), Counter(item.delta.removed)
+            assert not added & removed
+            assert removed <= self.bag
+            assert item.sequence == 0 or added or removed, "the notification has no rows"
+            self.bag = self.bag - removed + added
+            yield
+
+
+def result_of(store: ox.Store, query: str) -> Counter:
+    """The result of a query as a bag of rows, by a store of its own."""
+    answer = store.query(query)
+    if isinstance(answer, ox.QueryBoolean):
+        return Counter([(ox.Literal(bool(answer)),)])
+    return Counter(map(tuple, answer))
