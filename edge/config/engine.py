@@ -181,10 +181,11 @@ class EngineSettings(Section):
         "counted; what could make a longer one is refused.",
         minimum=1000,
     )
-    max_remembered: int = key(
-        50_000,
-        "Evaluations of joins, and their solutions, that all subscriptions together remember until something in them "
-        "changes, at the most; each takes about 300 bytes. 0: none, which costs time.",
+    max_remembered_bytes: int = key(
+        16 * MIB,
+        "Memory for the results of joins that all subscriptions together remember until something in them changes; one "
+        "solution takes about 300 bytes, and long terms their length. 0: none, which costs time.",
+        unit="bytes",
         minimum=0,
     )
     max_joined: int = key(

@@ -19,7 +19,7 @@ from edge.engine.lutt import Key
 from edge.engine.operators.compiler import Plan, Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import same_term
-from edge.engine.operators.stages import Row, Weights, add_weight, release, retain
+from edge.engine.operators.stages import Row, Weights, add_weight, release, retain, row_bytes
 from edge.engine.terms import Dictionary
 
 if TYPE_CHECKING:
@@ -41,14 +41,17 @@ MemoKey = tuple["BoostedSpu | None", tuple[int, ...]]
 Memo = dict[MemoKey, Solutions]
 
 
-class Room:
-    """How much all triggers of an engine remember together: evaluations, and the solutions that these gave."""
+class MemoLimit:
+    """Limit of the bytes that all triggers of an engine remember: evaluations, and the solutions that these gave.
 
-    __slots__ = ("most", "taken")
+    They are bytes of the engine, not of a client: each counts with its long terms, which may be in no graph any more.
+    """
+
+    __slots__ = ("held", "most")
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.taken = 0
+        self.held = 0
 
 
 class FamilyTrigger:
@@ -56,7 +59,7 @@ class FamilyTrigger:
 
     __slots__ = (
         *("_memo", "complete", "connected", "deciding", "family", "number", "others", "own", "own_places", "plan"),
-        *("shared", "shared_places", "simple", "trigger"),
+        *("_held", "shared", "shared_places", "simple", "trigger"),
     )
 
     def __init__(self, family: Family, number: int, trigger: Trigger) -> None:
@@ -86,6 +89,8 @@ class FamilyTrigger:
         self.others: tuple[FamilyTrigger, ...] = ()
         """The other triggers of the plan."""
         self._memo: Memo = {}
+        self._held = 0
+        """Bytes of the memo."""
 
     @property
     def direct(self) -> bool:
@@ -98,24 +103,28 @@ class FamilyTrigger:
 
     def remember(self, key: MemoKey, found: Solutions) -> None:
         """Keep what the rest of the plan gives, until something in it changes. Readings change, what has them stays."""
-        room = self.family.room
-        size = 1 + len(found)
-        if not self.trigger.steady or size > room.most:
+        if not self.trigger.steady:
             return
-        if room.taken + size > room.most:
+        memory, dictionary = self.family.memory, self.family.dictionary
+        size = row_bytes(dictionary, key[1]) + sum([row_bytes(dictionary, row) for _, row in found])
+        if size > memory.most:
+            return
+        if memory.held + size > memory.most:
             self.forget()
-            if room.taken + size > room.most:
+            if memory.held + size > memory.most:
                 return
-        room.taken += size
+        memory.held += size
+        self._held += size
         self._memo[key] = found
         for term_ids in (key[1], *(row for _, row in found)):
-            retain(self.family.dictionary, term_ids)
+            retain(dictionary, term_ids)
 
     def forget(self) -> None:
         """Let go of all that is remembered."""
         memo, self._memo = self._memo, {}
+        self.family.memory.held -= self._held
+        self._held = 0
         for (_, values), found in memo.items():
-            self.family.room.taken -= 1 + len(found)
             for term_ids in (values, *(row for _, row in found)):
                 release(self.family.dictionary, term_ids)
 
@@ -145,10 +154,10 @@ class FamilyTrigger:
 class Family:
     """The subscriptions of one plan, and of equal constants where they cannot be left open."""
 
-    def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row, room: Room) -> None:
+    def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row, memory: MemoLimit) -> None:
         """`closed`: the term ids of the parameters in the layout's order, None for those that are open."""
         self.plan = plan
-        self.room = room
+        self.memory = memory
         self.closed = closed
         self.open = open_places(plan)
         self.members: dict[Row, BoostedSpu] = {}

@@ -51,8 +51,8 @@ class Rules:
     """Quads that an update may change, at the most: applying them cannot be interrupted."""
     update_timeout: float = 60.0
     """Seconds that an update may be evaluated in a forked process, where its steps are counted."""
-    max_remembered: int = 50_000
-    """Evaluations of joins, and solutions of these, that the delta rules remember at the most."""
+    max_remembered_bytes: int = 16 * 1024 * 1024
+    """Bytes of evaluations of joins, and of their solutions, that the delta rules remember at the most."""
     max_joined: int = MAX_JOINED
     """Triple patterns, groups and OPTIONALs that are joined in one group, at the most: planning them takes long."""
     evaluation_timeout: float = 10.0

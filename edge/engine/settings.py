@@ -76,8 +76,8 @@ class EngineSettings:
     """Steps a second that the updates of one client may take in the long run, `max_steps` at once; 0: any number."""
     max_text: int = MAX_TEXT
     """Characters of a text that a function makes meanwhile, at the most."""
-    max_remembered: int = 50_000
-    """Evaluations of joins, and solutions of these, that subscriptions remember at the most, all together."""
+    max_remembered_bytes: int = 16 * 1024 * 1024
+    """Bytes of evaluations of joins, and of their solutions, that subscriptions remember at the most, all together."""
     max_joined: int = MAX_JOINED
     """Triple patterns, groups and OPTIONALs that are joined in one group of a query, at the most."""
     snapshot_min_bytes: int = 4 * 1024 * 1024

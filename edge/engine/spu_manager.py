@@ -21,7 +21,7 @@ from edge.engine.demotion import OldResults, Rows
 from edge.engine.evaluator import Evaluator, World
 from edge.engine.explain import explain_member, explain_singular
 from edge.engine.explanation import Explanation
-from edge.engine.family import Family, FamilyTrigger, Room, open_places
+from edge.engine.family import Family, FamilyTrigger, MemoLimit, open_places
 from edge.engine.faults import Incidents, contained
 from edge.engine.first_results import DEMOTIONS, FirstResults, Started, Wanted
 from edge.engine.isolation import Isolation
@@ -84,7 +84,7 @@ class SpuManager:
         self._triggers: Lutt[FamilyTrigger] = Lutt(world.graph)
         self._watchers: Lutt[ReevaluatedSpu] = Lutt(world.graph)
         self._graph_watchers: dict[Spu, None] = {}
-        self._room = Room(world.rules.max_remembered)
+        self._memory = MemoLimit(world.rules.max_remembered_bytes)
         self._families: dict[tuple[QueryPlan, Row], Family] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
@@ -223,7 +223,7 @@ class SpuManager:
         open_ = tuple(term_id for term_id, place in ids if place in places)
         closed = tuple(None if place in places else term_id for term_id, place in ids)
         family = self._families.get((plan, closed))
-        return Family(plan, self._world.graph, closed, self._room) if family is None else family, open_
+        return Family(plan, self._world.graph, closed, self._memory) if family is None else family, open_
 
     def _join_boosted(self, query: Member, joining: Joining) -> None:
         """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""

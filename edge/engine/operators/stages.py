@@ -95,10 +95,10 @@ class Distinct(Stage):
                 del counts[row]
             if not before:
                 retain(self._dictionary, row)
-                self._held += _bytes(self._dictionary, row)
+                self._held += row_bytes(self._dictionary, row)
                 out[row] = 1
             elif not after:
-                self._held -= _bytes(self._dictionary, row)
+                self._held -= row_bytes(self._dictionary, row)
                 release(self._dictionary, row)
                 out[row] = -1
         return out
@@ -206,7 +206,7 @@ class Groups(Stage):
         return self._held
 
     def _bytes(self, key: Row, group: _Group) -> int:
-        rows = _bytes(self._dictionary, key) + (0 if group.row is None else _bytes(self._dictionary, group.row))
+        rows = row_bytes(self._dictionary, key) + (0 if group.row is None else row_bytes(self._dictionary, group.row))
         return rows + sum([accumulator.held() for accumulator in group.accumulators])
 
     def release(self) -> None:
@@ -291,11 +291,11 @@ class Template(Stage):
             before = self._copies.get(row, 0)
             after = before + weight
             if before:
-                self._held -= _bytes(self._graph.dictionary, row)
+                self._held -= row_bytes(self._graph.dictionary, row)
                 release(self._graph.dictionary, row)
             if after:
                 retain(self._graph.dictionary, row)
-                self._held += _bytes(self._graph.dictionary, row)
+                self._held += row_bytes(self._graph.dictionary, row)
                 self._copies[row] = after
             else:
                 del self._copies[row]
@@ -358,7 +358,7 @@ def long_texts(dictionary: Dictionary, weights: Mapping[tuple[int | None, ...], 
     return sum(abs(weight) * long[cell] for row, weight in weights.items() for cell in row if cell in long)
 
 
-def _bytes(dictionary: Dictionary, row: Row) -> int:
+def row_bytes(dictionary: Dictionary, row: Sequence[int | None]) -> int:
     """Bytes that a kept row takes, about. Long terms count, also those that the graph has as well."""
     held = _ROW + _CELL * len(row)
     if long := dictionary.long:
