@@ -146,6 +146,8 @@ class KeptTable:
 
 
 _ORIGIN: Final = "subscriptions"
+_UNKNOWN: Final = "unknown"
+"""Client of rows of earlier versions that have none."""
 _RIGHTS: Final = ("read", "write", "publish", "receive")
 
 
@@ -157,6 +159,8 @@ def _encoded(request: QueryRequest) -> bytes:
     if access != ANYBODY:
         limits = {right: sorted(some) for right in _RIGHTS if (some := getattr(access, right)) is not None}
         body["access"] = [access.client, access.registration, sorted(access.actions), limits]
+    if not access.client:
+        body["source"] = request.source
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -168,4 +172,5 @@ def _decoded(body: bytes) -> QueryRequest:
         client, registration, actions, limits = found["access"]
         rights: dict[str, Any] = {right: frozenset(some) for right, some in limits.items()}
         access = Access(client, frozenset(actions), registration=registration, **rights)
-    return QueryRequest(found["sparql"], Dataset(default, named), access, access.client)
+    source = access.client or found.get("source", _UNKNOWN)
+    return QueryRequest(found["sparql"], Dataset(default, named), access, source)

@@ -47,13 +47,18 @@ class RequestCharges:
     def restored(self, spuid: str, query: QueryRequest, sink: Sink) -> Sink:
         """Charge for a subscription of the process before, whatever its client holds. Returns where to send to.
 
-        Without security its client is not known: then it counts for nobody.
+        Without security the client is the connection that had it, until `transfer`.
         """
         charge = self._quota.charge(query.source)
         charge.set(_SUBSCRIPTION * _size(query), check=False)
         subscription = SubscriptionCharge(self._subscriptions, charge, sink)
         subscription.begun(spuid)
         return subscription.sink
+
+    def transfer(self, spuid: str, client: str) -> None:
+        """Count a subscription for another client, whatever that holds. To be called on the writer's thread."""
+        if charge := self._subscriptions.get(spuid):
+            charge.move(client, check=False)
 
     def forget(self, spuid: str) -> None:
         """A subscription has ended. To be called on the writer's thread."""

@@ -271,6 +271,15 @@ class Scheduler:
 
         return self._on_writer(end)
 
+    def transfer(self, spuid: str, client: str) -> Future[None]:
+        """Have a subscription count for another client, which goes on with it. Nothing happens if it has ended."""
+
+        def transfer() -> None:
+            self._charges.transfer(spuid, client)
+            self._engine.spus.transfer(spuid, client)
+
+        return self._on_writer(transfer)
+
     def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
         """The subscriptions of the process before that go on, each with a sink from now on. To be called once."""
 

@@ -105,6 +105,11 @@ class Spu(ABC):
         del self.subscribers[subscriber.spuid]
         self.charge.left(subscriber.client, self._clients())
 
+    def transfer(self, subscriber: Subscriber, client: str) -> None:
+        """One of its subscribers is another client from now on."""
+        before, subscriber.client = subscriber.client, client
+        self.charge.left(before, self._clients())
+
     @property
     @abstractmethod
     def kept(self) -> int:

@@ -161,6 +161,17 @@ class SpuManager:
         """Send what a subscription is told elsewhere."""
         self._by_spuid[spuid].subscribers[spuid].sink = sink
 
+    def transfer(self, spuid: str, client: str) -> None:
+        """Have a subscription, if it has not ended, count for another client."""
+        spu = self._by_spuid.get(spuid)
+        if spu is None:
+            return
+        subscriber = spu.subscribers[spuid]
+        if isinstance(spu, ReevaluatedSpu):
+            spu.clients -= Counter((subscriber.client,))
+            spu.clients[client] += 1
+        spu.transfer(subscriber, client)
+
     def last(self, spuid: str) -> int | None:
         """The number of the last notification of a subscription; None: it has ended."""
         spu = self._by_spuid.get(spuid)

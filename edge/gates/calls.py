@@ -92,6 +92,8 @@ class Subscribe:
         self.feed = parked.feed
         self.feed.to = self.notify
         session = self.session
+        if parked.query.source != self.who:  # without security another connection is another client
+            session.shared.engine.transfer(self.spuid, self.who)
         session.keep(self.spuid, self)
         session.outgoing.send(missed)
         session.shared.notifications.inc()

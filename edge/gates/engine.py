@@ -54,6 +54,9 @@ class SessionEngine(SparqlEngine, Protocol):
     def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[Restored]]:
         """The subscriptions that were kept over a restart, each with a sink from now on. To be called once."""
 
+    def transfer(self, spuid: str, client: str, /) -> Future[None]:
+        """Have a subscription count for another client, which goes on with it."""
+
     def unsubscribe(self, spuid: str, /) -> Future[None]:
         """End a subscription."""
 

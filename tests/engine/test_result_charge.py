@@ -16,7 +16,7 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.result_charge import STEP
-from edge.protocol.access import Access
+from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, StorageFailed, TooManyRequests
 from tests.support.processes import wait_for
 
@@ -237,8 +237,8 @@ TestStory.settings = bounded(max_examples=15, stateful_step_count=15, deadline=N
 
 @pytest.mark.parametrize("kind", ["DISTINCT", "re-evaluated"])
 @pytest.mark.parametrize("ends", ["unsubscribe", "fails"])
-def test_what_goes_on_after_a_restart_counts_as_before(tmp_path, kind, ends):
-    access = Access("alice", registration="1")
+@pytest.mark.parametrize("access", [Access("alice", registration="1"), ANYBODY], ids=["security", "no security"])
+def test_what_goes_on_after_a_restart_counts_as_before(tmp_path, kind, ends, access):
     query = KEPT[kind] if kind == "DISTINCT" else "SELECT ?s ?o { ?s <urn:p>* ?o }"
     request = QueryRequest(query, access=access, source="alice")
     held: list[int] = []
@@ -266,3 +266,19 @@ def test_what_goes_on_after_a_restart_counts_as_before(tmp_path, kind, ends):
         assert house.engine.close()
     assert held[0] > 30_000
     assert held[1] == pytest.approx(held[0], rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["DISTINCT", "re-evaluated"])
+def test_a_subscription_that_another_client_goes_on_with_counts_for_that_client(house, kind):
+    house.update(data(0, 500))
+    spuids = [house.subscribe(KEPT[kind], client) for client in ("alice", "bob")]
+    alice, bob = house.quota.held("alice"), house.quota.held("bob")
+    house.engine.transfer(spuids[0], "carol").result(20)
+    assert [house.quota.held(client) for client in ("alice", "bob", "carol")] == [0, bob, alice]
+    house.engine.transfer(spuids[1], "carol").result(20)
+    assert [house.quota.held(client) for client in ("alice", "bob", "carol")] == [0, 0, alice + bob]
+    house.update(data(500, 500))
+    assert house.quota.held("carol") == house.quota.total > alice + bob
+    for spuid in spuids:
+        house.unsubscribe(spuid)
+    house.engine.transfer(spuids[0], "alice").result(20)  # it has ended meanwhile

@@ -34,10 +34,10 @@ class House:
         self.clients: list[Client] = []
 
     @contextlib.asynccontextmanager
-    async def run(self, **subscriptions: Any) -> AsyncIterator[House]:
+    async def run(self, limits: dict[str, int] | None = None, **subscriptions: Any) -> AsyncIterator[House]:
         anywhere = {"port": 0}
         settings = {"data_dir": self.directory, "http": anywhere, "ws": anywhere, "subscriptions": subscriptions}
-        settings |= {"mqtt": {"enabled": False}, "host": {"enabled": False}}
+        settings |= {"mqtt": {"enabled": False}, "host": {"enabled": False}, "limits": limits or {}}
         async with Gateway(Settings.model_validate(settings)) as self.gateway:
             yield self
         for client in self.clients:
@@ -276,3 +276,40 @@ async def test_killed_again_and_again_under_load_nobody_begins_anew_and_everybod
         await asyncio.gather(*tasks)
     finally:
         gateway.stop()
+
+
+async def test_without_security_a_restored_subscription_counts_for_the_client_that_had_it_and_then_for_its_heir(house):
+    query = VALUES.replace("SELECT", "SELECT DISTINCT") + " # " + "x" * 10_000
+
+    def address(client: Client) -> str:
+        host, port = client.socket.local_address[:2]
+        return f"{host}:{port}"
+
+    async with house.run():
+        client = await house.client()
+        await house.update(put(*range(1000)))
+        first = await client.subscribe(query, resume=True)
+        before = address(client)
+        held = house.gateway._quota.held(before)
+        assert held > 100_000
+    async with house.run():
+        assert house.gateway._quota.held(before) == pytest.approx(held, rel=0.05)
+        client = await house.client()
+        again = await client.subscribe(query, spuid=first["spuid"], sequence=0)
+        assert again["spuid"] == first["spuid"]
+        await house.update(put(1))
+        assert house.gateway._quota.held(before) == 0
+        assert house.gateway._quota.held(address(client)) == pytest.approx(held, rel=0.05)
+        await client.ask({"unsubscribe": {"spuid": first["spuid"]}})
+        assert house.gateway._quota.held(address(client)) == 0
+
+
+async def test_without_security_changes_that_nobody_comes_back_for_are_bounded_after_a_restart(house):
+    async with house.run():
+        await (await house.client()).subscribe(VALUES, resume=True)
+    async with house.run(limits={"max_client_bytes": 1_048_576}):
+        for number in range(0, 20_000, 2000):
+            await house.update(put(*range(number, number + 2000)))
+            assert house.gateway._quota.total <= 1_048_576
+        await eventually(lambda: not house.metric("edge_parked_subscriptions", gate="restart"), "its end")
+        assert house.gateway._quota.total == 0

@@ -505,6 +505,7 @@ class _Engine:
         self._restored = restored
         self._sinks = sinks
         self.unsubscribe = scheduler.unsubscribe
+        self.transfer = scheduler.transfer
 
     def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
         for one in self._restored:
