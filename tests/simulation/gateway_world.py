@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import json
 import random
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -192,7 +191,7 @@ class World:
         self.large = LargeChanges(random.Random(seed))
         self.connected = Clients(self.chance, self.clock, self.story)
         self.scheduler: Scheduler
-        shutil.copy(_new_file(), directory / journal_file.FILE_NAME)
+        (directory / journal_file.FILE_NAME).write_bytes(_new_file())
         self._open()
 
     def run(self, steps: int) -> None:
@@ -518,8 +517,9 @@ class World:
 
 
 @functools.cache
-def _new_file() -> Path:
+def _new_file() -> bytes:
     """A new journal, made once a process."""
-    directory = Path(tempfile.mkdtemp())
-    Journal.open(directory).close()
-    return directory / journal_file.FILE_NAME
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        Journal.open(directory).close()
+        return (directory / journal_file.FILE_NAME).read_bytes()
