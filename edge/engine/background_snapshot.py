@@ -1,6 +1,6 @@
 """Encode the live graph for a snapshot of the journal, on a thread of its own, while updates go on.
 
-The bodies come from a `GraphCopy`. A last body has the changes that were made meanwhile, so together the bodies are
+The bodies come from a `GraphCopy`. The last ones have the changes that were made meanwhile, so together the bodies are
 the state at the commit after which `bodies` is called. They are compressed, about 9 bytes a quad, and in memory until
 the journal stores them in one transaction. A crash before that leaves the last snapshot and the journal as they are.
 """
@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from edge.engine import journal_codec
 from edge.engine.changes import Statement
 from edge.engine.engine import Engine
-from edge.engine.journal import Entry, change_bodies, snapshot_bodies
+from edge.engine.journal import change_bodies, snapshot_bodies
 from edge.engine.terms import SHORT
 
 _PIECE: Final = 500
@@ -35,19 +34,21 @@ class BackgroundSnapshot:
         self._done = done
         self._copy = engine.begin_copy()
         self._bodies: list[bytes] = []
+        self._rounds = 0
         self._cancelled = False
-        self._thread = threading.Thread(target=self.encode, name="snapshot")
 
     def start(self) -> None:
-        """Begin to encode on a thread."""
-        self._thread.start()
+        """Encode on a thread."""
+        threading.Thread(target=self.encode, name="snapshot").start()
 
     def encode(self) -> None:
-        """Encode here."""
+        """Encode here. To be called again while it is `behind`."""
         try:
-            for body in snapshot_bodies(self._quads(), self._copy.named_graphs, self._may_be_long):
-                self._bodies.append(body)
-            for _ in range(_MOST_ROUNDS):
+            if not self._bodies:
+                for body in snapshot_bodies(self._quads(), self._copy.named_graphs, self._may_be_long):
+                    self._bodies.append(body)
+            while self._rounds < _MOST_ROUNDS:
+                self._rounds += 1
                 if self._catch_up():
                     break
         except Exception as error:  # noqa: BLE001  the caller reports it
@@ -60,13 +61,18 @@ class BackgroundSnapshot:
         self._cancelled = True
         self._engine.end_copy(self._copy)
 
+    @property
+    def behind(self) -> bool:
+        """Whether so much was changed since it was encoded that `bodies` would take long, and `encode` would help."""
+        return self._rounds < _MOST_ROUNDS and self._copy.behind(_PIECE)
+
     def bodies(self) -> Sequence[bytes]:
         """Return the bodies of the snapshot of the graph as it is now. To be called once, with nothing uncommitted.
 
         Raises `NotRestorable`.
         """
         changes = self._engine.end_copy(self._copy)
-        return [*self._bodies, journal_codec.encode([Entry(0, changes)])] if changes else self._bodies
+        return [*self._bodies, *change_bodies(changes, self._may_be_long)] if changes else self._bodies
 
     def _catch_up(self) -> bool:
         """Encode what was changed since the copy began, or since the last time. Returns whether it was little."""

@@ -56,6 +56,10 @@ class GraphCopy:
         """Take in a piece of them."""
         self._quads.update(self._deferred.take(LARGE))
 
+    def behind(self, most: int) -> bool:
+        """Whether so many states or more are remembered."""
+        return bool(self._deferred) or len(self._quads) + len(self._graphs) >= most
+
     def take_changes(self) -> ChangeSet:
         """Return the remembered states as a change set, and forget them.
 

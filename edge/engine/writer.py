@@ -317,6 +317,9 @@ class Writer:
     def _store_snapshot(self, snapshot: BackgroundSnapshot) -> None:
         """Store a snapshot that has been encoded. Runs as a task, so nothing is uncommitted."""
         kept, spus = self._kept, self._engine.spus
+        if snapshot.error is None and snapshot.behind and self.alive:
+            snapshot.start()  # a large change came when all was encoded: updates are not to wait for that
+            return
         self._snapshot = None
         if snapshot.error is not None:
             snapshot.cancel()

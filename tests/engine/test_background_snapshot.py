@@ -16,11 +16,14 @@ from support.processes import wait_for
 from test_mirror import some_update
 
 from edge.engine import EngineSettings, background_snapshot, open_engine
+from edge.engine import journal as journal_module
 from edge.engine.background_snapshot import BackgroundSnapshot
 from edge.engine.engine import Engine
 from edge.engine.graph_copy import GraphCopy
 from edge.engine.journal import Entry, Journal
+from edge.engine.journal_codec import decode
 from edge.engine.requests import UpdateRequest
+from edge.engine.writer import Writer
 from edge.protocol.errors import UpdateFailed
 
 
@@ -108,6 +111,51 @@ def test_updates_go_on_while_a_snapshot_is_made(tmp_path, monkeypatch):
     assert scheduler.close()
     assert len(before) == 2000
     assert restored(tmp_path)[0] == before
+
+
+def test_what_was_changed_before_it_is_stored_is_encoded_in_bodies_of_bounded_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_module, "CHUNK_QUADS", 100)
+    engine, journal = new_engine(), Journal.open(tmp_path)
+    encoded = threading.Event()
+    snapshot = BackgroundSnapshot(engine, lambda _: encoded.set())
+    snapshot.start()
+    assert encoded.wait(20)
+    for number in range(0, 5000, 500):
+        triples = " ".join(f"<a:{n}> <a:p> {n} ." for n in range(number, number + 500))
+        executed = engine.execute([engine.prepare(UpdateRequest(f"INSERT DATA {{ {triples} }}"))], NOW)
+        journal.commit([Entry(NOW, step.changes) for step in executed])
+        engine.show(executed)
+    bodies = snapshot.bodies()
+    assert max(sum(sum(entry.changes.sizes) for entry in decode(body)) for body in bodies) == 100
+    assert journal.snapshot(bodies)
+    journal.close()
+    assert restored(tmp_path) == (set(engine.graph.quads()), set(), 10, 10)
+
+
+def test_a_large_change_before_it_is_stored_is_not_encoded_by_the_writer(tmp_path, monkeypatch):
+    """It is committed when all is encoded, and the writer has not been told yet."""
+    put, bodies = Writer._put_snapshot, BackgroundSnapshot.bodies
+    stored: list[bool] = []
+    changes = iter([f"INSERT DATA {{ {' '.join(f'<b:{n}> <a:p> {n} .' for n in range(5000))} }}"])
+
+    def late(writer: Writer, snapshot: BackgroundSnapshot) -> None:
+        for text in changes:
+            scheduler.update([UpdateRequest(text)]).result(20)
+        put(writer, snapshot)
+
+    def noted(snapshot: BackgroundSnapshot) -> object:
+        stored.append(snapshot._copy.behind(500))
+        return bodies(snapshot)
+
+    monkeypatch.setattr(Writer, "_put_snapshot", late)
+    monkeypatch.setattr(BackgroundSnapshot, "bodies", noted)
+    scheduler = open_engine(tmp_path, EngineSettings(snapshot_min_bytes=1000, snapshot_ratio=0.1))
+    triples = " ".join(f"<a:{n}> <a:p> {n} ." for n in range(2000))
+    scheduler.update([UpdateRequest(f"INSERT DATA {{ {triples} }}")]).result(20)
+    wait_for(lambda: scheduler._journal.snapshot_sequence == 2, what="the snapshot")
+    assert stored == [False]
+    assert scheduler.close()
+    assert len(restored(tmp_path)[0]) == 7000
 
 
 def test_a_snapshot_that_cannot_be_encoded_is_tried_again_later(tmp_path, monkeypatch):
