@@ -12,7 +12,7 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -126,6 +126,17 @@ class Listener(socket.socket):
         """Begin. asyncio's `backlog` is also how many it accepts in a row, which is another matter."""
         super().listen(_QUEUE)
 
+    @contextlib.contextmanager
+    def closed_on_failure(self) -> Iterator[None]:
+        """Close it where a gate fails to begin to serve on it, or is cancelled meanwhile; asyncio leaves it open."""
+        try:
+            yield
+        except BaseException:
+            if self.fileno() >= 0:
+                asyncio.get_running_loop().remove_reader(self)
+            self.close()
+            raise
+
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection that may come in. Raises `BlockingIOError` where there is none."""
         for _ in range(AT_ONCE):
@@ -134,7 +145,10 @@ class Listener(socket.socket):
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     self._exhausted()
-                raise
+                if error.errno != errno.EINVAL:
+                    raise
+                self._deaf()
+                break
             connection = self._let_in(plain, address)
             if connection is not None:
                 return connection, address
@@ -212,6 +226,14 @@ class Listener(socket.socket):
             about = {"port": self.port, "from": host, "connections": self._turned_away}
             _log.warning("listener.turned_away", extra=about)
             self._told_at, self._turned_away = now, 0
+
+    def _deaf(self) -> None:
+        """The socket does not listen any more, and stays readable: asyncio would ask, and log, 10,000 times a second.
+
+        The watchdog opens the port again.
+        """
+        asyncio.get_running_loop().remove_reader(self)
+        _log.error("listener.deaf", extra={"port": self.port})
 
     def _exhausted(self) -> None:
         """asyncio writes a line for each time that there are no descriptors, and looks again after a second."""

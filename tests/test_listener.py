@@ -216,6 +216,19 @@ def test_without_descriptors_asyncio_is_told_once_a_second_only(monkeypatch):
         assert those.to.accept()[0].close() is None
 
 
+async def test_a_port_that_is_deaf_is_logged_once_and_leaves_the_loop_alone(caplog):
+    """Its socket stays readable for ever, and accepts nobody."""
+    caplog.set_level(logging.WARNING)
+    with Listener("127.0.0.1", 0, MOST, OF_ONE) as to:
+        async with await asyncio.start_server(lambda *_: None, sock=to, backlog=AT_ONCE):
+            to.shutdown(socket.SHUT_RDWR)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            (line,) = caplog.records
+            assert (line.message, line.port) == ("listener.deaf", to.port)
+            assert to.fileno() not in asyncio.get_running_loop()._selector.get_map()
+
+
 def test_one_line_tells_of_many_that_were_turned_away(caplog):
     caplog.set_level(logging.WARNING)
     with clients() as those:

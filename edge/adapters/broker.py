@@ -106,8 +106,11 @@ class EmbeddedBroker:
         self._closing = False
         self._broker = GuardedBroker(config)
         await self._broker.start()
-        self._own = await asyncio.start_server(self._own_connected, "127.0.0.1", self._own_port)
+        self._own = await asyncio.start_server(
+            self._own_connected, "127.0.0.1", self._own_port, start_serving=False
+        )  # known before it serves, so that `stop` closes it if this is cancelled
         self._own_port = _port(self._own)
+        await self._own.start_serving()
 
     async def open(self) -> None:
         """Let devices in: what they are told was taken has somebody to take it by now. Raises OSError."""
@@ -174,7 +177,8 @@ class EmbeddedBroker:
         """Let devices in at a port. Returns the port, too. Raises OSError."""
         listener = Listener(host, port, self._settings.max_connections, self._settings.max_connections_of_one)
         connected = partial(self._device_connected, listener)
-        return await asyncio.start_server(connected, sock=listener, backlog=AT_ONCE, **options), listener.port
+        with listener.closed_on_failure():
+            return await asyncio.start_server(connected, sock=listener, backlog=AT_ONCE, **options), listener.port
 
     async def _own_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._connected(reader, writer, self._own_door, lambda: None)

@@ -69,11 +69,17 @@ class HttpGate:
             timeout_keep_alive=math.ceil(settings.keep_alive),
             timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
         )
-        self._server = _Server(config, protocol)
+        server = _Server(config, protocol)
         self._connections.set_function(lambda: len(server.server_state.connections))
-        server = self._server
-        self._task = asyncio.create_task(server.serve(sockets=[listener]))
-        await server.up.wait()
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        with listener.closed_on_failure():
+            try:
+                await server.up
+            except BaseException:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise
+        self._server, self._task = server, task
         return listener.port
 
     async def stop(self) -> None:
@@ -95,25 +101,30 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, protocol: type[HttpToolsProtocol]) -> None:
         super().__init__(config)
         self._protocol = protocol
-        self.up = asyncio.Event()
+        self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it listens. Raises `OSError` where it cannot."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """The same as in the base, with a limit for TLS handshakes, which it has none for."""
         await self.lifespan.startup()
         config, loop = self.config, asyncio.get_running_loop()
         protocol = partial(self._protocol, config, self.server_state, self.lifespan.state)
-        self.servers = [
-            await loop.create_server(
-                protocol,
-                sock=listener,
-                backlog=AT_ONCE,
-                ssl=config.ssl,
-                ssl_handshake_timeout=HANDSHAKE if config.ssl else None,
-            )
-            for listener in sockets or []
-        ]
+        try:
+            self.servers = [
+                await loop.create_server(
+                    protocol,
+                    sock=listener,
+                    backlog=AT_ONCE,
+                    ssl=config.ssl,
+                    ssl_handshake_timeout=HANDSHAKE if config.ssl else None,
+                )
+                for listener in sockets or []
+            ]
+        except OSError as error:
+            self.up.set_exception(error)
+            raise
         self.started = True
-        self.up.set()
+        self.up.set_result(None)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -86,26 +86,27 @@ class WsGate:
             parking=self._parking,
         )
         listener = Listener(settings.host, settings.port, settings.max_connections, settings.max_connections_of_one)
-        self._server = await serve(
-            partial(self._serve, sessions),
-            sock=listener,
-            backlog=AT_ONCE,
-            ssl=self._tls,
-            ssl_handshake_timeout=HANDSHAKE if self._tls is not None else None,
-            process_request=partial(self._admit, listener),
-            process_response=_in_our_form,
-            create_connection=partial(  # type: ignore[arg-type]  # it is only called
-                BoundedConnection, allowance=self._allowance, max_message=2 * settings.max_message
-            ),
-            compression="deflate" if settings.compression else None,
-            ping_interval=settings.ping_interval or None,
-            ping_timeout=settings.ping_timeout,
-            close_timeout=settings.close_timeout,
-            # The library closes the connection without a word on messages beyond its limit. So it has a higher one.
-            max_size=2 * settings.max_message,
-            server_header=None,
-            logger=_quiet(),
-        )
+        with listener.closed_on_failure():
+            self._server = await serve(
+                partial(self._serve, sessions),
+                sock=listener,
+                backlog=AT_ONCE,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE if self._tls is not None else None,
+                process_request=partial(self._admit, listener),
+                process_response=_in_our_form,
+                create_connection=partial(  # type: ignore[arg-type]  # it is only called
+                    BoundedConnection, allowance=self._allowance, max_message=2 * settings.max_message
+                ),
+                compression="deflate" if settings.compression else None,
+                ping_interval=settings.ping_interval or None,
+                ping_timeout=settings.ping_timeout,
+                close_timeout=settings.close_timeout,
+                # The library closes the connection without a word on messages beyond its limit. So it has a higher one.
+                max_size=2 * settings.max_message,
+                server_header=None,
+                logger=_quiet(),
+            )
         return listener.port
 
     async def stop(self) -> None:
