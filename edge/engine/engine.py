@@ -32,14 +32,14 @@ from edge.engine.ledger import Ledger
 from edge.engine.lutt import Key, Lutt
 from edge.engine.mirror import Mirror
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
-from edge.engine.plan import Data, Load, UpdatePlan
+from edge.engine.plan import Load, Modify, UpdatePlan
 from edge.engine.query import QueryProcessor
 from edge.engine.query_plans import QueryPlans
 from edge.engine.read_set import read_set
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
 from edge.engine.spu import Ready
 from edge.engine.spu_manager import Activation, PreparedQuery, SpuManager
-from edge.engine.staged_change import STAGED_FROM, NotStaged, StagedChange
+from edge.engine.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
 from edge.engine.transaction import Transaction
 from edge.engine.update import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
@@ -251,7 +251,7 @@ class Engine:
                 raise
         return done
 
-    def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: Attempt) -> Sequence[Data | Quads] | None:
+    def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: Attempt) -> Sequence[Operation] | None:
         """The operations of an update that is to be prepared in pieces; None: it is not.
 
         Raises `LongUpdate` where they are not known yet, `ResultTooLarge` if they change too many quads.
@@ -259,27 +259,30 @@ class Engine:
         if attempt.unstaged or attempt.error is not None or len(updates) != 1:
             return None
         (update,) = updates
-        if update.beside or update.notes:
+        plan, found = update.plan, attempt.found
+        if update.beside or update.notes or (found is None and plan.only_modifies):
             return None
-        operations: list[Data | Quads]
-        if attempt.found is not None:
-            operations = [quads for quads in attempt.found[0] if quads is not None]
-            complete = len(operations) == len(attempt.found[0])
-        else:
-            documents = attempt.documents[0] if attempt.documents is not None else {}
-            operations = [
-                operation if isinstance(operation, Data) else ((), documents[number])
-                for number, operation in enumerate(update.plan.operations)
-                if isinstance(operation, Data | Load)
-            ]
-            complete = len(operations) == len(update.plan.operations)
-        size = sum(each.size if isinstance(each, Data) else len(each[0]) + len(each[1]) for each in operations)
+        operations: list[Operation | Modify] = []
+        for number, operation in enumerate(plan.operations):
+            quads = None if found is None else found[0][number]
+            if quads is not None:
+                operations.append(quads)
+            elif isinstance(operation, Load):
+                documents = attempt.documents[0] if attempt.documents is not None else {}
+                operations.append(((), documents[number]))
+            else:
+                operations.append(operation)
+        size = sum(self._updates.size(operation) for operation in operations if not isinstance(operation, Modify))
         if size < STAGED_FROM:
             return None
         self._updates.check_size(size)
-        if not complete and attempt.found is None:
-            raise LongUpdate
-        return operations if complete else None
+        staged: list[Operation] = []
+        for each in operations:
+            known = self._updates.known(each, update.constants, update.access) if isinstance(each, Modify) else each
+            if known is None:
+                raise LongUpdate
+            staged.append(known)
+        return staged
 
     def _execute_staged(self, update: PreparedUpdate, now: int, attempt: Attempt, staged: StagedChange) -> Executed:
         """Prepare a piece of a change, and raise `Unfinished`; or apply it. Raises `EdgeError`: nothing changed."""
@@ -291,7 +294,9 @@ class Engine:
                 raise Unfinished
             began = clock()
             self.performance.begin()
-            transaction, changes = staged.apply()
+            changes = staged.settle()
+            growth = self._graph_quota.take(changes, update.access, update.source, applied=False)
+            transaction = staged.apply()
         except Unfinished:
             raise
         except NotStaged:
@@ -305,7 +310,7 @@ class Engine:
         self._end_reading(attempt)
         attempt.found = None
         attempt.steps += staged.size
-        executed = self._complete(update, now, transaction, changes, began)
+        executed = self._complete(update, now, transaction, changes, began, growth)
         executed.encoded = staged.encoded
         self._unshown.append(executed.changes)
         return executed
@@ -552,15 +557,25 @@ class Engine:
         return self._complete(update, now, transaction, transaction.change_set(), began)
 
     def _complete(
-        self, update: PreparedUpdate, now: int, transaction: Transaction, changes: ChangeSet, began: int
+        self,
+        update: PreparedUpdate,
+        now: int,
+        transaction: Transaction,
+        changes: ChangeSet,
+        began: int,
+        growth: int | None = None,
     ) -> Executed:
-        """Let everything take in a transaction. Raises `EdgeError`: it is undone."""
+        """Let everything take in a transaction. `growth`: what the graph's limit has taken in already.
+
+        Raises `EdgeError`: it is undone.
+        """
         beside = transaction.entries() if transaction.beside else ()
         if not changes:
             self._writer_mirror.note(NO_CHANGE)
             return Executed(NO_CHANGE, spent=self.performance.executed(clock() - began), beside=beside)
         try:
-            growth = self._graph_quota.take(changes, update.access, update.source)
+            if growth is None:
+                growth = self._graph_quota.take(changes, update.access, update.source)
         except BaseException:
             transaction.undo()
             raise

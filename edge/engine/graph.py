@@ -7,7 +7,8 @@ and half as much memory again. Nothing here knows SPARQL, files or time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import pyoxigraph as ox
@@ -309,6 +310,17 @@ class TripleIndex:
 _NO_TRIPLES: Final = TripleIndex()
 
 
+def _walk(index: Callable[[], TripleIndex]) -> Iterator[tuple[int, int, int]]:
+    """The triples of an index that may change, or become another one, between two steps."""
+    # A step uses ids of earlier ones, which may stand for other terms by now, and an update may have replaced an
+    # index by one with the same quads (MOVE). So everything is looked up again, and `contains` has the last word.
+    for s in index().all_subjects():
+        for p in index().predicates_of(s):
+            for o in list(_leaf(index().objects(s, p))):
+                if index().contains(s, p, o):
+                    yield s, p, o
+
+
 class LiveGraph:
     """The RDF dataset that the gateway serves: a default graph and named graphs, which may exist and be empty."""
 
@@ -403,17 +415,17 @@ class LiveGraph:
         """
         return self._walk([(graph, self.decode_graph(graph)) for graph in self.graphs])
 
+    def walk_ids(self, graph: int) -> Iterator[Quad]:
+        """The same of one graph, as ids, while somebody holds a reference to its name."""
+        for s, p, o in _walk(lambda: self.graphs.get(graph, _NO_TRIPLES)):
+            yield s, p, o, graph
+
     def _walk(self, graphs: Iterable[tuple[int, GraphName | ox.DefaultGraph]]) -> Iterator[Statement]:
-        # A step uses ids of earlier ones, which may stand for other terms by now, and an update may have replaced an
-        # index by one with the same quads (MOVE). So everything is looked up again, and `contains` has the last word.
         terms = self.dictionary.terms
         for graph, name in graphs:
             of_quad = None if isinstance(name, ox.DefaultGraph) else name
-            for s in self._index(graph, name).all_subjects():
-                for p in self._index(graph, name).predicates_of(s):
-                    for o in list(_leaf(self._index(graph, name).objects(s, p))):
-                        if self._index(graph, name).contains(s, p, o):
-                            yield terms[s], terms[p], terms[o], of_quad
+            for s, p, o in _walk(partial(self._index, graph, name)):
+                yield terms[s], terms[p], terms[o], of_quad
 
     def _index(self, graph: int, name: GraphName | ox.DefaultGraph) -> TripleIndex:
         """The triples of the graph that has this id and name; none, if there is no such graph."""

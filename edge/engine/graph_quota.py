@@ -47,10 +47,11 @@ class GraphQuota:
         dictionary = self._graph.dictionary
         return len(self._graph) * _QUAD + len(dictionary) * _TERM + sum(dictionary.long.values())
 
-    def take(self, changes: ChangeSet, access: Access, source: str) -> int:
-        """Account for the changes of an update, which the graph has seen. Returns the bytes, for `give_back`.
+    def take(self, changes: ChangeSet, access: Access, source: str, *, applied: bool = True) -> int:
+        """Account for the changes of an update. Returns the bytes, for `give_back`.
 
-        Raises `UpdateFailed` where the graph would be too large; whoever called must undo the changes then.
+        `applied`: whether the graph has seen them; else only its dictionary has. Raises `UpdateFailed` where the graph
+        would be too large; whoever called must undo the changes then.
         """
         added, removed, _, _ = changes.sizes
         long = max(self._graph.dictionary.longest - 256, 0)
@@ -60,7 +61,7 @@ class GraphQuota:
             most = added * (_QUAD + 3 * _TERM) + growth
             self._slack -= most
             if self._slack < 0:
-                self._check(growth, access, source)
+                self._check(growth, 0 if applied else (added - removed) * _QUAD, access, source)
         if access.registration:
             self.contributions.add(access.client, growth)
         return growth
@@ -71,8 +72,9 @@ class GraphQuota:
             self.contributions.add(access.client, -growth)
         self._slack = 0
 
-    def _check(self, growth: int, access: Access, source: str) -> None:
-        size = self.size
+    def _check(self, growth: int, ahead: int, access: Access, source: str) -> None:
+        """`ahead`: bytes that are not in the graph yet."""
+        size = self.size + ahead
         privileged = access.operates if access.registration else source == HOUSE
         usable = self.limit if privileged else self.limit * (100 - _RESERVE) // 100
         remedy = "Delete data, or have the operator raise engine.max_graph_bytes"

@@ -70,55 +70,62 @@ class EncodedQuads:
     """
 
     def __init__(self) -> None:
-        self._added = _Section()
-        self._removed = _Section()
+        self._pieces: list[tuple[_Section, _Section]] = []
+        """What each piece adds and removes."""
 
     def add(self, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
-        """Encode more quads. Raises `NotRestorable`."""
-        self._added.add(list(ChangeSet(added).lines()))
-        self._removed.add(list(ChangeSet(removed).lines()))
+        """Encode another piece. Raises `NotRestorable`."""
+        self._pieces.append(_piece(added, removed))
+
+    def replace(self, number: int, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
+        """Encode a piece anew. Raises `NotRestorable`."""
+        self._pieces[number] = _piece(added, removed)
 
     def body(self, entry: Entry) -> bytes:
         """The body that holds this entry alone, whose quads these are. Raises `NotRestorable`."""
         changes = entry.changes
-        start, end = _Section(), _Section()
-        sizes = self._added.lines, self._removed.lines, len(changes.created), len(changes.dropped)
-        start.compress(_COUNT.pack(1) + _HEAD.pack(entry.at, *sizes, len(entry.receipt)) + entry.receipt)
-        end.add([_graph_line(name) for name in (*changes.created, *changes.dropped)])
+        added, removed = ([piece[kind] for piece in self._pieces] for kind in (0, 1))
+        counts = sum(section.lines for section in added), sum(section.lines for section in removed)
+        graphs = [_graph_line(name) for name in (*changes.created, *changes.dropped)]
+        sizes = *counts, len(changes.created), len(changes.dropped), len(entry.receipt)
+        start = _Section.of(_COUNT.pack(1) + _HEAD.pack(entry.at, *sizes) + entry.receipt)
         parts, checksum = bytearray(_ZLIB_HEADER), 1
-        for section in (start, self._added, self._removed, end):
+        for section in (start, *added, *removed, _Section.of_lines(graphs)):
             parts += section.compressed
             checksum = _joined_checksum(checksum, section.checksum, section.length)
         return b"z" + parts + _DEFLATE_END + checksum.to_bytes(4, "big")
 
 
+@dataclass(frozen=True, slots=True)
 class _Section:
     """A part of the content of a body, compressed without a look at what comes before it."""
 
-    def __init__(self) -> None:
-        self._compressor = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-        self.compressed = bytearray()
-        """Deflate blocks, the last of which is not marked as the last of the stream."""
-        self.lines = 0
-        self.length = 0
-        """Bytes of the content."""
-        self.checksum = 1
-        """Its Adler-32."""
+    compressed: bytes
+    """Deflate blocks, the last of which is not marked as the last of the stream."""
+    length: int
+    """Bytes of the content."""
+    checksum: int
+    """Its Adler-32."""
+    lines: int = 0
 
-    def add(self, lines: Sequence[str]) -> None:
-        """Add lines of N-Quads. Raises `NotRestorable`."""
-        if lines:
-            text = "".join(lines).encode()
-            _check(text, len(lines))
-            self.compress(text)
-            self.lines += len(lines)
-
-    def compress(self, content: bytes) -> None:
-        """Add bytes."""
+    @classmethod
+    def of(cls, content: bytes, lines: int = 0) -> _Section:
+        """Compress bytes."""
+        compressor = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
         # A full flush ends on a byte, and what follows does not refer to what stands before.
-        self.compressed += self._compressor.compress(content) + self._compressor.flush(zlib.Z_FULL_FLUSH)
-        self.checksum = zlib.adler32(content, self.checksum)
-        self.length += len(content)
+        compressed = compressor.compress(content) + compressor.flush(zlib.Z_FULL_FLUSH)
+        return cls(compressed, len(content), zlib.adler32(content), lines)
+
+    @classmethod
+    def of_lines(cls, lines: Sequence[str]) -> _Section:
+        """Compress lines of N-Quads. Raises `NotRestorable`."""
+        text = "".join(lines).encode()
+        _check(text, len(lines))
+        return cls.of(text, len(lines))
+
+
+def _piece(added: Sequence[Statement], removed: Sequence[Statement]) -> tuple[_Section, _Section]:
+    return _Section.of_lines(list(ChangeSet(added).lines())), _Section.of_lines(list(ChangeSet(removed).lines()))
 
 
 _ZLIB_HEADER: Final = b"\x78\x01"

@@ -166,8 +166,11 @@ class UpdatePlan:
     """Whether it loads a document."""
     needs_mirror: bool = field(init=False)
     """Whether Oxigraph evaluates a WHERE clause of it."""
+    only_modifies: bool = field(init=False)
+    """Whether it has neither long data nor documents nor operations on whole graphs."""
 
     def __post_init__(self) -> None:
         wheres = [operation.where for operation in self.operations if isinstance(operation, Modify)]
         object.__setattr__(self, "loads", any(isinstance(operation, Load) for operation in self.operations))
+        object.__setattr__(self, "only_modifies", len(wheres) == len(self.operations))
         object.__setattr__(self, "needs_mirror", any(isinstance(where, GeneralWhere) for where in wheres))

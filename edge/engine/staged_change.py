@@ -1,8 +1,9 @@
 """Staged change: a large change that is prepared in pieces, while others' updates go on, and then applied as one.
 
-Nobody sees anything of it before it is applied. What it is to reach, that some quads are there and others are not, does
-not depend on the state. Only what is left to do for that does: the quads that others change after they were compared
-with the graph are noted, and looked at again when the change is applied.
+Nobody sees anything of it before it is applied. What data is to reach, that some quads are there and others are not,
+does not depend on the state; what operations on whole graphs are to reach follows, for each triple, from the graphs
+that have it (`whole_graphs`). What is left to do depends on the state, too: the quads that others change after they
+were compared with the graph are noted, and looked at again when the change is applied.
 
 The pieces intern terms, compare quads with the graph, build an index of the new quads and encode them for the journal.
 What must happen at once is little: indexes are joined. So 100,000 quads hold up others for some 50 ms, not for 800 ms.
@@ -18,8 +19,10 @@ from edge.engine.attempt import Quads
 from edge.engine.changes import ChangeSet, Statement
 from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad, TripleIndex
 from edge.engine.journal_codec import EncodedQuads
-from edge.engine.plan import Data
+from edge.engine.plan import Data, Manage, Transfer
 from edge.engine.transaction import Transaction
+from edge.engine.whole_graphs import WholeGraphs
+from edge.protocol.errors import UpdateConflict
 
 STAGED_FROM: Final = 2_000
 """Quads from which a change is staged."""
@@ -27,8 +30,19 @@ _PIECE: Final = 500
 """Quads of a piece: about 2 ms."""
 _MOST_STALE: Final = 1_000
 """Quads that are looked at again when the change is applied. If there are more, all are compared again."""
+_ENCODED: Final = 50
+"""Quads that are encoded together: about 0.2 ms."""
+_FEW_TURNED: Final = 250
+"""Quads of which something else is wanted when the change is applied than when they were compared: what was encoded
+with each of them is encoded again. If there are more, all are compared again."""
+_MOST_TURNED: Final = 1_000
+"""The same after the last comparison. If there are more, the update is refused."""
 _MOST_COMPARISONS: Final = 3
-"""How often that is done, so that nobody can keep a change from being applied."""
+"""How often all are compared, so that nobody can keep a change from being applied."""
+
+
+Operation = Data | Quads | Manage | Transfer
+"""What can be prepared in pieces."""
 
 
 class NotStaged(Exception):
@@ -41,21 +55,34 @@ class StagedChange:
     def __init__(
         self,
         graph: LiveGraph,
-        operations: Sequence[Data | Quads],
+        operations: Sequence[Operation],
         transaction: Transaction,
-        checked: Callable[[Iterable[Quad]], Iterable[Quad]],
+        check: Callable[[Iterable[Quad], int], None],
     ) -> None:
-        """`checked` raises what keeps the graph from holding a quad. Nothing else may use the transaction."""
+        """`check` raises what keeps the graph from holding quads, or a change from naming so many.
+
+        Nothing else may use the transaction.
+        """
         self._graph = graph
         self._operations = operations
         self._transaction = transaction
-        self._checked = checked
+        self._check = check
+        self._whole: WholeGraphs | None = None
+        """The operations, if some are on whole graphs."""
+        self._unsettled: dict[Quad, None] = {}
+        """Quads of these graphs that others have changed since the last piece. References, too."""
+        self._turned: set[Quad] = set()
+        """Quads that were compared, and of which something else is wanted since."""
+        self._existence: dict[int, bool] = {}
+        """The named graphs that begin or end."""
         self._wanted: dict[Quad, bool] = {}
         """Whether each quad is to be there in the end. The change holds references to their terms."""
         self._named: dict[int, bool] = {}
         """The graphs of these quads, and whether any was to be added to them. References, too."""
         self._pinned: list[int] = []
         """Terms that are held until the quads that have them are."""
+        for name in transaction.writable or ():  # an id that is given to another graph would allow changing that
+            graph.dictionary.retain(name)
         self._compared = 0
         self._stale: set[Quad] = set()
         """Quads that others have changed since the comparison began."""
@@ -82,38 +109,72 @@ class StagedChange:
 
         Raises `EdgeError` where the update is refused, and `NotStaged`; it must be discarded then.
         """
+        if self._unsettled:
+            self._settle()
         if self._steps is not None and next(self._steps, self) is self:
             self._steps = None
-        if self._steps is None and len(self._stale) > _MOST_STALE and self._compared < _MOST_COMPARISONS:
-            self._steps = self._compare()
+        if self._steps is None:
+            if self._compared < _MOST_COMPARISONS:
+                if len(self._stale) > _MOST_STALE or len(self._turned) > _FEW_TURNED:
+                    self._steps = self._compare()
+            elif len(self._turned) > _MOST_TURNED:
+                raise UpdateConflict(
+                    f"What the update copies kept changing, more than {_MOST_TURNED} triples of it in each of "
+                    f"{_MOST_COMPARISONS} attempts; nothing of it was done. Send it again, or copy it in parts"
+                )
         return self._steps is None
 
     def note(self, changed: Mapping[Quad, bool]) -> None:
         """Note what another update has changed."""
         if self._compared:
             self._stale.update(changed.keys() & self._wanted.keys())
+        if self._whole is not None:
+            followed = {name for name in {g for _, _, _, g in changed} if self._whole.follows(name)}
+            for quad in changed if followed else ():
+                if quad[3] in followed and quad not in self._unsettled:
+                    self._hold(quad)
+                    self._unsettled[quad] = None
 
-    def apply(self) -> tuple[Transaction, ChangeSet]:
-        """Apply it to the graph."""
+    def settle(self) -> ChangeSet:
+        """Return what is left to do, as it is now. It must be applied before anything else changes the graph.
+
+        Raises `EdgeError` where the update is refused.
+        """
+        graphs, terms = self._graph.graphs, self._graph.dictionary.terms
         self._look_again()
+        if self._whole is not None:
+            self._existence = self._whole.existence()
+        else:
+            self._existence = {name: True for name, adds in self._named.items() if adds and name not in graphs}
+        created = [terms[name] for name, exists in self._existence.items() if exists]
+        dropped = [terms[name] for name, exists in self._existence.items() if not exists]
+        return ChangeSet(self._added, self._removed, created, dropped)  # type: ignore[arg-type]  # they name graphs
+
+    def apply(self) -> Transaction:
+        """Apply it to the graph."""
         graph, transaction = self._graph, self._transaction
-        for name, adds in self._named.items():
-            if adds and name not in graph.graphs:
+        for name, exists in self._existence.items():
+            if exists:
                 transaction.create(name)
         for name, index in self._removed_index.items():
             if index.size:  # else the graph may be gone
                 graph.graphs[name].subtract(index)
         for name, index in self._added_index.items():
-            graph.graphs[name].absorb(index)
+            if index.size:
+                graph.graphs[name].absorb(index)
+        for name, exists in self._existence.items():
+            if not exists:
+                transaction.drop(name)
         transaction.adopt(self._net, self._ids)
-        created = [graph.dictionary.terms[name] for name in transaction.graphs]
-        return transaction, ChangeSet(self._added, self._removed, created)  # type: ignore[arg-type]  # they name graphs
+        return transaction
 
     def release(self, *, applied: bool) -> Iterator[None]:
         """Give the references back, piece by piece, but for those that became the graph's when it was applied."""
         dictionary, net = self._graph.dictionary, self._net if applied else {}
-        for name in self._named:
+        for name in (*self._named, *(self._transaction.writable or ())):
             dictionary.release(name)
+        for quad in self._unsettled:
+            self._let_go(quad)
         yield from self._unpin()
         for number, (s, p, o, g) in enumerate(self._wanted, 1):
             present = net.get((s, p, o, g))
@@ -125,16 +186,26 @@ class StagedChange:
                 yield
 
     def _prepare(self) -> Iterator[None]:
+        whole = any(isinstance(operation, Manage | Transfer) for operation in self._operations)
+        steps: list[Manage | Transfer | dict[Quad, bool]] = []
         for operation in self._operations:
+            if isinstance(operation, Manage | Transfer):
+                steps.append(operation)
+                continue
+            named: dict[Quad, bool] | None = {} if whole else None
             if isinstance(operation, Data):
-                yield from self._want_data(operation)
+                yield from self._want_data(operation, named)
             else:
                 for quads, present in zip(operation, (False, True), strict=True):
-                    yield from self._want(map(self._graph.intern_quad, quads), present=present)
+                    yield from self._want(map(self._graph.intern_quad, quads), named, present=present)
+            if named is not None:
+                steps.append(named)
         self._operations = ()
+        if whole:
+            yield from self._follow(WholeGraphs(self._graph, steps, self._transaction))
         yield from self._compare()
 
-    def _want_data(self, data: Data) -> Iterator[None]:
+    def _want_data(self, data: Data, named: dict[Quad, bool] | None) -> Iterator[None]:
         dictionary = self._graph.dictionary
         ids: list[int] = []
         terms = data.ids(dictionary)
@@ -144,7 +215,7 @@ class StagedChange:
                 dictionary.retain(term_id)
             self._pinned += piece
             yield
-        yield from self._want(data.quads_of(ids), present=data.inserts)
+        yield from self._want(data.quads_of(ids), named, present=data.inserts)
         yield from self._unpin()
 
     def _unpin(self) -> Iterator[None]:
@@ -154,38 +225,99 @@ class StagedChange:
             del self._pinned[-_PIECE:]
             yield
 
-    def _want(self, quads: Iterator[Quad], *, present: bool) -> Iterator[None]:
-        dictionary, wanted = self._graph.dictionary, self._wanted
+    def _want(self, quads: Iterator[Quad], named: dict[Quad, bool] | None, *, present: bool) -> Iterator[None]:
+        """`named` takes the quads as well."""
         while piece := list(islice(quads, _PIECE)):
-            for quad in piece:
-                if quad not in wanted:
-                    s, p, o, _ = quad
-                    dictionary.retain_triple(s, p, o)
-                wanted[quad] = present
-            for name in {quad[3] for quad in piece}:
-                if name not in self._named:
-                    dictionary.retain(name)
-                self._named[name] = self._named.get(name, False) or present
-                self._transaction.check(name)
-                if self._transaction.is_ledger(name):
-                    raise NotStaged
-            if present:
-                self._checked(piece)
+            wanted = dict.fromkeys(piece, present)
+            self._take(wanted)
+            if named is not None:
+                named.update(wanted)
             yield
+
+    def _follow(self, whole: WholeGraphs) -> Iterator[None]:
+        """Find out what operations on whole graphs want, and what they leave of data."""
+        for name in whole.named:
+            self._name(name)
+        self._whole = whole
+        yield from self._want_effects(iter(list(self._wanted)))
+        yield from self._want_effects(whole.walk())
+
+    def _want_effects(self, quads: Iterator[Quad]) -> Iterator[None]:
+        while piece := list(islice(quads, _PIECE)):
+            self._take(self._effects(piece))
+            yield
+
+    def _effects(self, quads: Iterable[Quad]) -> dict[Quad, bool]:
+        """What becomes of the triples of quads, as far as it differs from what is there, or from what was wanted."""
+        assert self._whole is not None  # noqa: S101
+        graph, wanted = self._graph, self._wanted
+        return {
+            quad: present
+            for quad, present in self._whole.effects(quads)
+            if quad in wanted or graph.contains(quad) is not present
+        }
+
+    def _settle(self) -> None:
+        """Find out what is wanted of the triples that others have changed."""
+        for quad in self._unsettled:
+            self._let_go(quad)
+        effects = self._effects(self._unsettled)
+        self._unsettled.clear()
+        self._take(effects)
+        if self._compared:
+            self._stale.update(effects)
+            self._turned.update(
+                quad for quad, present in effects.items() if self._net.get(quad, present) is not present
+            )
+
+    def _take(self, wanted: Mapping[Quad, bool]) -> None:
+        """Take in quads that are to be there, or not."""
+        mine = self._wanted
+        for quad in wanted:
+            if quad not in mine:
+                self._graph.dictionary.retain_triple(*quad[:3])
+        mine.update(wanted)
+        added = [quad for quad, present in wanted.items() if present]
+        for name in {g for _, _, _, g in wanted}:
+            self._name(name)
+            self._transaction.check(name)
+        for name in {g for _, _, _, g in added}:
+            self._named[name] = True
+        self._check(added, len(mine))
+
+    def _name(self, name: int) -> None:
+        if name not in self._named:
+            self._graph.dictionary.retain(name)
+            self._named[name] = False
+            if self._transaction.is_ledger(name):
+                raise NotStaged
+
+    def _hold(self, quad: Quad) -> None:
+        s, p, o, g = quad
+        self._graph.dictionary.retain_triple(s, p, o)
+        self._graph.dictionary.retain(g)
+
+    def _let_go(self, quad: Quad) -> None:
+        s, p, o, g = quad
+        self._graph.dictionary.release_triple(s, p, o)
+        self._graph.dictionary.release(g)
 
     def _compare(self) -> Iterator[None]:
         """Find out what of it is not so yet."""
         self._compared += 1
         self._stale.clear()
+        self._turned.clear()
         self._reset()
-        wanted = iter(self._wanted.items())
-        while piece := list(islice(wanted, _PIECE)):
+        quads = list(self._wanted)
+        for first in range(0, len(quads), _ENCODED):
             added, removed = len(self._added), len(self._removed)
-            for quad, present in piece:
+            for quad in quads[first : first + _ENCODED]:
+                present = self._wanted[quad]
                 if self._graph.contains(quad) is not present:
                     self._change(quad, present=present)
             self.encoded.add(self._added[added:], self._removed[removed:])
-            yield
+            if (first + _ENCODED) % _PIECE < _ENCODED:
+                yield
 
     def _change(self, quad: Quad, *, present: bool) -> None:
         s, p, o, g = quad
@@ -205,20 +337,36 @@ class StagedChange:
         return (terms[s], terms[p], terms[o], terms[g] if g != DEFAULT_GRAPH else None)  # type: ignore[return-value]
 
     def _look_again(self) -> None:
-        """Compare the quads again that others have changed."""
+        """Compare the quads again that others have changed, or of which something else is wanted now."""
         gone = False
         added, removed = len(self._added), len(self._removed)
         for quad in self._stale:
             present, before = self._wanted[quad], self._net.get(quad)
-            if self._graph.contains(quad) is not present:
-                if before is None:
-                    self._change(quad, present=present)
-            elif before is not None:
+            missing = self._graph.contains(quad) is not present
+            if before is not None and (before is not present or not missing):
                 s, p, o, g = quad
                 del self._net[quad]
-                (self._added_index if present else self._removed_index)[g].remove(s, p, o)
+                (self._added_index if before else self._removed_index)[g].remove(s, p, o)
                 gone = True
+            if missing and quad not in self._net:
+                self._change(quad, present=present)
         self.encoded.add(self._added[added:], self._removed[removed:])
+        if self._turned:
+            self._encode_again()
         if gone:
-            self._added = [self._statement(quad) for quad, present in self._net.items() if present]
-            self._removed = [self._statement(quad) for quad, present in self._net.items() if not present]
+            self._added, self._removed = self._statements(self._net)
+
+    def _encode_again(self) -> None:
+        """Encode what holds quads of which the opposite is wanted now: such a line would have an effect."""
+        quads = list(self._wanted)
+        for number in {number // _ENCODED for number, quad in enumerate(quads) if quad in self._turned}:
+            piece = quads[number * _ENCODED : (number + 1) * _ENCODED]
+            self.encoded.replace(number, *self._statements(quad for quad in piece if quad in self._net))
+
+    def _statements(self, quads: Iterable[Quad]) -> tuple[list[Statement], list[Statement]]:
+        """Those of the net change that it adds, and that it removes."""
+        added: list[Statement] = []
+        removed: list[Statement] = []
+        for quad in quads:
+            (added if self._net[quad] else removed).append(self._statement(quad))
+        return added, removed

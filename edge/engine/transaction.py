@@ -15,9 +15,12 @@ class Transaction:
     """The changes of one request so far: applied to the live graph, net, and able to be undone."""
 
     def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None, ledger: int | None = None) -> None:
-        """`writable`: ids of the graphs that may be changed; None: all. `ledger`: that of the one that is none."""
+        """`writable`: ids of the graphs that may be changed; None: all. `ledger`: that of the one that is none.
+
+        Whoever keeps a transaction until others have changed the graph must hold references to these ids.
+        """
         self._graph = graph
-        self._writable = writable
+        self.writable = writable
         self._ledger = ledger
         self.beside: dict[Quad, None] = {}
         """What was added to that graph, so to the ledger."""
@@ -29,7 +32,7 @@ class Transaction:
     def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
         """Remove quads that are there, and then add others, and their graphs if these do not exist."""
         graph, quads = self._graph, self._quads
-        if self._writable is not None:
+        if self.writable is not None:
             removed, added = list(removed), list(added)
             for name in {quad[3] for quad in (*removed, *added)}:
                 self.check(name)
@@ -68,7 +71,7 @@ class Transaction:
 
     def check(self, graph: int) -> None:
         """Raises `Forbidden` where the client may not change a graph: whether or not it would, so it learns nothing."""
-        if self._writable is not None and graph not in self._writable:
+        if self.writable is not None and graph not in self.writable:
             name = self._graph.decode_graph(graph)
             raise Forbidden(f"This client may not change the graph {name}; who runs the gateway can allow it")
 
@@ -78,7 +81,7 @@ class Transaction:
 
     def check_all(self) -> None:
         """Raises `Forbidden` where the client may not change every graph."""
-        if self._writable is not None:
+        if self.writable is not None:
             raise Forbidden("This client may not change all graphs: name those that it may")
 
     def is_ledger(self, graph: int) -> bool:

@@ -38,10 +38,11 @@ from edge.engine.plan import (
 )
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plans import PlanCache
-from edge.engine.staged_change import StagedChange
+from edge.engine.staged_change import Operation, StagedChange
 from edge.engine.terms import POSITIONS, describe_problem
 from edge.engine.transaction import Deposit, Transaction
 from edge.engine.update_compiler import UpdateCompiler
+from edge.engine.whole_graphs import no_graph
 from edge.protocol.access import Access
 from edge.protocol.errors import ResultTooLarge, UpdateFailed
 from edge.protocol.results import Term
@@ -165,10 +166,44 @@ class UpdateProcessor:
         s, p, o, g = quad
         return (terms[s], terms[p], terms[o], terms[g] if g else None)  # type: ignore[return-value]
 
-    def stage(self, access: Access, operations: Sequence[Data | Quads]) -> StagedChange:
+    def stage(self, access: Access, operations: Sequence[Operation]) -> StagedChange:
         """Begin a change that is prepared in pieces."""
         writable = None if access.write is None else self._ids(access.write)
-        return StagedChange(self._graph, operations, Transaction(self._graph, writable, self.ledger), self._checked)
+        whole = any(isinstance(operation, Manage | Transfer) for operation in operations)
+        texts = 0
+
+        def check(added: Iterable[Quad], size: int) -> None:
+            nonlocal texts
+            self.check_size(size)
+            added = self._checked(added)
+            if whole:
+                texts += self._long_texts(added)
+                self._check_length(texts)
+
+        return StagedChange(self._graph, operations, Transaction(self._graph, writable, self.ledger), check)
+
+    def size(self, operation: Operation) -> int:
+        """Quads that an operation changes at the most, as the graph is now."""
+        if isinstance(operation, Data):
+            return operation.size
+        if isinstance(operation, Manage):
+            if operation.verb == "CREATE":
+                return 0
+            return sum(self._graph.graphs[name].size for name in self._targets("", operation.target, silent=True))
+        if isinstance(operation, Transfer):
+            sources = self._targets("", operation.source, silent=True)
+            return sum(self._graph.graphs[name].size for name in sources)
+        return sum(map(len, operation))
+
+    def known(self, operation: Modify, constants: Sequence[Term], access: Access) -> Quads | None:
+        """What an operation removes and adds if it is data; None: that follows from its WHERE clause."""
+        if operation.where is not None:
+            return None
+        writable = None if access.write is None else self._ids(access.write)
+        transaction = Transaction(self._graph, writable, self.ledger)
+        ids = self._graph.dictionary.intern_values(constants)
+        removed, added = self._modify(operation, ids, {}, transaction, 0, Mode.WHOLE)
+        return [self._graph.decode(quad) for quad in removed], [self._graph.decode(quad) for quad in added]
 
     def _count(self, quads: int) -> None:
         """Count quads that an operation changes. Raises `ResultTooLarge`."""
@@ -215,7 +250,7 @@ class UpdateProcessor:
                 if number and len(removed) + len(added) > FIRST_QUADS:
                     raise LongUpdate
         if self._graph.dictionary.long:
-            self._check_length(added)
+            self._check_length(self._long_texts(added))
         return removed, added
 
     def _checked(self, added: Iterable[Quad]) -> Iterable[Quad]:
@@ -234,9 +269,13 @@ class UpdateProcessor:
                     raise UpdateFailed(describe_problem(position, terms[term_id]))
         return added
 
-    def _check_length(self, added: Iterable[Quad]) -> None:
+    def _long_texts(self, added: Iterable[Quad]) -> int:
+        """Characters of the long terms of quads, each counted once."""
+        return long_texts(self._graph.dictionary, dict.fromkeys(added, 1))
+
+    def _check_length(self, texts: int) -> None:
         """Whether what a few words insert can be written to the journal. Raises `ResultTooLarge`."""
-        if long_texts(self._graph.dictionary, dict.fromkeys(added, 1)) > self._rules.longest_result:
+        if texts > self._rules.longest_result:
             raise too_long(self._rules, "What is inserted")
 
     def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:
@@ -321,7 +360,7 @@ class UpdateProcessor:
             return [graph]
         if silent:
             return []
-        raise UpdateFailed(f"{verb}: there is no graph {target.graph}; {verb} SILENT does not mind")
+        raise UpdateFailed(no_graph(verb, target))
 
     def _transfer(self, operation: Transfer, transaction: Transaction) -> None:
         """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
@@ -337,7 +376,7 @@ class UpdateProcessor:
             transaction.drop(destination)
         added = [(s, p, o, destination) for s, p, o in triples]
         self._count(len(added))
-        self._check_length(added)
+        self._check_length(self._long_texts(added))
         transaction.apply((), added)
         if operation.verb == "MOVE":
             for source in sources:

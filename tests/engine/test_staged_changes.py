@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 from fake_clock import FakeClock
@@ -16,7 +17,7 @@ from edge.engine.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed
+from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
 
 COUNT = 5_000
 
@@ -28,6 +29,8 @@ def data(*values: int, verb: str = "INSERT", predicate: str = "a:big", graph: st
 
 
 LARGE = data(*range(COUNT))
+_LONG = "\n# " + "long " * 10_000
+"""Makes a text so long that Oxigraph reads it."""
 
 
 class Turns:
@@ -184,6 +187,117 @@ def test_the_effect_is_that_of_the_update(open_house, text):
         assert sorted(map(str, engine.graph.quads())) == sorted(map(str, oracle.graph.quads()))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CLEAR DEFAULT ; INSERT DATA { <a:s> <a:big> 1 }",
+        "DROP ALL ; CREATE GRAPH <a:g>",
+        "ADD DEFAULT TO <a:g>",
+        "ADD <a:empty> TO <a:none> ; COPY DEFAULT TO <a:more>",
+        "COPY DEFAULT TO <a:g> ; DELETE DATA { GRAPH <a:g> { <a:subject-with-a-long-name-7> <a:big> 7 } }",
+        "MOVE DEFAULT TO <a:new> ; MOVE <a:new> TO <a:empty>",
+        "COPY DEFAULT TO <a:new> ; DROP GRAPH <a:new> ; MOVE SILENT <a:none> TO <a:g>",
+        "INSERT { GRAPH <a:new> { ?s <a:even> true } } WHERE { ?s <a:big> 2 } ; ADD DEFAULT TO <a:new> ; CLEAR DEFAULT",
+    ],
+)
+def test_whole_graphs_are_changed_in_pieces(turns, text, tmp_path):
+    world = turns(tmp_path)
+    oracle = make_engine(world.settings)
+    for each in (LARGE, data(*range(10, 20), graph="<a:g>"), "CREATE GRAPH <a:empty>"):
+        oracle.publish(oracle.execute([oracle.prepare(UpdateRequest(each))], 0))
+        world.send(each)
+        world.finish()
+    (expected,) = oracle.execute([oracle.prepare(UpdateRequest(text))], 0)
+    future = world.send(text)
+    pieces = 0
+    while not future.done():
+        world.scheduler.turn()
+        pieces += bool(world.engine._staged)
+    assert pieces > COUNT // 500
+    assert future.result(0) == [expected.outcome]
+    assert world.quads() == sorted(map(str, oracle.graph.quads()))
+    assert set(world.engine.graph.named_graphs()) == set(oracle.graph.named_graphs())
+    world.finish()
+    world.journal.close()
+    again = open_engine(tmp_path, EngineSettings())
+    assert sorted(map(str, again._engine.graph.quads())) == world.quads()
+    assert set(again._engine.graph.named_graphs()) == set(oracle.graph.named_graphs())
+    assert again.close(WAIT)
+
+
+def test_what_others_change_of_a_graph_that_is_copied_or_cleared_counts(turns, tmp_path):
+    world = turns(tmp_path)
+    world.send(LARGE)
+    world.finish()
+    large = world.stage(f"COPY DEFAULT TO <a:copy> ; MOVE DEFAULT TO <a:old>{_LONG}")
+    world.send(data(1, 2, 3, verb="DELETE"), "other")
+    world.send(data(COUNT, COUNT + 1), "other")
+    world.send(data(7, graph="<a:old>", predicate="a:gone"), "other")
+    world.finish()
+    assert large.exception(0) is None
+    copied = [quad for quad in world.engine.graph.quads() if quad.graph_name.value == "a:copy"]
+    assert sorted(int(quad.object.value) for quad in copied) == [0, *range(4, COUNT + 2)]
+    assert len(world.engine.graph) == 2 * len(copied)
+    world.journal.close()
+    again = open_engine(tmp_path, EngineSettings())
+    assert sorted(map(str, again._engine.graph.quads())) == world.quads()
+    assert again.close(WAIT)
+
+
+def test_a_copy_of_what_keeps_changing_is_refused_in_the_end(turns, monkeypatch):
+    monkeypatch.setattr(staged_change, "_FEW_TURNED", 5)
+    monkeypatch.setattr(staged_change, "_MOST_TURNED", 20)
+    world = turns()
+    world.send(LARGE)
+    world.finish()
+    copy = world.send(f"COPY DEFAULT TO <a:copy>{_LONG}")
+    before = 0
+    while not copy.done():
+        world.send(data(*range(before % COUNT, before % COUNT + 50), verb="DELETE"), "other")
+        world.send(data(*range(before % COUNT, before % COUNT + 50)), "other")
+        before += 50
+        for _ in range(3):
+            world.scheduler.turn()
+    assert isinstance(copy.exception(0), UpdateConflict)
+    world.finish()
+    assert len(world.engine.graph) == COUNT
+
+
+def test_too_many_operations_on_whole_graphs_are_refused(turns):
+    world = turns()
+    world.send(LARGE)
+    world.finish()
+    future = world.send(" ; ".join(f"ADD DEFAULT TO <a:copy{n}>" for n in range(65)))
+    world.finish()
+    assert isinstance(future.exception(0), ResultTooLarge)
+    assert len(world.engine.graph.graphs) == 1
+
+
+def test_whole_graphs_that_a_client_may_not_change_are_refused(turns):
+    world = turns()
+    world.send(LARGE)
+    world.finish()
+    access = Access("anna", read=None, write=frozenset({"a:allowed"}))
+    texts = ["CLEAR DEFAULT", "DROP ALL", "COPY DEFAULT TO <a:other>", "MOVE DEFAULT TO <a:allowed>"]
+    futures = [world.send(text, access=access) for text in texts]
+    allowed = world.send("COPY DEFAULT TO <a:allowed>", access=access)
+    world.finish()
+    assert [type(future.exception(0)) for future in futures] == [Forbidden] * 4
+    assert allowed.result(0)[0].added == COUNT
+
+
+def test_no_other_graph_takes_the_place_of_one_that_a_client_may_change(turns):
+    """Ids of terms that nothing refers to are given to others between two pieces."""
+    world = turns()
+    access = Access("anna", read=None, write=frozenset({"a:allowed"}))
+    forbidden = world.send(
+        data(*range(COUNT), graph="<a:other>").replace("{ <a:s", "{ <a:other> <a:p> 1 . <a:s", 1), access=access
+    )
+    world.finish()
+    assert isinstance(forbidden.exception(0), Forbidden)
+    assert len(world.engine.graph) == 0
+
+
 def test_a_refused_one_leaves_nothing_behind(turns):
     world = turns(max_changes=10_000)
     before = len(world.engine.graph.dictionary)
@@ -230,14 +344,22 @@ def test_a_commit_that_fails_undoes_it(turns, monkeypatch):
 
 # Large and small updates of several clients, at random
 
-_LONG = "\n# " + "long " * 10_000
-"""Makes a text so long that Oxigraph reads it."""
+
+def _manage(random_: random.Random) -> str:
+    one, other = (random_.choice(["DEFAULT", "GRAPH <a:g>", "GRAPH <a:h>"]) for _ in range(2))
+    silent = random_.choice(["", "SILENT", "SILENT"])
+    verb = random_.choice(["CREATE", "CLEAR", "DROP", "ADD", "ADD", "COPY", "COPY", "MOVE"])
+    if verb == "CREATE":
+        return f"CREATE {silent} GRAPH {random_.choice(['<a:g>', '<a:h>', '<a:i>'])}"
+    if verb in ("CLEAR", "DROP"):
+        return f"{verb} {silent} {random_.choice([one, one, 'NAMED', 'ALL'])}"
+    return f"{verb} {silent} {one} TO {other}"
 
 
 def _update(random_: random.Random) -> str:
     first = random_.randrange(200)
     values = range(first, first + random_.choice([1, 2, 30, 100]))
-    verb, graph = random_.choice(["INSERT", "INSERT", "DELETE"]), random_.choice(["", "", "<a:g>"])
+    verb, graph = random_.choice(["INSERT", "INSERT", "DELETE"]), random_.choice(["", "", "<a:g>", "<a:h>"])
     text = data(*values, verb=verb, graph=graph, predicate=random_.choice(["a:p", "a:p", "a:q"]))
     kind = random_.randrange(8)
     if kind == 0:
@@ -245,17 +367,28 @@ def _update(random_: random.Random) -> str:
     if kind == 1:
         return "INSERT { ?s <a:q> ?o } WHERE { ?s <a:p> ?o }"
     if kind == 2:
-        return random_.choice(["CLEAR DEFAULT", "DROP SILENT GRAPH <a:g>", "ADD DEFAULT TO <a:g>"])
+        return f"INSERT {{ ?s <a:q> ?o }} WHERE {{ ?s <a:p> ?o }} ; {_manage(random_)}"
+    if kind in (3, 4):
+        operations = [
+            random_.choice([text, _manage(random_), _manage(random_)]) for _ in range(random_.randrange(1, 4))
+        ]
+        return " ; ".join(operations) + _LONG
     return text + _LONG
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(30))
 def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, turns):
     random_ = random.Random(seed)
-    monkeypatch.setattr(staged_change, "_PIECE", random_.choice([3, 10, 40]))
-    monkeypatch.setattr(staged_change, "_MOST_STALE", random_.choice([0, 5, 1_000]))
-    monkeypatch.setattr("edge.engine.engine.STAGED_FROM", random_.choice([2, 20]))
-    monkeypatch.setattr("edge.engine.deferred_changes.LARGE", random_.choice([2, 20]))
+    for limit, values in {
+        "staged_change._PIECE": [3, 10, 40],
+        "staged_change._ENCODED": [2, 50],
+        "staged_change._MOST_STALE": [0, 5, 1_000],
+        "staged_change._FEW_TURNED": [0, 5, 1_000],
+        "staged_change._MOST_TURNED": [5, 1_000],
+        "engine.STAGED_FROM": [2, 20],
+        "deferred_changes.LARGE": [2, 20],
+    }.items():
+        monkeypatch.setattr(f"edge.engine.{limit}", random_.choice(values))
     world = turns(tmp_path)
     oracle = make_engine(world.settings)
     rows: Counter[str] = Counter()
@@ -269,10 +402,20 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
             oracle.publish(oracle.execute([oracle.prepare(UpdateRequest(text))], 0))
         order.clear()
         assert world.quads() == sorted(map(str, oracle.graph.quads()))
+        assert graphs(world.engine) == graphs(oracle)
         expected: list[Notification] = []
         request = QueryRequest("SELECT * { ?s ?p ?o }")
         oracle.unsubscribe(oracle.subscribe(request, expected.append, None, 0).spuid)
         assert +rows == Counter(str(row) for row in expected[0].delta.added)
+
+    def graphs(engine) -> list[str]:
+        return sorted(map(str, engine.graph.named_graphs()))
+
+    def done(text: str, future) -> None:
+        if future.exception(0) is None:
+            order.append(text)
+        else:
+            assert isinstance(future.exception(0), UpdateFailed | UpdateConflict)
 
     order: list[str] = []
     world.scheduler.subscribe(QueryRequest("SELECT * { ?s ?p ?o }"), take)
@@ -280,7 +423,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
     for _ in range(40):
         text = _update(random_)
         futures.append(world.send(text, f"client {random_.randrange(4)}"))
-        futures[-1].add_done_callback(lambda _, text=text: order.append(text))
+        futures[-1].add_done_callback(partial(done, text))
         for _ in range(random_.randrange(12)):
             world.scheduler.turn()
         check()
@@ -288,11 +431,12 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
             world.scheduler.query(QueryRequest("SELECT * { ?s ?p ?o }")).result(WAIT)
     world.finish()
     check()
-    assert all(future.exception(0) is None for future in futures)
+    assert all(future.done() for future in futures)
     result = world.scheduler.query(QueryRequest("SELECT * { ?s ?p ?o }")).result(WAIT)
     assert isinstance(result, Solutions)
     assert Counter(map(str, result.rows)) == +rows
     world.journal.close()
     restored = open_engine(tmp_path, world.settings)
     assert sorted(map(str, restored._engine.graph.quads())) == world.quads()
+    assert graphs(restored._engine) == graphs(world.engine)
     assert restored.close(WAIT)
