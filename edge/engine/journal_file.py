@@ -8,6 +8,7 @@ Every row has a CRC-32 over its content and its place.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 import struct
 import zlib
@@ -296,10 +297,8 @@ def _verify_pages(path: Path, connection: sqlite3.Connection) -> None:
     if faults != ["ok"]:
         refuse_damage(path, f"is damaged: {faults[0]}")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    with contextlib.closing(sqlite3.connect(":memory:")) as model:
-        model.executescript("".join(SCHEMA[:version]))
-        if _tables(connection) != _tables(model):
-            refuse_damage(path, f"is damaged: its tables are not those of format {version}")
+    if _tables(connection) != _tables_of_version(version):
+        refuse_damage(path, f"is damaged: its tables are not those of format {version}")
 
 
 def _verify_versions(path: Path) -> None:
@@ -314,6 +313,14 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     # What SQLite adds for itself (statistics, say) is no matter.
     query = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     return list(connection.execute(query))
+
+
+@functools.cache
+def _tables_of_version(version: int) -> list[tuple[str, str]]:
+    """Return name and definition of each table of a format version, as SQLite writes them."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as model:
+        model.executescript("".join(SCHEMA[:version]))
+        return _tables(model)
 
 
 def _verify_snapshot(path: Path, connection: sqlite3.Connection) -> Contents:

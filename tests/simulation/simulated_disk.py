@@ -47,10 +47,13 @@ _int, _long, _pointer, _text = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ct
 
 
 class _SqliteFile(ctypes.Structure):
-    _fields_: ClassVar = [("methods", _pointer), ("number", _long)]
+    """What SQLite calls an `sqlite3_file`. Its address tells which connection it is of, for as long as that is open."""
+
+    _fields_: ClassVar = [("methods", _pointer)]
 
 
-_handle = ctypes.POINTER(_SqliteFile)
+_handle = _pointer
+"""The address of an `sqlite3_file`. SQLite calls tens of thousands of times a second, and a number costs least."""
 
 
 def _method(*arguments: Any) -> Any:
@@ -63,14 +66,14 @@ _IO: dict[str, Any] = {
     "write": _method(_handle, _pointer, _int, _long),
     "truncate": _method(_handle, _long),
     "sync": _method(_handle, _int),
-    "file_size": _method(_handle, ctypes.POINTER(_long)),
+    "file_size": _method(_handle, _pointer),
     "lock": _method(_handle, _int),
     "unlock": _method(_handle, _int),
-    "check_reserved_lock": _method(_handle, ctypes.POINTER(_int)),
+    "check_reserved_lock": _method(_handle, _pointer),
     "file_control": _method(_handle, _int, _pointer),
     "sector_size": _method(_handle),
     "device_characteristics": _method(_handle),
-    "shm_map": _method(_handle, _int, _int, _int, ctypes.POINTER(_pointer)),
+    "shm_map": _method(_handle, _int, _int, _int, _pointer),
     "shm_lock": _method(_handle, _int, _int, _int),
     "shm_barrier": ctypes.CFUNCTYPE(None, _handle),
     "shm_unmap": _method(_handle, _int),
@@ -82,9 +85,9 @@ class _IoMethods(ctypes.Structure):
 
 
 _VFS: dict[str, Any] = {
-    "open_file": _method(_pointer, _text, _handle, _int, ctypes.POINTER(_int)),
+    "open_file": _method(_pointer, _text, _handle, _int, _pointer),
     "delete": _method(_pointer, _text, _int),
-    "access": _method(_pointer, _text, _int, ctypes.POINTER(_int)),
+    "access": _method(_pointer, _text, _int, _pointer),
     "full_pathname": _method(_pointer, _text, _int, _pointer),
 }
 # Loading of extensions, randomness, time: taken over from the VFS that was the default.
@@ -270,19 +273,18 @@ class SimulatedDisk:
             storage = self._files[path] = SimulatedFile(path, durable=exists)
         return storage
 
-    def _open_file(self, _: int, name: bytes | None, file: Any, flags: int, out: Any) -> int:
-        file.contents.methods = None
+    def _open_file(self, _: int, name: bytes | None, file: int, flags: int, out: int) -> int:
+        opened = _SqliteFile.from_address(file)
+        opened.methods = None
         storage = self._find(name, flags)
         if storage is None:
             return _CANTOPEN
-        number = next(self._numbers)
-        self._open[number] = storage
+        self._open[file] = storage
         if flags & _OPEN_READONLY:
-            self._read_only.add(number)
-        file.contents.number = number
-        file.contents.methods = ctypes.cast(ctypes.byref(self._io), _pointer)
+            self._read_only.add(file)
+        opened.methods = ctypes.addressof(self._io)
         if out:
-            out[0] = flags
+            _int.from_address(out).value = flags
         return _OK
 
     def _full_pathname(self, _: int, name: bytes, room: int, out: int) -> int:
@@ -305,28 +307,27 @@ class SimulatedDisk:
         os.unlink(path)
         return _OK
 
-    def _access(self, _: int, name: bytes, flags: int, out: Any) -> int:
+    def _access(self, _: int, name: bytes, flags: int, out: int) -> int:
         path = os.fsdecode(name)
-        out[0] = int(os.path.exists(path) and (bool(flags) or os.path.getsize(path) > 0))
+        _int.from_address(out).value = int(os.path.exists(path) and (bool(flags) or os.path.getsize(path) > 0))
         return _OK
 
     # sqlite3_io_methods
 
-    def _close(self, file: Any) -> int:
-        number = file.contents.number
-        storage = self._open.pop(number, None)
-        self._read_only.discard(number)
+    def _close(self, file: int) -> int:
+        storage = self._open.pop(file, None)
+        self._read_only.discard(file)
         if storage is not None:
-            storage.levels.pop(number, None)
+            storage.levels.pop(file, None)
             for holders in storage.shm_locks.values():
-                holders.pop(number, None)
+                holders.pop(file, None)
             if not storage.unsynced and storage.durable and storage not in self._open.values():
                 os.close(storage.descriptor)
                 del self._files[storage.path]
         return _OK
 
-    def _read(self, file: Any, buffer: int, length: int, offset: int) -> int:
-        storage = self._open.get(file.contents.number)
+    def _read(self, file: int, buffer: int, length: int, offset: int) -> int:
+        storage = self._open.get(file)
         if storage is None or self.failing_reads:
             return _READ
         data = os.pread(storage.descriptor, length, offset)
@@ -336,9 +337,9 @@ class SimulatedDisk:
         ctypes.memset(buffer + len(data), 0, length - len(data))
         return _SHORT_READ
 
-    def _write(self, file: Any, buffer: int, length: int, offset: int) -> int:
-        storage = self._open.get(file.contents.number)
-        if storage is None or file.contents.number in self._read_only or not self._changes():
+    def _write(self, file: int, buffer: int, length: int, offset: int) -> int:
+        storage = self._open.get(file)
+        if storage is None or file in self._read_only or not self._changes():
             return _WRITE
         if self.full and offset + length > os.fstat(storage.descriptor).st_size:
             return _FULL
@@ -347,16 +348,16 @@ class SimulatedDisk:
         os.pwrite(storage.descriptor, data, offset)
         return _OK
 
-    def _truncate(self, file: Any, size: int) -> int:
-        storage = self._open.get(file.contents.number)
-        if storage is None or file.contents.number in self._read_only or not self._changes():
+    def _truncate(self, file: int, size: int) -> int:
+        storage = self._open.get(file)
+        if storage is None or file in self._read_only or not self._changes():
             return _WRITE
         storage.unsynced.append((size, None, os.pread(storage.descriptor, 1 << 30, size)))
         os.ftruncate(storage.descriptor, size)
         return _OK
 
-    def _sync(self, file: Any, _: int) -> int:
-        storage = self._open.get(file.contents.number)
+    def _sync(self, file: int, _: int) -> int:
+        storage = self._open.get(file)
         if storage is not None:
             self.before_sync(storage.path)
         if storage is None or self.failing_syncs or not self._changes():
@@ -365,86 +366,86 @@ class SimulatedDisk:
         storage.durable = True
         return _OK
 
-    def _file_size(self, file: Any, out: Any) -> int:
-        storage = self._open.get(file.contents.number)
+    def _file_size(self, file: int, out: int) -> int:
+        storage = self._open.get(file)
         if storage is None:
             return _IOERR
-        out[0] = os.fstat(storage.descriptor).st_size
+        _long.from_address(out).value = os.fstat(storage.descriptor).st_size
         return _OK
 
-    def _lock(self, file: Any, level: int) -> int:
-        number = file.contents.number
-        storage = self._open.get(number)
+    def _lock(self, file: int, level: int) -> int:
+        storage = self._open.get(file)
         if storage is None:
             return _IOERR
-        others = [held for holder, held in storage.levels.items() if holder != number]
+        others = [held for holder, held in storage.levels.items() if holder != file]
         if level == _SHARED and any(held >= _PENDING for held in others):
             return _BUSY
         if level >= _RESERVED and any(held >= _RESERVED for held in others):
             return _BUSY
         if level == _EXCLUSIVE and any(held >= _SHARED for held in others):
-            storage.levels[number] = _PENDING
+            storage.levels[file] = _PENDING
             return _BUSY
-        storage.levels[number] = max(level, storage.levels.get(number, _UNLOCKED))
+        storage.levels[file] = max(level, storage.levels.get(file, _UNLOCKED))
         return _OK
 
-    def _unlock(self, file: Any, level: int) -> int:
-        storage = self._open.get(file.contents.number)
+    def _unlock(self, file: int, level: int) -> int:
+        storage = self._open.get(file)
         if storage is not None:
-            storage.levels[file.contents.number] = level
+            storage.levels[file] = level
         return _OK
 
-    def _check_reserved_lock(self, file: Any, out: Any) -> int:
-        storage = self._open.get(file.contents.number)
-        out[0] = int(storage is not None and any(held >= _RESERVED for held in storage.levels.values()))
+    def _check_reserved_lock(self, file: int, out: int) -> int:
+        storage = self._open.get(file)
+        _int.from_address(out).value = int(
+            storage is not None and any(held >= _RESERVED for held in storage.levels.values())
+        )
         return _OK
 
-    def _file_control(self, file: Any, operation: int, argument: int) -> int:
+    def _file_control(self, file: int, operation: int, argument: int) -> int:
         return _NOTFOUND
 
-    def _sector_size(self, file: Any) -> int:
+    def _sector_size(self, file: int) -> int:
         return SECTOR
 
-    def _device_characteristics(self, file: Any) -> int:
+    def _device_characteristics(self, file: int) -> int:
         return _POWERSAFE_OVERWRITE
 
-    def _shm_map(self, file: Any, region: int, size: int, extend: int, out: Any) -> int:
-        storage = self._open.get(file.contents.number)
+    def _shm_map(self, file: int, region: int, size: int, extend: int, out: int) -> int:
+        storage = self._open.get(file)
         if storage is None:
             return _IOERR
         if region not in storage.shared_memory and extend:
             storage.shared_memory[region] = ctypes.create_string_buffer(size)
         memory = storage.shared_memory.get(region)
-        out[0] = None if memory is None else ctypes.addressof(memory)
+        _pointer.from_address(out).value = None if memory is None else ctypes.addressof(memory)
         return _OK
 
-    def _shm_lock(self, file: Any, offset: int, count: int, flags: int) -> int:
-        number = file.contents.number
-        storage = self._open.get(number)
+    def _shm_lock(self, file: int, offset: int, count: int, flags: int) -> int:
+        storage = self._open.get(file)
         if storage is None:
             return _IOERR
         slots = [storage.shm_locks.setdefault(slot, {}) for slot in range(offset, offset + count)]
         if flags & _SHM_UNLOCK:
             for holders in slots:
-                holders.pop(number, None)
+                holders.pop(file, None)
             return _OK
         exclusive = bool(flags & _SHM_EXCLUSIVE)
         for holders in slots:
             for holder, held in holders.items():
-                if holder != number and (exclusive or held):
+                if holder != file and (exclusive or held):
                     return _BUSY
         for holders in slots:
-            holders[number] = exclusive
+            holders[file] = exclusive
         return _OK
 
-    def _shm_barrier(self, file: Any) -> None:
+    def _shm_barrier(self, file: int) -> None:
         pass
 
-    def _shm_unmap(self, file: Any, delete: int) -> int:
-        storage = self._open.get(file.contents.number)
+    def _shm_unmap(self, file: int, delete: int) -> int:
+        storage = self._open.get(file)
         if storage is not None:
             for holders in storage.shm_locks.values():
-                holders.pop(file.contents.number, None)
+                holders.pop(file, None)
             if delete:
                 storage.shared_memory = {}
         return _OK

@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import pytest
+
+from tests.support.gateway_forks import GatewayFork
 
 T = TypeVar("T")
 
@@ -128,7 +130,9 @@ class GatewayProcess:
     def __init__(self, data_dir: Path, settings: Mapping[str, str], descriptors: int | None = None) -> None:
         """`descriptors`: how many the process may have (`ulimit -n`)."""
         self.data_dir = data_dir
-        self._limits = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
+        self._descriptors = descriptors
+        self._forked = all(name.startswith("EDGE") for name in settings)
+        """Others may be for the interpreter or the loader, which look at them when they start."""
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("EDGE__")},
             "EDGE__HTTP__PORT": "0",
@@ -138,7 +142,7 @@ class GatewayProcess:
             **settings,
         }
         self._log = data_dir / "gateway.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | GatewayFork | None = None
 
     @property
     def pid(self) -> int:
@@ -151,18 +155,25 @@ class GatewayProcess:
         endpoints = self.data_dir / "endpoints.json"
         endpoints.unlink(missing_ok=True)
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._limits, sys.executable, "-m", "edge", "run", "--data-dir", str(self.data_dir)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.environment,
-            )
+            self._process = self._begin(log)
         wait_for(lambda: endpoints.exists() or self._process.poll() is not None, what="the gateway")
         if not endpoints.exists():
             pytest.fail(f"the gateway did not start:\n{self.log()}")
         found: dict[str, str] = json.loads(endpoints.read_text())
         return found
+
+    def _begin(self, log: IO[bytes]) -> subprocess.Popen[bytes] | GatewayFork:
+        arguments = ["run", "--data-dir", str(self.data_dir)]
+        if self._forked:
+            return GatewayFork(arguments, self.environment, log, self._descriptors)
+        limits = [] if self._descriptors is None else ["prlimit", f"--nofile={self._descriptors}:{self._descriptors}"]
+        return subprocess.Popen(
+            [*limits, sys.executable, "-m", "edge", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=self.environment,
+        )
 
     def kill(self) -> None:
         """What a power cut is to a process: SIGKILL."""

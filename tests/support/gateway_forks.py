@@ -1,0 +1,177 @@
+"""Gateways that are forked from a process which has imported the gateway, since imports are two thirds of a start.
+
+Each runs in a process of its own, with the arguments, environment and open files that it would have as a command. The
+command itself, from a new interpreter on, is what `tests/cli` starts.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+_LONGEST = 1 << 17
+"""Bytes of a request: the environment is most of it."""
+_NETWORK = Path("/proc/thread-self/ns/net")
+"""The network namespace, which tests may change (`tests/faults/cable.py`)."""
+_NEW_NETWORK = 0x40000000
+"""CLONE_NEWNET of setns(2)."""
+
+
+class GatewayFork:
+    """A forked gateway. Use it as a `subprocess.Popen`."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes], files: int | None):
+        """`output`: for standard output and error. `files`: how many the process may have open; None: as this one."""
+        request = json.dumps({"arguments": arguments, "environment": dict(environment), "files": files}).encode()
+        assert len(request) < _LONGEST
+        self._status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, _NETWORK.open() as network:
+            socket.send_fds(_server(), [request], [output.fileno(), theirs.fileno(), network.fileno()])
+        self.pid = int(self._status.recv(16))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal; None while it runs."""
+        return self._wait(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended; returns the exit code. Raises `subprocess.TimeoutExpired`."""
+        code = self._wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(["edge"], timeout or 0)
+        return code
+
+    def _wait(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
+            status = self._status.recv(16)
+            assert status, "the process that the gateway was forked from has ended"
+            self.returncode = os.waitstatus_to_exitcode(int(status))
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The connection to the process that forks, which ends when this process does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# What follows runs in the process that forks.
+
+
+def serve(channel: socket.socket) -> Callable[[], object] | None:
+    """Fork for each request until the connection ends. Returns in each child what it shall do, else None."""
+    statuses: dict[int, int] = {}
+    """By child: where its end is reported."""
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    while True:
+        ready, _, _ = select.select([channel, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _report(statuses)
+        if channel not in ready:
+            continue
+        data, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 3)
+        if not data:
+            return None
+        output, status, network = descriptors
+        pid = os.fork()
+        if not pid:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            if not os.path.sameopenfile(network, os.open(_NETWORK, os.O_RDONLY)):
+                assert not ctypes.CDLL(None).setns(network, _NEW_NETWORK), "the network namespace cannot be entered"
+            channel.detach()
+            os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208
+            return functools.partial(_become, **json.loads(data))
+        os.close(output)
+        os.close(network)
+        statuses[pid] = status
+        os.write(status, str(pid).encode())
+
+
+def _report(statuses: dict[int, int]) -> None:
+    """Tell of the children that have ended."""
+    while statuses:
+        pid, code = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        status = statuses.pop(pid)
+        with contextlib.suppress(OSError):  # its test may have ended
+            os.write(status, str(code).encode())
+        os.close(status)
+
+
+def _become(arguments: list[str], environment: dict[str, str], files: int | None) -> object:
+    """Do what `python -m edge` does."""
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    if files is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    import edge.__main__
+
+    sys.argv = [edge.__main__.__file__, *arguments]
+    gc.enable()
+    return edge.__main__.main()
+
+
+def _prepare() -> None:
+    """Import what `edge run` imports."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateways and the tests
+    sys.path[0] = str(Path.cwd())  # as `python -m` has it
+    gc.disable()
+    for module in ("edge.__main__", "edge.cli.run", "edge.gateway", "edge.log", "edge.process"):
+        importlib.import_module(module)
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    _prepare()
+    become = serve(connection)
+    if become is not None:
+        become()
