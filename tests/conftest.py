@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections import Counter
@@ -72,6 +73,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = group_of(item)
         ranks[group] = min(rank(group, item), ranks.get(group, len(LONGEST) + 1))
     items.sort(key=lambda item: ranks[group_of(item)])
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collections, and have fewer of them.
+
+    With Python's own thresholds they take a seventh of the simulation's time, and find little.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def group_of(item: pytest.Item) -> str:

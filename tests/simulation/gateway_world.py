@@ -22,7 +22,7 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +49,10 @@ from edge.protocol.moments import After, At, When
 
 SECOND = 1_000_000
 CLIENTS = ("anna", "ben", "carla")
+NUMBERS = ("urn:value", "urn:log", "urn:count", "urn:done", "urn:sum", PROPERTY)
+"""Properties whose values are checked."""
+Numbers = dict[str, list[int]]
+"""By subject."""
 QUERIES = (
     "SELECT ?c ?n { ?c <urn:value> ?n }",
     "SELECT ?c (COUNT(?n) AS ?k) (MAX(?n) AS ?m) { ?c <urn:log> ?n } GROUP BY ?c",
@@ -398,8 +402,9 @@ class World:
             self.scheduler.unsubscribe(spuid)
         for subscriber in list(self.subscribers):
             self._resume(subscriber, restored.get(subscriber.spuid))
-        self._check_updates()
-        self.large.check(self._objects(PROPERTY), at_rest=False)
+        found = self._numbers()
+        self._check_updates(found)
+        self.large.check(found[PROPERTY], at_rest=False)
         self._check_readings(at_rest=False)
         if self.reads:
             self.readings.begin(self.scheduler)
@@ -446,11 +451,12 @@ class World:
         if self.serves:
             self.connected.rest(self._turn)
         assert all(timer.future.done() for timer in self.timers if not timer.doubtful)
-        self._check_updates()
-        self.large.check(self._objects(PROPERTY), at_rest=True)
-        self._check_timers()
+        found = self._numbers()
+        self._check_updates(found)
+        self.large.check(found[PROPERTY], at_rest=True)
+        self._check_timers(found["urn:count"])
         self._check_subscribers()
-        self._check_history()
+        self._check_history(found["urn:log"])
         self._check_readings(at_rest=self.reads)
 
     def _check_readings(self, *, at_rest: bool) -> None:
@@ -458,36 +464,34 @@ class World:
         sent = [self.sent_to_history[seq] for seq in sorted(self.sent_to_history)]
         self.readings.check([number for subject, number in sent if subject.startswith(SERIES)], at_rest=at_rest)
 
-    def _check_updates(self) -> None:
-        logs, values = self._objects("urn:log"), self._objects("urn:value")
-        self.connected.check_updates(self._objects("urn:done"), self._objects("urn:sum"))
+    def _check_updates(self, found: Mapping[str, Numbers]) -> None:
+        logs, values = found["urn:log"], found["urn:value"]
+        self.connected.check_updates(found["urn:done"], found["urn:sum"])
         for client in self.clients:
             there = set(logs.get(client.subject, ()))
             assert client.confirmed <= there, f"confirmed updates are gone: {client.confirmed - there}"
             assert not client.refused & there, f"refused updates are there: {client.refused & there}"
             assert values.get(client.subject, []) == ([max(there)] if there else []), "updates are half there"
 
-    def _check_timers(self) -> None:
-        counts = self._objects("urn:count")
+    def _check_timers(self, counts: Numbers) -> None:
         for timer in self.timers:
             times = counts.get(f"urn:timer:{timer.number}", [0])
             expected = [0, 1] if timer.doubtful else [int(timer.confirmed and not timer.cancelled)]
             assert len(times) == 1, f"{timer} is half there"
             assert times[0] in expected, f"{timer} ran {times[0]} times"
 
-    def _objects(self, predicate: str) -> dict[str, list[int]]:
-        """The numbers in the live graph by their subject."""
-        found: dict[str, list[int]] = {}
+    def _numbers(self) -> dict[str, Numbers]:
+        """The numbers in the live graph, by their property and subject."""
+        found: dict[str, Numbers] = {property_: {} for property_ in NUMBERS}
         for subject, property_, number, _ in self.scheduler._engine.graph.quads():
-            if property_.value == predicate:
-                found.setdefault(subject.value, []).append(int(number.value))
+            if property_.value in found:
+                found[property_.value].setdefault(subject.value, []).append(int(number.value))
         return found
 
-    def _check_history(self) -> None:
+    def _check_history(self, logs: Numbers) -> None:
         self._note_sent()
         numbers = sorted(self.sent_to_history)
         assert numbers == list(range(1, len(numbers) + 1)), "observations are missing"
-        logs = self._objects("urn:log")
         for client in self.clients:
             stored = [number for subject, number in map(self.sent_to_history.get, numbers) if subject == client.subject]
             assert stored == sorted(logs.get(client.subject, [])), "an update and its observation are not one"
