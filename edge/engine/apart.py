@@ -48,9 +48,10 @@ class Apart:
         self._lock = threading.Lock()
         self._open = True
 
-    def begin(self, action: Callable[[], T], seconds: float, setting: str) -> Child[T]:
+    def begin(self, action: Callable[[], T], seconds: float, setting: str, memory: int = 0) -> Child[T]:
         """Begin to do something, on the state as it is now. Raises `NotReady`.
 
+        `memory`: bytes that it may have more than `max_memory`.
         It may take so many seconds, which `setting` says. Raises `RequestTimeout` where there is no time left.
         """
         if seconds <= 0:
@@ -67,7 +68,7 @@ class Apart:
                 os.close(writable)
                 raise NotReady(f"No process can be had to evaluate this: {error.strerror}; try again later") from None
             if pid == 0:
-                _serve(action, writable, self.max_memory, seconds)
+                _serve(action, writable, self.max_memory, memory, seconds)
             os.close(writable)
             self._children.add(pid)
         return Child(self, pid, readable, deadline, setting)
@@ -186,12 +187,12 @@ def _fork() -> int:
         return os.fork()
 
 
-def _serve(action: Callable[[], object], pipe: int, max_memory: int, seconds: float) -> NoReturn:
+def _serve(action: Callable[[], object], pipe: int, max_memory: int, more: int, seconds: float) -> NoReturn:
     """The life of a child."""
     try:
         gc.disable()  # no object of the gateway is to be ended here
         _cut_off(pipe)
-        _limit(max_memory, seconds)
+        _limit(max_memory + more, seconds)
         said = _on_new_thread(lambda: _outcome(action, max_memory))
         with open(pipe, "wb", closefd=False) as out:
             out.write(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
@@ -17,6 +17,9 @@ from edge.engine.mirror import Mirror
 from edge.engine.requests import Answer, Dataset, Graph, QueryRequest, QueryResult, Solutions
 
 T = TypeVar("T")
+
+_TOKENS: Final = 32
+"""Bytes that checking a text takes for each character, which do not count as memory of its evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +55,39 @@ class QueryProcessor:
 
         Raises `EdgeError`. Nothing can stop it.
         """
-        return self._answer(self._mirror.open(), question, read, now)
+        return self._answer(self._mirror.open(), question.query, question.dataset, read, now)
 
     def run_apart(
-        self, question: Question, read: Callable[[Answer], T], now: int, apart: Apart, seconds: float, setting: str
+        self,
+        request: QueryRequest,
+        question: Question | None,
+        read: Callable[[Answer], T],
+        now: int,
+        apart: Apart,
+        seconds: float,
+        setting: str,
     ) -> T:
         """The same, in a process of its own, for so many seconds at the most (see `Apart`).
 
-        What `read` returns must be fit for pickling.
+        `question`: the request, if it was checked; None: that is done in the process as well. To check a long text
+        takes Python's lock for most of a second, and Oxigraph's parser does not let go of it.
+        What `read` returns must be fit for pickling. Raises `ParsingFailed`, `Forbidden`, and as `Child.result` does.
         """
+
+        def answer() -> T:
+            if question is not None:
+                return self._answer(store, question.query, question.dataset, read, now)
+            query = prepare_query(request.sparql, self._rules)
+            return self._answer(store, query, request.dataset.seen_by(request.access), read, now)
+
         with self._mirror.held() as store:
-            child = apart.begin(lambda: self._answer(store, question, read, now), seconds, setting)
+            child = apart.begin(answer, seconds, setting, 0 if question else _TOKENS * len(request.sparql))
         return child.result()
 
-    def _answer(self, store: ox.Store, question: Question, read: Callable[[Answer], T], now: int) -> T:
-        query = question.query
-        answer = evaluate(store, query.text, query.tokens, dataset=question.dataset, rules=self._rules, now=now)
+    def _answer(
+        self, store: ox.Store, query: ListedQuery, dataset: Dataset, read: Callable[[Answer], T], now: int
+    ) -> T:
+        answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=self._rules, now=now)
         try:
             return read(answer)
         except (RuntimeError, OSError) as error:

@@ -58,18 +58,14 @@ class Readers:
             elif future.set_running_or_notify_cancel():
                 future.set_result(self._queries.run(question, read, self._clock.wall()))
 
-        def go_on(question: Question) -> None:
+        def go_on(question: Question | None) -> None:
             if future.set_running_or_notify_cancel():
                 now, left = self._clock.wall(), deadline - time.monotonic()
-                future.set_result(self._queries.run_apart(question, read, now, self._apart, left, _SETTING))
+                future.set_result(self._queries.run_apart(request, question, read, now, self._apart, left, _SETTING))
 
-        def begin_long() -> None:
-            if not future.cancelled():
-                go_on(self._queries.question(request))
-
-        # To check a long text takes long, too, so it does not take a thread from what is answered soon.
+        # To check a long text takes long, too, and other threads wait for it.
         if len(request.sparql) > LONGEST_TEXT:
-            self._long.put(who, future, begin_long)
+            self._long.put(who, future, lambda: go_on(None))
         else:
             self._here.put(who, future, begin)
 

@@ -16,7 +16,15 @@ from scheduler_house import WAIT, House, until
 from edge.engine.apart import Apart, _Pipe
 from edge.engine.general import EvaluationFailed
 from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
-from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge, TooManyRequests
+from edge.protocol.errors import (
+    EdgeError,
+    Forbidden,
+    NotReady,
+    ParsingFailed,
+    RequestTimeout,
+    ResultTooLarge,
+    TooManyRequests,
+)
 from edge.protocol.moments import After
 
 ENDLESS = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(STR(?c) = CONCAT(STR(?f), STR(?i), STR(?l)))"
@@ -297,15 +305,32 @@ def test_a_long_text_is_checked_where_no_short_query_waits_for_it(house, monkeyp
     queries = house.scheduler._engine.queries
     checking, go_on = threading.Event(), threading.Event()
 
-    def check(request: QueryRequest, question=queries.question):
-        if len(request.sparql) > 20_000:
-            checking.set()
-            assert go_on.wait(WAIT)
-        return question(request)
+    def check(request: QueryRequest, *arguments, run_apart=queries.run_apart):
+        checking.set()
+        assert go_on.wait(WAIT)
+        return run_apart(request, *arguments)
 
-    monkeypatch.setattr(queries, "question", check)
+    monkeypatch.setattr(queries, "run_apart", check)
     long = query(house, f"SELECT ?x {{ VALUES ?x {{ {' '.join(map(str, range(10_000)))} }} }}")
     assert checking.wait(WAIT)
     assert query(house, "ASK { }").result(WAIT) is True
     go_on.set()
     assert len(long.result(WAIT).rows) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SELECT ?x { ?x ?x }", ParsingFailed),
+        ("INSERT DATA { <urn:a> <urn:b> 1 }", ParsingFailed),
+        ("SELECT ?x { SERVICE <urn:x> { ?x ?y ?z } }", Forbidden),
+    ],
+)
+def test_a_long_text_is_refused_like_a_short_one(house, text, error):
+    house = house()
+    errors = []
+    for padding in ("", f"#{'x' * 20_000}"):
+        with pytest.raises(error) as raised:
+            query(house, f"{text}\n{padding}").result(WAIT)
+        errors.append(raised.value.to_json())
+    assert errors[0] == errors[1]
