@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import chain, count, groupby, islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, groupby, islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -38,12 +38,22 @@ _START: Final = re.compile(
 """How an operation begins: declarations, a verb, and what is between that and its data."""
 
 # What has no place here: variables, triple terms, reifiers, annotations, languages with a direction.
+_OTHER: Final = (
+    rf"""{IRI}|{QUOTED['"']}|{QUOTED["'"]}|\^\^|{_COMMENT}"""
+    r"""|@[A-Za-z]++(?>(?:-[A-Za-z0-9]++)*)(?!-)|\\[_~.\-!$&'()*+,;=/?\#@%]"""
+)
+"""What stands in data beside names, numbers, punctuation and space."""
+
 _STRETCH: Final = re.compile(
-    rf"""(?>(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`]++|{IRI}|{QUOTED['"']}|{QUOTED["'"]}|\^\^|{_COMMENT}"""
-    r"""|@[A-Za-z]++(?>(?:-[A-Za-z0-9]++)*)(?!-)|\\[_~.\-!$&'()*+,;=/?\#@%]){0,1000})([\[({})\]]?+)""",
-    re.DOTALL,
+    rf"""(?>(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`]++|{_OTHER}){{0,1000}})([\[({{}})\]]?+)""", re.DOTALL
 )
 """Some data, and the bracket after it if there is one. A match is short, since it keeps Python's lock."""
+
+_REST: Final = re.compile(
+    rf"""(?>(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`.]++|\.(?![\x20\t\r\n])|{_OTHER}){{0,1000}})\.(?=[\x20\t\r\n])""",
+    re.DOTALL,
+)
+"""The rest of a triple, or of those that share a subject, without brackets: a dot before space ends nothing else."""
 
 _SEPARATOR: Final = re.compile(rf"{_GAP}(;?+){_GAP}")
 
@@ -52,8 +62,11 @@ _EMPTY: Final = re.compile(_GAP)
 _MOST_RUNS: Final = 16
 """Runs of a request at the most: for each all declarations are parsed again."""
 
-_BATCH: Final = 4096
+_BATCH: Final = 512
 """Terms that are numbered in one go, which keeps Python's lock."""
+
+_PIECE: Final = 256 * 1024
+"""Characters of data that are parsed in one go. To free a store keeps Python's lock: 2 ms for so many."""
 
 
 class _Unsure(Exception):
@@ -64,8 +77,10 @@ class _Operation(NamedTuple):
     inserts: bool
     declared: str
     """All declarations before it."""
-    body: str
-    """What follows the verb."""
+    opening: str
+    """What follows the verb, up to the bracket."""
+    pieces: list[str]
+    """The data. Each piece is legal for itself, if no label of a blank node is in it."""
 
 
 def data_plan(text: str, rules: Rules) -> UpdatePlan | None:
@@ -101,8 +116,10 @@ def _operations(text: str) -> Iterator[_Operation]:
         if start is None:
             raise _Unsure
         declared += start[1]
-        position = _end(text, start.end())
-        yield _Operation(start[2].upper() == "INSERT", declared, text[start.start(3) : position])
+        cuts = [start.end(), *_cuts(text, start.end())]
+        pieces = [text[begin:end] for begin, end in pairwise(cuts)]
+        position = cuts[-1] + 1
+        yield _Operation(start[2].upper() == "INSERT", declared, start[3], pieces)
         separator = _SEPARATOR.match(text, position)
         assert separator is not None  # noqa: S101  it may be empty
         position = separator.end()
@@ -110,9 +127,9 @@ def _operations(text: str) -> Iterator[_Operation]:
             raise _Unsure
 
 
-def _end(text: str, position: int) -> int:
-    """Where the data that begins here ends, with its brackets."""
-    depth = 1
+def _cuts(text: str, position: int) -> Iterator[int]:
+    """Where pieces of the data that begins here end; the last one before the bracket that closes it."""
+    depth, begin = 1, position
     opened, start = "{", position
     while depth:
         stretch = _STRETCH.match(text, position)
@@ -126,16 +143,44 @@ def _end(text: str, position: int) -> int:
             opened, start = stretch[1], stretch.end()
         if depth > MAX_DEPTH:
             raise _Unsure
-    return position
+        if depth == 1 and position - begin >= _PIECE and (rest := _REST.match(text, position)):
+            begin = position = rest.end()
+            yield position
+    yield position - 1
 
 
-def _data(inserts: bool, declared: str, operations: Iterable[_Operation], rules: Rules) -> Data:
+def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules: Rules) -> Data:
     """Operations of one kind as one. Raises what Oxigraph says against them."""
-    store = ox.Store()
-    store.update(declared + ";".join([f"INSERT{body}" for _, _, body in operations]), base_iri=rules.base_iri)
     seen: defaultdict[Term | ox.DefaultGraph, int] = defaultdict(count().__next__)
-    places = map(seen.__getitem__, chain.from_iterable(store))
     quads = array("I")
-    while batch := list(islice(places, _BATCH)):
-        quads.extend(batch)
+    for text in _texts(declared, operations):
+        store = ox.Store()
+        store.update(text, base_iri=rules.base_iri)
+        places = map(seen.__getitem__, chain.from_iterable(store))
+        while batch := list(islice(places, _BATCH)):
+            quads.extend(batch)
     return Data(inserts, tuple(seen), quads)
+
+
+def _texts(declared: str, operations: Sequence[_Operation]) -> Iterator[str]:
+    """The operations as requests that insert, each of about a piece."""
+    if any("_:" in piece for operation in operations for piece in operation.pieces):  # a label belongs to all pieces
+        yield declared + ";".join([_insert(opening, "".join(pieces)) for _, _, opening, pieces in operations])
+        return
+    # All declarations are parsed again with each request.
+    enough = max(_PIECE, 4 * len(declared))
+    waiting: list[str] = []
+    size = 0
+    for _, _, opening, pieces in operations:
+        for piece in pieces:
+            waiting.append(_insert(opening, piece))
+            size += len(piece)
+            if size >= enough:
+                yield declared + ";".join(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield declared + ";".join(waiting)
+
+
+def _insert(opening: str, data: str) -> str:
+    return f"INSERT{opening}{data}}}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from engine_client import EX, PREFIX, XSD, ex, refused, triples
 from engine_world import NOW, new_engine, run
@@ -9,7 +11,7 @@ from generated_data import requests, spoiled
 from hypothesis import HealthCheck, example, given, settings
 from oracle import blank_nodes, canonical
 
-from edge.engine import update_compiler
+from edge.engine import data_compiler, update_compiler
 from edge.engine.data_compiler import data_plan
 from edge.engine.general import Rules
 from edge.engine.plan import Data
@@ -184,6 +186,31 @@ def both(text: str) -> tuple[object, object]:
         patch.setattr(update_compiler, "data_plan", lambda text, rules: None)
         slow = outcome(text)
     return outcome(text), slow
+
+
+def cut_often(patch: pytest.MonkeyPatch) -> None:
+    """Have data cut into pieces wherever it can be."""
+    patch.setattr(data_compiler, "_PIECE", 1)
+    short = data_compiler._STRETCH.pattern.replace("{0,1000}", "{0,1}")
+    patch.setattr(data_compiler, "_STRETCH", re.compile(short, re.DOTALL))
+
+
+@often
+@given(requests())
+def test_data_that_is_cut_into_pieces_does_the_same(text):
+    with pytest.MonkeyPatch.context() as patch:
+        cut_often(patch)
+        fast, slow = both(text)
+    assert fast == slow
+
+
+def test_a_long_text_is_cut_where_triples_end(monkeypatch):
+    text = "INSERT DATA { " + "ex:a.b ex:p 1.5 , 'x. y' # z. \n ; ex:q [ ex:r ( 2 'z. '@en ) ] . " * 3 + "}"
+    whole = plan(text)
+    cut_often(monkeypatch)
+    assert [len(operation.pieces) for operation in data_compiler._operations(PREFIX + text)] == [4]
+    cut = plan(text)
+    assert [part.size for part in cut] == [part.size for part in whole] == [3 * 6 + 2]
 
 
 @often
