@@ -86,7 +86,13 @@ def _absorb(index: Index, other: Index, met: dict[int, int]) -> None:
     for first in index.keys() & other.keys():
         branch, more = index[first], other.pop(first)
         for second in branch.keys() & more.keys():
-            branch[second] = {*_leaf(branch[second]), *_leaf(more.pop(second))}
+            leaf, further = branch[second], more.pop(second)
+            if isinstance(leaf, int):
+                leaf = branch[second] = {leaf}
+            if isinstance(further, int):
+                leaf.add(further)
+            else:
+                leaf |= further
             met[second] = met.get(second, 0) + 1
         branch.update(more)
     index.update(other)

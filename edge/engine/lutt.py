@@ -136,6 +136,8 @@ class Lutt(Generic[T]):
 
     def _hits(self, quads: Mapping[Quad, bool], tables: Collection[_Table[T]]) -> dict[T, list[tuple[Quad, bool]]]:
         found: dict[T, list[tuple[Quad, bool]]] = {}
+        if not tables:
+            return found
         for change in quads.items():
             quad = change[0]
             for pick, table in tables:
