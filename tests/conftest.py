@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
+import os
 import signal
+import ssl
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -39,6 +44,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     name = collection_path.relative_to(ROOT).as_posix() + ("/" if collection_path.is_dir() else "")
     return True if name.startswith(SLOW) else None
+
+
+def share_certificates() -> None:
+    """Have all HTTP clients of tests share the context with the authorities that they trust by default.
+
+    Each client would read 140 certificates into one of its own, which takes as long as a small test.
+    """
+    create = httpx.create_ssl_context
+    shared = functools.cache(create)
+
+    def context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+        trusted = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
+        if verify is True and cert is None and not trusted:
+            return shared(verify, cert, trust_env)
+        return create(verify, cert, trust_env)
+
+    httpx._transports.default.create_ssl_context = context
+
+
+share_certificates()
 
 
 @pytest.fixture(autouse=True)

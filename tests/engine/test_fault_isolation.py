@@ -17,7 +17,7 @@ from edge.engine.boosting import Boosting
 from edge.engine.engine import Engine
 from edge.engine.family import Family
 from edge.engine.faults import contained
-from edge.engine.operators.stages import Distinct
+from edge.engine.operators.stages import Distinct, row_bytes
 from edge.engine.requests import Notification, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import NotFound
 
@@ -152,16 +152,22 @@ def check(followers: Sequence[Follower]) -> None:
 
 
 def remembered(engine: Engine) -> int:
-    """Solutions and evaluations that plan groups remember."""
+    """Bytes of the evaluations and solutions that plan groups remember."""
     triggers = [trigger for family in engine.spus._families.values() for trigger in family.triggers]
-    return sum(1 + len(found) for trigger in triggers for found in trigger._memo.values())
+    rows = [
+        term_ids
+        for trigger in triggers
+        for (_, values), found in trigger._memo.items()
+        for term_ids in (values, *(row for _, row in found))
+    ]
+    return sum(row_bytes(engine.graph.dictionary, term_ids) for term_ids in rows)
 
 
 def check_empty(engine: Engine) -> None:
     """Nothing is left once nobody is subscribed and the graph is empty."""
     run(engine, "DROP ALL")
     assert (engine.spus.subscriptions, engine.spus.spus) == (0, 0)
-    assert engine.spus._room.taken == 0
+    assert engine.spus._memory.held == 0
     assert not engine.spus._triggers
     assert not engine.spus._watchers
     assert len(engine.graph.dictionary) == 1
@@ -195,7 +201,7 @@ def play(injector: Injector, seed: int, point: Point) -> int:
             injector.point = None
             assert set(engine.graph.quads()) == set(plain_engine.graph.quads()), number
             check(followers)
-            assert engine.spus._room.taken == remembered(engine)
+            assert engine.spus._memory.held == remembered(engine)
     ended = sum(follower.over for follower in followers)
     assert engine.spus.faults == ended
     for follower in followers:
