@@ -37,6 +37,11 @@ _log = logging.getLogger(__name__)
 _RETRY: Final = 10.0
 """Seconds until it is tried whether something can be stored again."""
 
+_SHARED_TIME: Final = 5_000
+"""Microseconds for which a batch of several clients goes on where commits are fast."""
+_COMMITS: Final = 4
+"""Where they are slow: how many times as long as a commit takes. So commits take a fifth of the time at most."""
+
 
 class Writer:
     """The thread, and what it looks after: the journal, the delayed updates and the subscriptions that are kept."""
@@ -67,6 +72,8 @@ class Writer:
         self._long = LongUpdates(engine, queue, settings.update_workers)
         self._max_batch = settings.max_batch
         self._max_batch_time = int(settings.max_batch_time * 1_000_000)
+        self._commit_time = 0
+        """Microseconds that the last commit of a batch took."""
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
         self._flush_at = 0.0
         self._flush_failing = False
@@ -179,7 +186,7 @@ class Writer:
         self._now = self._clock.wall()
         taken: list[Work] = []
         done: list[Work] = []
-        room = self._max_batch
+        room, until = self._max_batch, began + self._max_batch_time
         work: Work | None = first
         while work is not None:
             self._progress()
@@ -195,13 +202,15 @@ class Writer:
             except LongText as text:
                 self._queue.hold(work)
                 text.compiled.add_done_callback(partial(self._put_back, work))
+            if work.source != first.source:  # one client is not to wait for what others have in this batch
+                until = min(until, began + max(_SHARED_TIME, _COMMITS * self._commit_time))
             room -= max(1, work.updates)
             now = self._clock.steady()
             self._queue.charge(work, now - before, work.attempt.steps)
             work.attempt.steps = 0
             before = now
             work = None
-            if not staged and room > 0 and now - began < self._max_batch_time:
+            if not staged and room > 0 and now < until:
                 work = self._queue.take_more(room, self._due)
         return taken, done
 
@@ -221,7 +230,9 @@ class Writer:
             writes = bool(stored or timers.changed or ledger is not None)
             if writes:
                 others = timers.changed or self._kept.changed or ledger is not None or engine.contributions.changed
+                began = self._clock.steady()
                 self._commit(stored, self._write_others if others else None)
+                self._commit_time = self._clock.steady() - began
         except BaseException as raised:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
             error = contained(raised)
             engine.undo(executed)

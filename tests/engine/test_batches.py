@@ -77,6 +77,16 @@ def test_a_batch_ends_after_its_time(site, tmp_path):
     assert commits(tmp_path) == 3
 
 
+def test_a_batch_of_several_clients_ends_sooner(site, tmp_path):
+    """The first one runs while the others are sent. Each of these is committed with one of the flood at most."""
+    first = site.send("flood", 20)
+    assert site.at_the_door.wait(WAIT)
+    others = [site.send(source, 20) for source in ("usual", "flood", "flood", "flood", "flood")]
+    site.run(first, *others)
+    assert site.order[:2] == ["flood", "usual"]
+    assert commits(tmp_path) == 3  # two of both, then three and one of the flood alone
+
+
 def test_turns_are_decided_at_each_take_and_by_the_time_that_work_took(site):
     """30 updates of 0.9 s of one client: a sensor and others wait for the one that runs, not for all that wait."""
     first = [site.send("flood", 900) for _ in range(30)]
