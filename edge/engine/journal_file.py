@@ -141,10 +141,11 @@ def create(path: Path, durability: str) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring the tables to this format version, from none or from those of an older one."""
+    """Bring the tables to this format version, from none or from those of an older one, in one transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number, script in enumerate(SCHEMA[version:], version + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
+    if version < FORMAT_VERSION:
+        scripts = "".join(SCHEMA[version:])
+        connection.executescript(f"BEGIN IMMEDIATE; {scripts} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;")
 
 
 def connect(path: Path, durability: str) -> sqlite3.Connection:
