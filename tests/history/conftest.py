@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Sessions in processes that tests start take it, too.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
+os.environ["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of the master and the workers of a cluster, as in `spark_conf`."""
 
 
 @pytest.fixture(scope="session")
