@@ -11,13 +11,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import paho.mqtt.client as paho
 import pytest
+from aiocoap import CON, FETCH, POST, Code, Message
 from support.processes import GatewayProcess
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
@@ -32,6 +33,10 @@ LIMITS = {
     "EDGE__LIMITS__MAX_CLIENT_BYTES": str(4 * MIB),
     "EDGE__LIMITS__MAX_TOTAL_BYTES": str(8 * MIB),
     "EDGE__MQTT__MAX_RETAINED_BYTES": str(4 * MIB),
+    "EDGE__ENGINE__MAX_TIMER_BYTES": str(4 * MIB),
+    "EDGE__COAP__ENABLED": "true",
+    "EDGE__COAP__PORT": "0",
+    "EDGE__LIMITS__RATE": "0",
 }
 
 OPEN = (
@@ -75,6 +80,14 @@ def house(tmp_path) -> Iterator[House]:
     house.serves()
     yield house
     gateway.stop()
+
+
+@pytest.fixture(autouse=True)
+def _report(request: pytest.FixtureRequest, house: House) -> Iterator[None]:
+    """Report what the process takes before and after (`pytest -s`)."""
+    before = house.rss
+    yield
+    print(f"\n{request.node.name}: {before // 1024} KiB before, {house.rss // 1024} KiB after")
 
 
 def answer_of(client: ClientConnection) -> dict[str, Any]:
@@ -302,4 +315,181 @@ def test_retained_messages_are_bounded(house):
     assert house.rss - before < ROOM
     client.disconnect()
     client.loop_stop()
+    house.serves()
+
+
+@contextmanager
+def changes(house: House) -> Iterator[Callable[[], int]]:
+    """What changes a hundred long values, by a short text, and returns how many bytes that were."""
+    numbers = itertools.count()
+    values = " ".join(f"<urn:s{number}> <urn:long> '{number:06}{'x' * 1000}' ." for number in range(100))
+    with connect(house.endpoints["ws"], max_size=None) as writer:
+
+        def update(text: str) -> None:
+            writer.send(json.dumps({"update": {"sparql": text}}))
+            assert "updated" in json.loads(writer.recv(20))
+
+        def change() -> int:
+            value = f'CONCAT("{next(numbers):06}", SUBSTR(?o, 7))'
+            old, new = "?s <urn:long> ?o", "?s <urn:long> ?n"
+            update(f"DELETE {{ {old} }} INSERT {{ {new} }} WHERE {{ {old} BIND({value} AS ?n) }}")
+            return 100_000
+
+        update(f"INSERT DATA {{ {values} }}")
+        yield change
+
+
+LONG = "SELECT ?o { ?s <urn:long> ?o }"
+
+
+def subscription(sparql: str, **members: Any) -> str:
+    return json.dumps({"subscribe": {"sparql": sparql, **members}})
+
+
+def test_notifications_for_clients_that_may_resume_are_bounded(house):
+    """Each new client asks for all of them, and is lost without a word."""
+    with changes(house) as change:
+        before = house.rss
+
+        def once() -> int:
+            with connect(house.endpoints["ws"], max_size=None) as client:
+                with suppress(ConnectionClosed):  # 1013, try again later
+                    client.send(subscription(LONG, resume=True))
+                    assert client.recv(20)
+                client.socket.shutdown(socket.SHUT_RDWR)
+            return change()
+
+        keep_on(once, 20 * MIB)
+        assert house.rss - before < ROOM
+    house.serves()
+
+
+def test_merged_notifications_for_clients_that_do_not_read_are_bounded(house):
+    with changes(house) as change:
+        before = house.rss
+        text = subscription(LONG).encode()
+        clients: list[socket.socket] = []
+
+        def once() -> int:
+            client = house.tcp("ws")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.sendall(OPEN)
+            client.recv(4096)
+            client.sendall(b"\x81" + bytes([0x80 | len(text)]) + b"\0\0\0\0" + text)
+            clients.append(client)
+            if len(clients) > 40:
+                clients.pop(0).close()
+            return sum(change() for _ in range(5))
+
+        keep_on(once, 20 * MIB)
+        assert house.rss - before < 2 * ROOM, "one update's notifications are written before they are refused"
+        for client in clients:
+            client.close()
+    house.serves()
+
+
+def test_rows_that_subscriptions_keep_are_bounded(house):
+    with changes(house) as change:
+        before, numbers, refused = house.rss, itertools.count(), 0
+        clients: list[ClientConnection] = []
+
+        def once() -> int:
+            nonlocal refused
+            if len(clients) == 20:
+                clients.pop(0).close()
+            clients.append(connect(house.endpoints["ws"], max_size=None))
+            for _ in range(10):
+                sparql = f'SELECT DISTINCT (CONCAT(?o, STR(?s), "{next(numbers)}") AS ?t) {{ ?s <urn:long> ?o }}'
+                try:
+                    clients[-1].send(subscription(sparql))
+                    refused += answer_of(clients[-1]).get("status_code") == 429
+                except ConnectionClosed:  # 1013, try again later
+                    refused += 1
+                    break
+            return change()
+
+        keep_on(once, 5 * MIB)
+        assert refused
+        assert house.rss - before < 2 * ROOM, "what is kept is text and indexes, and notifications come on top"
+        for client in clients:
+            client.close()
+    house.serves()
+
+
+def coap(house: House, client: socket.socket, code: Code, path: str, body: bytes, **options: Any) -> Message:
+    """The answer to a request on a UDP socket."""
+    number = next(MESSAGE_IDS) % 65536
+    message = Message(code=code, uri_path=(path,), payload=body, _mtype=CON, _mid=number, _token=b"t", **options)
+    for _ in range(5):  # datagrams are lost
+        client.send(message.encode())
+        with suppress(TimeoutError):
+            while True:
+                answer = Message.decode(client.recv(65536))
+                if answer.mid == number or answer.token == b"t":
+                    return answer
+    pytest.fail("no answer over CoAP")
+
+
+MESSAGE_IDS = itertools.count()
+
+
+@contextmanager
+def device(house: House) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.connect(("127.0.0.1", urlsplit(house.endpoints["coap"]).port or 0))
+        client.settimeout(10)
+        yield client
+
+
+def test_coap_bodies_in_blocks_that_are_never_completed_are_bounded(house):
+    before, refused = house.rss, 0
+
+    def once() -> int:
+        nonlocal refused
+        with device(house) as client:
+            for number in range(100):
+                answer = coap(house, client, POST, "update", b" " * 1024, block1=(number, True, 6), content_format=0)
+                if answer.code != Code.CONTINUE:
+                    refused += 1
+                    break
+        return 100 * 1024
+
+    keep_on(once, 16 * MIB)
+    assert refused
+    assert house.rss - before < ROOM
+    house.serves()
+
+
+def test_coap_results_in_blocks_that_are_never_fetched_are_bounded(house):
+    with changes(house):
+        before = house.rss
+
+        def once() -> int:
+            with device(house) as client:
+                answer = coap(house, client, FETCH, "query", LONG.encode(), content_format=0)
+                assert answer.code in (Code.CONTENT, Code.TOO_MANY_REQUESTS)
+            return 100 * 1024
+
+        keep_on(once, 30 * MIB)
+        assert house.rss - before < ROOM
+    house.serves()
+
+
+def test_texts_of_delayed_updates_are_bounded(house):
+    before, refused = house.rss, ""
+    with connect(house.endpoints["ws"], max_size=None) as client:
+        text = f"INSERT DATA {{ <urn:a> <urn:b> '{'x' * 100_000}' }}"
+
+        def once() -> int:
+            nonlocal refused
+            client.send(json.dumps({"update": {"sparql": text, "delay": "P1D"}}))
+            answer = json.loads(client.recv(20))
+            if "scheduled" not in answer:
+                assert answer["status_code"] == 429
+                refused = answer["error_description"]
+            return len(text)
+
+        keep_on(once, 20 * MIB)
+        assert "engine.max_timer_bytes" in refused
+        assert house.rss - before < ROOM
     house.serves()
