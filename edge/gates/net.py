@@ -29,16 +29,21 @@ class Net:
         self.since = since
         self._last = first
         self._merged = first.merged
-        self.length = sum(map(len, first.delta.json))
+        self.length = first.delta.length
         """Characters of the results of the first one."""
         self._counts: dict[Row, int] | None = None
-        self._rows = 0
-        """Bytes of the rows in `_counts`."""
+        self._rows: int | None = None
+        """Bytes of the rows that are left; None: it is only one notification."""
+
+    def settle(self) -> Notification:
+        """All of it as one notification, and kept as that until the next one comes: its JSON can be written before."""
+        self._last, self._counts = self.notification(), None
+        return self._last
 
     @property
     def size(self) -> int:
         """Bytes that it takes, about."""
-        return self.length if self._counts is None else self._rows
+        return self.length if self._rows is None else self._rows
 
     @property
     def spuid(self) -> str:
@@ -53,7 +58,7 @@ class Net:
     def add(self, later: Notification) -> None:
         """Take in the next notification."""
         if self._counts is None:
-            self._counts = {}
+            self._counts, self._rows = {}, 0
             self._count(self._last.delta)
         self._count(later.delta)
         self._merged += later.merged
@@ -72,8 +77,9 @@ class Net:
         )
 
     def _count(self, delta: Delta) -> None:
-        assert self._counts is not None  # noqa: S101
-        counts = self._counts
+        counts, size = self._counts, self._rows
+        assert counts is not None  # noqa: S101
+        assert size is not None  # noqa: S101
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
             for row in rows:
                 before = counts.get(row, 0)
@@ -83,7 +89,8 @@ class Net:
                 else:
                     del counts[row]
                 if not count or not before:
-                    self._rows += _bytes(row) if count else -_bytes(row)
+                    size += _bytes(row) if count else -_bytes(row)
+        self._rows = size
 
 
 def size_of(delta: Delta) -> int:

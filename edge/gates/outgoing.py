@@ -54,9 +54,10 @@ class Outgoing:
     """The way to one client. Nothing here ever waits for it, so it delays nobody else.
 
     While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait; a
-    task exists only then. A client that is only busy gets its notifications one by one. It is slow when one of them
-    has waited for more than `merge_after` seconds: then all of its subscription that wait go as one. And once
-    `unmerged` characters of their results wait, a notification is merged with the last one of its subscription.
+    task exists only then, and for a long result, whose JSON is written in pieces between what others are sent. A
+    client that is only busy gets its notifications one by one. It is slow when one of them has waited for more than
+    `merge_after` seconds: then all of its subscription that wait go as one. And once `unmerged` characters of their
+    results wait, a notification is merged with the last one of its subscription.
     Answers, sequence 0 among them, are never merged: beyond `limit` of them the client is told and its connection
     closed (`on_overflow` is called before).
     """
@@ -101,6 +102,8 @@ class Outgoing:
         """Bytes that merged ones among them take beyond that."""
         self._answers_size = 0
         """Bytes of the answers that wait, and of the message that is being taken."""
+        self._writing: Message | Net | None = None
+        """What is next, and has its JSON written. It is merged with nothing more."""
         self._remembered: set[str] = set()
         self._sent: deque[tuple[Notification, int]] = deque()
         """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
@@ -114,7 +117,7 @@ class Outgoing:
         """Send a message now or as soon as the client takes it."""
         if self._closed:
             return
-        if self._writer is None and not self.gone and self._connection.writable:
+        if self._writer is None and not self.gone and self._connection.writable and self._goes_at_once(message):
             self._connection.write(self._text(message))
             return
         if isinstance(message, Notification) and message.sequence:
@@ -166,9 +169,23 @@ class Outgoing:
         if self._writer is not None:
             self._writer.cancel()
 
+    def _goes_at_once(self, message: Message) -> bool:
+        """Whether its text can be had at once, or may not wait until it is written in pieces: it would be too much."""
+        if isinstance(message, str) or message.delta.written:
+            return True
+        if self._charge is None:
+            return False
+        held = self._charge.size
+        try:
+            self._charge.set(held + message.delta.length + _STEP)
+        except TooManyRequests:
+            return True
+        self._charge.set(held)
+        return False
+
     def _merge(self, notification: Notification) -> None:
         net = self._nets.get(notification.spuid)
-        if net is not None and self._length >= self._unmerged:
+        if net is not None and self._length >= self._unmerged and net is not self._writing:
             before = net.size
             net.add(notification)
             self._merged_size += net.size - before
@@ -186,7 +203,7 @@ class Outgoing:
         self._leave(message)
         if self._nets.get(message.spuid) is message:
             del self._nets[message.spuid]
-        elif self._now() - message.since > self._merge_after:
+        elif self._now() - message.since > self._merge_after and not message.settle().delta.long:
             for later in self.withdraw(message.spuid):
                 message.add(later.notification())
                 self._on_merged()
@@ -218,13 +235,18 @@ class Outgoing:
 
     async def _write(self) -> None:
         while self._waiting and not self.gone:
+            self._writing = self._waiting[0]
+            if _write_piece(self._writing):
+                await asyncio.sleep(0)  # others have their turn, and it may be withdrawn meanwhile
+                continue
             message = self._next()
+            self._writing = None
             self.gone = not await self._connection.write_and_wait(self._text(message))
             if isinstance(message, str) or not message.sequence:
                 self._answers_size -= _size(message)
             self._account()
             self._on_taken()
-        self._writer = None
+        self._writer = self._writing = None
 
     def _account(self) -> bool:
         """Charge for what waits, and for what was sent last and is kept. False: that is too much."""
@@ -251,4 +273,16 @@ class Outgoing:
 
 def _size(answer: Message) -> int:
     """Bytes of memory that an answer takes."""
-    return sys.getsizeof(answer) if isinstance(answer, str) else sum(map(sys.getsizeof, answer.delta.json))
+    if isinstance(answer, str):
+        return sys.getsizeof(answer)
+    return answer.delta.length if answer.delta.long else sum(map(sys.getsizeof, answer.delta.json))
+
+
+def _write_piece(message: Message | Net) -> bool:
+    """Write a piece of the JSON of a message. False: all of it is written, or can be at once."""
+    if isinstance(message, Net):
+        message = message.settle()
+    if not isinstance(message, Notification) or message.delta.written:
+        return False
+    message.delta.write_piece()
+    return True

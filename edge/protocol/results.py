@@ -42,14 +42,24 @@ def results_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
     Unbound variables are left out of a binding. The text is joined from parts: this is written once for each
     notification, and a general JSON encoder over dictionaries takes about three times as long.
     """
-    names, head = _head(tuple(variables))
-    bindings = ",".join(
+    return whole_to_json(variables, [bindings_to_json(variables, rows)])
+
+
+def bindings_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
+    """Some bindings of a result, separated by commas."""
+    names, _ = _head(tuple(variables))
+    return ",".join(
         "{"
         + ",".join([f"{name}:{term_to_json(term)}" for name, term in zip(names, row, strict=True) if term is not None])
         + "}"
         for row in rows
     )
-    return f'{head}"results":{{"bindings":[{bindings}]}}}}'
+
+
+def whole_to_json(variables: Sequence[str], pieces: Iterable[str]) -> str:
+    """A whole SELECT result as JSON text, of its bindings in pieces (`bindings_to_json`)."""
+    _, head = _head(tuple(variables))
+    return f'{head}"results":{{"bindings":[{",".join(pieces)}]}}}}'
 
 
 @lru_cache(maxsize=1024)

@@ -18,6 +18,7 @@ from gate_client import eventually, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.engine import requests
 from edge.engine.requests import Delta, Notification, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.bridge import Bridge
 from edge.gates.guard import OPEN_GUARD
@@ -220,6 +221,31 @@ async def _tell(steps: list[Any], unmerged: int) -> None:
         assert followers[teller.name].sequence == teller.sequence - 1
     told = sum("notification" in message for message in reader.received) - len(tellers)
     assert told == sent - len(merged)
+
+
+async def test_a_long_notification_is_written_in_pieces_and_what_follows_it_waits(monkeypatch):
+    monkeypatch.setattr(requests, "PIECE", 10)
+    reader, teller, follower = Reader(), Teller("long"), Follower()
+    outgoing = Outgoing(reader, 10, 0, lambda: None, lambda: None, merge_after=0)
+    numbers = [range(200), range(100, 400), range(5), range(7)]
+    for number in numbers:
+        outgoing.send(teller.change(Counter(number)))
+    outgoing.send('{"answer": 1}')
+    assert not reader.received
+    turns = 0
+    while outgoing._writer is not None:
+        reader._allowed.release()
+        await asyncio.sleep(0)
+        turns += 1
+        assert turns < 1000
+        told = [each["notification"] for each in reader.received if "notification" in each]
+        unread = outgoing.unread().get("long", [])
+        assert sum(each.get("merged", 1) for each in told) + sum(each.merged for each in unread) >= len(numbers) - 1
+    assert turns >= 20 + 20
+    for message in reader.received[:-1]:
+        follower.take(message["notification"])
+    assert follower.result == teller.result
+    assert reader.received[-1] == {"answer": 1}
 
 
 async def test_answers_wait_up_to_the_limit_and_notifications_do_not_count():
