@@ -320,9 +320,8 @@ def test_retained_messages_are_bounded(house):
 
 @contextmanager
 def changes(house: House) -> Iterator[Callable[[], int]]:
-    """What changes a hundred long values, by a short text, and returns how many bytes that were."""
-    numbers = itertools.count()
-    values = " ".join(f"<urn:s{number}> <urn:long> '{number:06}{'x' * 1000}' ." for number in range(100))
+    """What changes a hundred long values, by a short text that makes none, and returns how many bytes they are."""
+    texts = itertools.cycle(("<urn:even>", "<urn:odd>"))
     with connect(house.endpoints["ws"], max_size=None) as writer:
 
         def update(text: str) -> None:
@@ -330,12 +329,14 @@ def changes(house: House) -> Iterator[Callable[[], int]]:
             assert "updated" in json.loads(writer.recv(20))
 
         def change() -> int:
-            value = f'CONCAT("{next(numbers):06}", SUBSTR(?o, 7))'
-            old, new = "?s <urn:long> ?o", "?s <urn:long> ?n"
-            update(f"DELETE {{ {old} }} INSERT {{ {new} }} WHERE {{ {old} BIND({value} AS ?n) }}")
+            old, new = "?s <urn:long> ?o", f"?s {next(texts)} ?n"
+            update(f"DELETE {{ {old} }} INSERT {{ ?s <urn:long> ?n }} WHERE {{ {new} OPTIONAL {{ {old} }} }}")
             return 100_000
 
-        update(f"INSERT DATA {{ {values} }}")
+        for text in ("<urn:even>", "<urn:odd>"):
+            values = " ".join(f"<urn:s{number}> {text} '{text} {number} {'x' * 1000}' ." for number in range(100))
+            update(f"INSERT DATA {{ {values} }}")
+        change()
         yield change
 
 
