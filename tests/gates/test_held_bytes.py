@@ -366,6 +366,7 @@ def test_notifications_for_clients_that_may_resume_are_bounded(house):
 
 
 def test_merged_notifications_for_clients_that_do_not_read_are_bounded(house):
+    """In a minute this still fails: the allocator keeps 70 to 100 MB that are free, and a trim would give back."""
     with changes(house) as change:
         before = house.rss
         text = subscription(LONG).encode()
@@ -420,13 +421,14 @@ def test_rows_that_subscriptions_keep_are_bounded(house):
 def coap(house: House, client: socket.socket, code: Code, path: str, body: bytes, **options: Any) -> Message:
     """The answer to a request on a UDP socket."""
     number = next(MESSAGE_IDS) % 65536
-    message = Message(code=code, uri_path=(path,), payload=body, _mtype=CON, _mid=number, _token=b"t", **options)
+    token = number.to_bytes(2)
+    message = Message(code=code, uri_path=(path,), payload=body, _mtype=CON, _mid=number, _token=token, **options)
     for _ in range(5):  # datagrams are lost
         client.send(message.encode())
         with suppress(TimeoutError):
             while True:
                 answer = Message.decode(client.recv(65536))
-                if answer.mid == number or answer.token == b"t":
+                if answer.token == token:  # not an empty acknowledgement, which comes before a late answer
                     return answer
     pytest.fail("no answer over CoAP")
 
