@@ -17,6 +17,7 @@ from edge.engine.apart import Child
 from edge.engine.beginning import read_rows, write_rows
 from edge.engine.evaluator import World
 from edge.engine.frameless import frameless
+from edge.engine.renewal import Renewal
 from edge.engine.spu import BoostedSpu, ReevaluatedSpu
 from edge.protocol.errors import EdgeError
 from edge.protocol.results import Row
@@ -40,16 +41,18 @@ class OldResults:
     child: Child[list[Pages | EdgeError]]
     widths: Sequence[int]
     """How many columns each has."""
+    sign: int = 1
+    """-1: each row comes with minus how often it occurs."""
     used: bool = False
     """Whether the process is waited for, or was ended."""
-    waiting: list[tuple[ReevaluatedSpu, Any]] = field(default_factory=list)
-    """Those that are demoted, and what the update did to each."""
+    waiting: list[tuple[ReevaluatedSpu | Renewal, Any]] = field(default_factory=list)
+    """Those that are demoted or begin anew, and what the update did to each."""
 
     def read(self) -> list[Rows | EdgeError]:
         """Wait for the results, or for the reasons why there are none. Any thread. Raises as `Child.result` does."""
         found = self.child.result()
         return [
-            pages if isinstance(pages, EdgeError) else _rows(pages, width)
+            pages if isinstance(pages, EdgeError) else _rows(pages, width, self.sign)
             for pages, width in zip(found, self.widths, strict=True)
         ]
 
@@ -66,9 +69,9 @@ def _result(spu: BoostedSpu, world: World) -> Pages | EdgeError:
         return frameless(error)  # type: ignore[return-value]
 
 
-def _rows(pages: Pages, width: int) -> Rows:
+def _rows(pages: Pages, width: int, sign: int) -> Rows:
     rows: Counter[Row] = Counter()
     for page in pages:
         for cells, count in read_rows(page, range(width)):
-            rows[cells] += count
+            rows[cells] += sign * count
     return rows

@@ -296,6 +296,7 @@ class Engine:
             self.performance.begin()
             changes = staged.settle()
             growth = self._graph_quota.take(changes, update.access, update.source, applied=False)
+            renewals = self.spus.set_apart(staged.net, staged.ids)
             transaction = staged.apply()
         except Unfinished:
             raise
@@ -310,7 +311,12 @@ class Engine:
         self._end_reading(attempt)
         attempt.found = None
         attempt.steps += staged.size
-        executed = self._complete(update, now, transaction, changes, began, growth)
+        try:
+            executed = self._complete(update, now, transaction, changes, began, growth)
+        except BaseException:
+            self.spus.undo(renewals)
+            raise
+        executed.activations += renewals
         executed.encoded = staged.encoded
         self._unshown.append(executed.changes)
         return executed

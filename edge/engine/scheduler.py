@@ -352,7 +352,7 @@ class Scheduler:
     @property
     def pending_evaluations(self) -> int:
         """Subscribed queries whose result is not yet that of the last commit: they wait or are being evaluated."""
-        return self._engine.spus.reevaluation.pending
+        return self._engine.spus.pending
 
     @property
     def evaluations(self) -> Usage:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from edge.engine.beginning import Beginning
 from edge.engine.byte_quota import ByteQuota
@@ -27,6 +28,9 @@ from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed, Sub
 from edge.engine.result_charge import ResultCharge
 from edge.protocol import results
 from edge.protocol.errors import ResultTooLarge, TooManyRequests
+
+if TYPE_CHECKING:
+    from edge.engine.renewal import Renewal
 
 _log = logging.getLogger(__name__)
 
@@ -127,11 +131,12 @@ class BoostedSpu(Spu):
         self.query = query
         self.family = family
         self.open = open_
-        self._stages: Sequence[Stage] = self.stages()
-        self._keeping = [stage for stage in self._stages if not isinstance(stage, Columns)]
+        self._stages: Sequence[Stage] = ()
+        self._keeping: Sequence[Stage] = ()
         """Those that keep anything."""
+        self._follow(self.stages())
         self.begun = False
-        """Whether the stages have its result. Until then it has one beginning, which collects changed solutions."""
+        """Whether the stages have its result. Until then it has beginnings, which collect changed solutions."""
         self.ended = False
         self.beginnings: list[Beginning] = []
         """First results for new subscribers that are on their way."""
@@ -167,22 +172,35 @@ class BoostedSpu(Spu):
 
     def begin_outside(self, joining: Joining) -> Beginning:
         """Begin to collect what changes: the query is evaluated elsewhere, in the state of now."""
-        beginning = Beginning(self, self.stages() if self.begun else self._stages, joining)
+        beginning = Beginning(self, self.stages(), joining)
         self.beginnings.append(beginning)
         return beginning
 
     def begun_outside(self, world: World, beginning: Beginning) -> None:
         """Note that a beginning has the result of now."""
-        self.abandon(world, beginning)
+        if self.begun:
+            self.abandon(world, beginning)
+            return
+        self._release_stages()
+        self._follow(beginning.stages)
         self.begun = True
+        self.beginnings.remove(beginning)
+        beginning.end(world)
 
     def abandon(self, world: World, beginning: Beginning) -> None:
         """Collect no more changes for a beginning."""
         self.beginnings.remove(beginning)
         beginning.end(world)
-        if self.begun:  # else they are those of the SPU
-            for stage in beginning.stages:
-                stage.release()
+        for stage in beginning.stages:
+            stage.release()
+
+    def _follow(self, stages: Sequence[Stage]) -> None:
+        self._stages = stages
+        self._keeping = [stage for stage in stages if not isinstance(stage, Columns)]
+
+    def _release_stages(self) -> None:
+        for stage in self._stages:
+            stage.release()
 
     def result(self, world: World, steps: int | None = None) -> Weights:
         """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
@@ -255,8 +273,7 @@ class BoostedSpu(Spu):
     def end(self, world: World) -> None:
         """See `Spu`."""
         self.ended = True
-        for stage in self._stages:
-            stage.release()
+        self._release_stages()
         release(world.graph.dictionary, self.open)
         self.charge.release()
 
@@ -291,6 +308,8 @@ class Joining:
     ready: Ready
     silent: bool = False
     """Whether the subscriber has the result already, from the process before."""
+    renewal: Renewal | None = None
+    """Whose subscribers are to be told the difference to what they have, in place of `subscriber`."""
 
 
 class ReevaluatedSpu(Spu):

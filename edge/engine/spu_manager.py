@@ -24,13 +24,15 @@ from edge.engine.explanation import Explanation
 from edge.engine.family import Family, FamilyTrigger, MemoLimit, open_places
 from edge.engine.faults import Incidents, contained
 from edge.engine.first_results import DEMOTIONS, FirstResults, Started, Wanted
+from edge.engine.graph import Quad
 from edge.engine.isolation import Isolation
-from edge.engine.lutt import Dependencies, Lutt
+from edge.engine.lutt import Dependencies, Ids, Lutt
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.performance import PerformanceModel, clock
 from edge.engine.places import HOUSE
 from edge.engine.query_plans import Member, QueryPlans, Singular
 from edge.engine.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
+from edge.engine.renewal import Renewal, chosen
 from edge.engine.requests import Delta, QueryRequest, Sink, Subscription
 from edge.engine.spu import BoostedSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
 from edge.engine.transaction import Transaction
@@ -58,6 +60,8 @@ class Activation:
     """Where the result from before the update comes from, if the SPU is to be demoted."""
     number: int = 0
     """Which of these results is its own."""
+    renews: bool = False
+    """Whether a boosted SPU was set apart, to begin anew after the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class SpuManager:
         self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
         """Those that were incremental, by plan and constants."""
         self._demoting = 0
-        """Processes that find the results of some."""
+        """Processes that find the results of some, or of those that begin anew."""
+        self._renewals: dict[Renewal, None] = {}
         self._by_spuid: dict[str, Spu] = {}
         self._count = 0
         self._damaged: dict[Spu, None] = {}
@@ -115,6 +120,11 @@ class SpuManager:
     def spus(self) -> int:
         """How many SPUs serve them."""
         return self._count
+
+    @property
+    def pending(self) -> int:
+        """Queries whose subscribers do not have the result of the last commit: they wait or are being evaluated."""
+        return self.reevaluation.pending + len(self._renewals)
 
     # Creator and Destroyer
 
@@ -180,7 +190,7 @@ class SpuManager:
     def is_current(self, spuid: str) -> bool:
         """Whether a subscription has the result of the last commit."""
         spu = self._by_spuid[spuid]
-        return not isinstance(spu, ReevaluatedSpu) or not (spu.stale or spu.busy)
+        return isinstance(spu, BoostedSpu) or (isinstance(spu, ReevaluatedSpu) and not (spu.stale or spu.busy))
 
     def is_boosted(self, spuid: str) -> bool:
         """Whether the delta rules serve a subscription."""
@@ -207,8 +217,8 @@ class SpuManager:
         """End an SPU that has neither subscribers nor clients that wait for its first result."""
         if spu.subscribers or spu.beginnings or spu.ended:
             return
-        self._leave_family(spu)
-        self._graph_watchers.pop(spu, None)
+        self._detach(spu)
+        self._forget_empty(spu.family)
         self._damaged.pop(spu, None)
         spu.end(self._world)
         self._count -= 1
@@ -285,15 +295,28 @@ class SpuManager:
 
     def _enter_family(self, spu: BoostedSpu) -> None:
         """Have an SPU follow the updates."""
+        self._families[spu.family.plan, spu.family.closed] = spu.family
+        self._attach(spu)
+        self._count += 1
+
+    def _attach(self, spu: BoostedSpu) -> None:
+        """Have an SPU of a known family follow the updates."""
         family = spu.family
-        self._families[family.plan, family.closed] = family
         family.members[spu.open] = spu
         family.forget()
         for pattern, trigger in family.keys(spu.open):
             self._triggers.add(pattern, trigger)
         if family.plan.graph_names:
             self._graph_watchers[spu] = None
-        self._count += 1
+
+    def _detach(self, spu: BoostedSpu) -> None:
+        """Have it follow them no more."""
+        family = spu.family
+        for pattern, trigger in family.keys(spu.open):
+            self._triggers.remove(pattern, trigger)
+        del family.members[spu.open]
+        family.forget()
+        self._graph_watchers.pop(spu, None)
 
     # First results that take long
 
@@ -305,7 +328,7 @@ class SpuManager:
         world, rules, joining = self._world, self._world.rules, wanted.joining
         family, open_ = self._family(wanted.query)
         spu, new = family.members.get(open_), None
-        if spu is not None and not spu.begun:
+        if spu is not None and not spu.begun and joining.renewal is None:
             spu.beginnings[0].joining.append(joining)
             return None
         try:
@@ -332,9 +355,10 @@ class SpuManager:
             self._effort.begin()
             if not beginning.take(world):
                 return True
-            result = beginning.result()
+            whole = beginning.result() if any(each.renewal is None for each in beginning.joining) else None
+            difference = beginning.difference()
             spu.begun_outside(world, beginning)
-            self._welcome_all(spu, beginning, result)
+            self._welcome_all(spu, beginning, whole, difference)
         except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
             self._abandon(beginning, contained(error))
         finally:
@@ -349,23 +373,31 @@ class SpuManager:
                 for beginning in list(spu.beginnings):
                     self._abandon(beginning, error)
 
-    def _welcome_all(self, spu: BoostedSpu, beginning: Beginning, result: Delta) -> None:
-        """Give new subscribers the whole result."""
+    def _welcome_all(self, spu: BoostedSpu, beginning: Beginning, whole: Delta | None, difference: Delta) -> None:
+        """Give new subscribers the whole result, and those of a renewal the difference to what they have."""
         for joining in beginning.joining:
-            self._enter(spu, joining.subscriber)
+            newcomers = [joining.subscriber] if joining.renewal is None else joining.renewal.subscribers.values()
+            for subscriber in newcomers:
+                self._enter(spu, subscriber)
         while beginning.joining:
             joining = beginning.joining.pop(0)
             subscriber = joining.subscriber
             outcome: Subscription | Exception = Subscription(subscriber.spuid, subscriber.alias)
             try:
                 spu.account()
-                lost = subscriber.notify(result)
-                if lost is not None:
-                    raise lost
+                if whole is not None and joining.renewal is None:
+                    lost = subscriber.notify(whole)
+                    if lost is not None:
+                        raise lost
             except Exception as error:  # noqa: BLE001  it is the fault of one subscriber
-                self.destroy(subscriber.spuid)
+                if joining.renewal is None:
+                    self.destroy(subscriber.spuid)
                 outcome = error
+            else:
+                if joining.renewal is not None:
+                    self._renewed(joining.renewal, difference)
             joining.ready(outcome)
+        self._end_idle(spu)
 
     def _abandon(self, beginning: Beginning, error: Exception) -> None:
         """Refuse the subscribers that wait for a first result."""
@@ -376,14 +408,11 @@ class SpuManager:
             beginning.joining.pop(0).ready(error)
         self._end_idle(spu)
 
-    def _leave_family(self, spu: BoostedSpu) -> None:
-        family = spu.family
-        for pattern, trigger in family.keys(spu.open):
-            self._triggers.remove(pattern, trigger)
-        del family.members[spu.open]
-        family.forget()
-        if not family.members:
-            del self._families[family.plan, family.closed]
+    def _forget_empty(self, family: Family) -> None:
+        """Forget a family that has no members left."""
+        key = family.plan, family.closed
+        if not family.members and self._families.get(key) is family:
+            del self._families[key]
             family.release()
 
     def _join_singular(self, query: PreparedQuery, joining: Joining, now: int) -> None:
@@ -493,18 +522,12 @@ class SpuManager:
             return
         exceeded = [(each, each.spu) for each in activations if each.exceeded]
         spus = [spu for _, spu in exceeded if isinstance(spu, BoostedSpu) and spu.begun and not spu.half_moved]
-        world = self._world
         if not spus:
             return
-        try:
-            with transaction.reverted():
-                child = world.apart.begin(
-                    lambda: demotion.evaluate(spus, world), world.rules.update_timeout, "engine.update_timeout"
-                )
-        except EdgeError:  # no process can be had: they end
+        with transaction.reverted():
+            old = self._old_results(spus)
+        if old is None:  # they end
             return
-        self._demoting += 1
-        old = OldResults(child, [len(spu.variables) for spu in spus])
         for activation, spu in exceeded:
             if spu in spus:
                 activation.old, activation.number = old, spus.index(spu)
@@ -529,6 +552,10 @@ class SpuManager:
         self._end_unwanted(activations)
         for activation in activations:
             spu = activation.spu
+            if activation.renews:
+                assert isinstance(spu, BoostedSpu)  # noqa: S101
+                self._attach(spu)
+                continue
             if spu.half_moved:
                 continue  # `end_damaged` ends it
             spu.failure, spu.faulty = "", False
@@ -551,7 +578,9 @@ class SpuManager:
         incidents = Incidents()
         for activation in activations:
             spu = activation.spu
-            if activation.old is not None and isinstance(spu, BoostedSpu) and not spu.ended:
+            if activation.renews and isinstance(spu, BoostedSpu):
+                self._renew(spu, activation)
+            elif activation.old is not None and isinstance(spu, BoostedSpu) and not spu.ended:
                 self._demote(spu, activation, incidents)
             elif activation.failure:
                 self._end(spu, activation.failure)
@@ -579,9 +608,13 @@ class SpuManager:
                 self._demoting -= 1
 
     def _send(self, spu: Spu, delta: Delta, incidents: Incidents) -> int:
-        """Notify the subscribers of an SPU, and end those whose sink loses the notification."""
-        sent = len(spu.subscribers)
-        lost = [(each, fault) for each in spu.subscribers.values() if (fault := each.notify(delta)) is not None]
+        """Notify the subscribers of an SPU."""
+        return self._tell(list(spu.subscribers.values()), delta, incidents)
+
+    def _tell(self, subscribers: Sequence[Subscriber], delta: Delta, incidents: Incidents) -> int:
+        """Notify subscribers, and end those whose sink loses the notification. Returns how many were notified."""
+        sent = len(subscribers)
+        lost = [(each, fault) for each in subscribers if (fault := each.notify(delta)) is not None]
         for subscriber, fault in lost:
             self.faults += 1
             subscriber.fail(incidents.reason(fault, "notifying"))
@@ -602,6 +635,104 @@ class SpuManager:
             self.faults += spu.faulty
             subscriber.fail(reason)
             self.destroy(subscriber.spuid)
+
+    # Renewal
+
+    def set_apart(self, quads: Mapping[Quad, bool], ids: Ids) -> list[Activation]:
+        """Take out the SPUs that a large change hits in many places. It is applied to the graph only afterwards.
+
+        They begin anew when it is notified of, or go on after `undo`.
+        """
+        if self.first_results.steps is None:
+            return []
+        spus = list(chosen(self._triggers.hits(quads, ids)))
+        begun = [spu for spu in spus if spu.begun]
+        old = self._old_results(begun, sign=-1) if begun else None
+        if old is None:  # no process can be had: they are moved by the change
+            spus = [spu for spu in spus if not spu.begun]
+        for spu in spus:
+            self._detach(spu)
+        return [
+            Activation(spu, renews=True, old=old, number=begun.index(spu))
+            if spu.begun
+            else Activation(spu, renews=True)
+            for spu in spus
+        ]
+
+    def _old_results(self, spus: Sequence[BoostedSpu], sign: int = 1) -> OldResults | None:
+        """Fork a process that finds the results of now. None: none can be had."""
+        world = self._world
+        if not self._can_demote:
+            return None
+        try:
+            child = world.apart.begin(
+                lambda: demotion.evaluate(spus, world), world.rules.update_timeout, "engine.update_timeout"
+            )
+        except EdgeError:
+            return None
+        self._demoting += 1
+        return OldResults(child, [len(spu.variables) for spu in spus], sign)
+
+    def _renew(self, spu: BoostedSpu, activation: Activation) -> None:
+        """Have the query of an SPU evaluated anew, and tell its subscribers what has changed."""
+        wanted: list[Joining] = []
+        for beginning in list(spu.beginnings):
+            wanted += beginning.joining
+            beginning.joining.clear()
+            spu.abandon(self._world, beginning)
+        old = activation.old
+        if spu.subscribers and old is not None:
+            renewal = Renewal(spu.query, self._quota)
+            for spuid, subscriber in spu.subscribers.items():
+                self._enter(renewal, subscriber)
+                self.demoted(spuid)
+            spu.subscribers.clear()
+            self._renewals[renewal] = None
+            old.waiting.append((renewal, activation))
+            self._fetch(old, next(iter(renewal.subscribers.values())).client)
+        self._forget_empty(spu.family)
+        self._damaged.pop(spu, None)
+        spu.end(self._world)
+        self._count -= 1
+        for joining in wanted:
+            self.first_results.put(Wanted(spu.query, joining))
+
+    def _fetch(self, old: OldResults, client: str) -> None:
+        """Have results from before an update read, once."""
+        if not old.used:
+            old.used = True
+            self.first_results.fetch(client, old.read, partial(self._go_on, old.waiting))
+
+    def _begin_anew(self, renewal: Renewal, since: Rows) -> None:
+        if not renewal.subscribers:
+            self._end_renewal(renewal)
+        else:
+            renewal.has(since)
+            client = next(iter(renewal.subscribers.values())).client
+            nobody = Subscriber("", None, lambda _: None, client=client)
+            joining = Joining(nobody, partial(self._renewal_over, renewal), renewal=renewal)
+            self.first_results.put(Wanted(renewal.query, joining))
+
+    def _renewed(self, renewal: Renewal, difference: Delta) -> None:
+        """Tell the subscribers, which are those of a boosted SPU again."""
+        subscribers = list(renewal.subscribers.values())
+        renewal.subscribers.clear()
+        self._end_renewal(renewal)
+        if difference.added or difference.removed:
+            self._tell(subscribers, difference, Incidents())
+
+    def _renewal_over(self, renewal: Renewal, outcome: Subscription | Exception) -> None:
+        """End the subscribers of a renewal that has failed, but for one that stops with the engine."""
+        if isinstance(outcome, Exception) and not isinstance(outcome, NotReady):
+            reason = Incidents().reason(outcome, "updating")
+            for subscriber in list(renewal.subscribers.values()):
+                subscriber.fail(reason)
+                self.destroy(subscriber.spuid)
+            self._end_renewal(renewal)
+
+    def _end_renewal(self, renewal: Renewal) -> None:
+        self._renewals.pop(renewal, None)
+        renewal.end(self._world)
 
     # Demotion
 
@@ -630,22 +761,24 @@ class SpuManager:
         self._demoted[_key(new.demoted)] = new
         self._watch(new, new.evaluator.dependencies())
         self._count += 1
-        waiting = old.waiting
-        waiting.append((new, activation))
-        if not old.used:
-            old.used = True
-            client = min(new.clients, default=HOUSE)
-            self.first_results.fetch(client, old.read, partial(self._go_on_demoted, waiting))
+        old.waiting.append((new, activation))
+        self._fetch(old, min(new.clients, default=HOUSE))
 
-    def _go_on_demoted(
+    def _go_on(
         self,
-        waiting: Sequence[tuple[ReevaluatedSpu, Activation]],
+        waiting: Sequence[tuple[ReevaluatedSpu | Renewal, Activation]],
         found: Sequence[Rows | EdgeError] | Exception,
     ) -> None:
-        """The results from before the update are known: evaluate the queries, and notify of the difference."""
+        """The results from before an update are known: evaluate the queries, and notify of the difference."""
         self._demoting -= 1
         for spu, activation in waiting:
             result = found if isinstance(found, Exception) else found[activation.number]
+            if isinstance(spu, Renewal):
+                if isinstance(result, Exception):
+                    self._renewal_over(spu, result)
+                else:
+                    self._begin_anew(spu, result)
+                continue
             if spu.ended:
                 continue
             if isinstance(result, Exception):

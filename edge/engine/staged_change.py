@@ -90,12 +90,14 @@ class StagedChange:
         self._steps: Iterator[None] | None = self._prepare()
 
     def _reset(self) -> None:
-        self._net: dict[Quad, bool] = {}
+        self.net: dict[Quad, bool] = {}
+        """The quads that it adds (True) and removes."""
         self._added: list[Statement] = []
         self._removed: list[Statement] = []
         self._added_index: dict[int, TripleIndex] = {}
         self._removed_index: dict[int, TripleIndex] = {}
-        self._ids: tuple[set[int], set[int], set[int], set[int]] = (set(), set(), set(), set())
+        self.ids: tuple[set[int], set[int], set[int], set[int]] = (set(), set(), set(), set())
+        """Their subjects, predicates, objects and graphs, and perhaps some more."""
         self.encoded = EncodedQuads()
         """The quads as the journal stores them."""
 
@@ -165,12 +167,12 @@ class StagedChange:
         for name, exists in self._existence.items():
             if not exists:
                 transaction.drop(name)
-        transaction.adopt(self._net, self._ids)
+        transaction.adopt(self.net, self.ids)
         return transaction
 
     def release(self, *, applied: bool) -> Iterator[None]:
         """Give the references back, piece by piece, but for those that became the graph's when it was applied."""
-        dictionary, net = self._graph.dictionary, self._net if applied else {}
+        dictionary, net = self._graph.dictionary, self.net if applied else {}
         for name in (*self._named, *(self._transaction.writable or ())):
             dictionary.release(name)
         for quad in self._unsettled:
@@ -266,9 +268,7 @@ class StagedChange:
         self._take(effects)
         if self._compared:
             self._stale.update(effects)
-            self._turned.update(
-                quad for quad, present in effects.items() if self._net.get(quad, present) is not present
-            )
+            self._turned.update(quad for quad, present in effects.items() if self.net.get(quad, present) is not present)
 
     def _take(self, wanted: Mapping[Quad, bool]) -> None:
         """Take in quads that are to be there, or not."""
@@ -321,13 +321,13 @@ class StagedChange:
 
     def _change(self, quad: Quad, *, present: bool) -> None:
         s, p, o, g = quad
-        self._net[quad] = present
+        self.net[quad] = present
         indexes = self._added_index if present else self._removed_index
         index = indexes.get(g)
         if index is None:
             index = indexes[g] = TripleIndex()
         index.add(s, p, o)
-        for ids, term_id in zip(self._ids, quad, strict=True):
+        for ids, term_id in zip(self.ids, quad, strict=True):
             ids.add(term_id)
         (self._added if present else self._removed).append(self._statement(quad))
 
@@ -341,32 +341,32 @@ class StagedChange:
         gone = False
         added, removed = len(self._added), len(self._removed)
         for quad in self._stale:
-            present, before = self._wanted[quad], self._net.get(quad)
+            present, before = self._wanted[quad], self.net.get(quad)
             missing = self._graph.contains(quad) is not present
             if before is not None and (before is not present or not missing):
                 s, p, o, g = quad
-                del self._net[quad]
+                del self.net[quad]
                 (self._added_index if before else self._removed_index)[g].remove(s, p, o)
                 gone = True
-            if missing and quad not in self._net:
+            if missing and quad not in self.net:
                 self._change(quad, present=present)
         self.encoded.add(self._added[added:], self._removed[removed:])
         if self._turned:
             self._encode_again()
         if gone:
-            self._added, self._removed = self._statements(self._net)
+            self._added, self._removed = self._statements(self.net)
 
     def _encode_again(self) -> None:
         """Encode what holds quads of which the opposite is wanted now: such a line would have an effect."""
         quads = list(self._wanted)
         for number in {number // _ENCODED for number, quad in enumerate(quads) if quad in self._turned}:
             piece = quads[number * _ENCODED : (number + 1) * _ENCODED]
-            self.encoded.replace(number, *self._statements(quad for quad in piece if quad in self._net))
+            self.encoded.replace(number, *self._statements(quad for quad in piece if quad in self.net))
 
     def _statements(self, quads: Iterable[Quad]) -> tuple[list[Statement], list[Statement]]:
         """Those of the net change that it adds, and that it removes."""
         added: list[Statement] = []
         removed: list[Statement] = []
         for quad in quads:
-            (added if self._net[quad] else removed).append(self._statement(quad))
+            (added if self.net[quad] else removed).append(self._statement(quad))
         return added, removed

@@ -107,6 +107,7 @@ def test_a_subscriber_is_notified_of_all_of_it_at_once(open_house):
     client = Client(house, "SELECT ?o { ?s <a:big> ?o }")
     client.future.result(WAIT)
     house.update(LARGE)
+    evaluated(house.scheduler)
     house.update(data(*range(100, COUNT), verb="DELETE"))
     evaluated(house.scheduler)
     assert client.told() == [(0, [], []), (1, list(range(COUNT)), []), (2, [], list(range(100, COUNT)))]

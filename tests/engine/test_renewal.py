@@ -1,0 +1,133 @@
+"""Renewal: subscriptions that a large change hits in many places begin anew, and their notifications stay exact."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engine_world import NOW
+from scheduler_house import WAIT, Client, evaluated
+from test_demotion import Simulation as Base
+from test_first_results import QUERIES, change
+from test_staged_changes import COUNT, LARGE, data
+
+from edge.engine.attempt import Attempt, Unfinished
+from edge.engine.general import Rules
+from edge.engine.requests import SubscribeFailed, UpdateRequest
+from edge.engine.spu import BoostedSpu
+
+
+class Simulation(Base):
+    """Updates can be prepared in pieces and applied as one."""
+
+    def large(self, text: str, *, fails: bool = False) -> None:
+        """One commit of a large change, which the disk takes or refuses."""
+        engine, attempt = self.engine, Attempt()
+        prepared = [engine.prepare(UpdateRequest(text))]
+        while True:
+            try:
+                executed = engine.execute(prepared, NOW, attempt)
+                break
+            except Unfinished:
+                assert attempt.staged is not None
+        if fails:
+            engine.undo(executed)
+        else:
+            self.store.update(text)
+            engine.show(executed)
+            engine.publish(executed)
+        while engine.untidy:
+            engine.tidy()
+        self.check()
+
+    @property
+    def renewing(self) -> int:
+        return len(self.engine.spus._renewals)
+
+
+@pytest.fixture
+def large_ones(monkeypatch):
+    """Each change that clears a graph is a large one, and each hit is too much."""
+    monkeypatch.setattr("edge.engine.engine.STAGED_FROM", 0)
+    monkeypatch.setattr("edge.engine.renewal.MOST_HITS", -1)
+    monkeypatch.setattr("edge.engine.renewal._FEW", 0)
+
+
+def _large(author: random.Random) -> str:
+    whole = ("CLEAR GRAPH <urn:g>", "COPY DEFAULT TO <urn:g>", "MOVE <urn:g> TO DEFAULT", "CLEAR DEFAULT")
+    operations = [change(author) for _ in range(author.choice((1, 5, 20)))]
+    operations.insert(author.randrange(len(operations) + 1), "CLEAR SILENT GRAPH <urn:none>")
+    if not author.randrange(3):
+        operations.append(author.choice(whole).replace(" ", " SILENT ", 1))
+    return " ; ".join(operations)
+
+
+@pytest.mark.parametrize("first_steps", [-1, 5_000])
+@pytest.mark.parametrize("seed", range(20))
+def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones, monkeypatch):
+    monkeypatch.setattr("edge.engine.first_results.FIRST_STEPS", first_steps)
+    monkeypatch.setattr("edge.engine.beginning.PIECE", 2)
+    author = random.Random(seed)
+    simulation = Simulation()
+    simulation.commit(*(change(author) for _ in range(12)))
+    renewing = 0
+    for _ in range(150):
+        match author.randrange(12):
+            case 0 | 1:
+                simulation.commit(*(change(author) for _ in range(author.choice((1, 1, 3)))))
+            case 2 | 3:
+                simulation.large(_large(author), fails=not author.randrange(4))
+            case 4 if len(simulation.followers) < 14:
+                simulation.subscribe(author.choice(QUERIES), author.choice(("one", "other")))
+            case 5:
+                begun = [each for each in simulation.followers if each.items and not each.gone]
+                if begun and not author.randrange(4):
+                    simulation.unsubscribe(author.choice(begun))
+            case 6:
+                simulation.fork()
+            case 7:
+                simulation.fetched()
+            case _ if simulation.tasks:
+                simulation.take(author.randrange(len(simulation.tasks)))
+        renewing = max(renewing, simulation.renewing)
+    simulation.settle()
+    assert renewing or first_steps < 0, "a story without renewals proves nothing"
+    assert simulation.renewing == 0
+    for follower in simulation.followers:
+        if not follower.gone:
+            assert isinstance(simulation.spu(follower), BoostedSpu)
+            simulation.unsubscribe(follower)
+    simulation.commit("DROP ALL")
+    spus, dictionary = simulation.engine.spus, simulation.engine.graph.dictionary
+    assert (spus.subscriptions, spus.spus, spus._demoting, len(spus._families)) == (0, 0, 0, 0)
+    assert len(dictionary) == 1, "terms of results that nobody keeps"
+
+
+def test_it_ends_with_the_reason_where_the_new_result_is_too_large(large_ones):
+    simulation = Simulation(Rules(max_solutions=4))
+    follower = simulation.subscribe("SELECT ?s ?o { ?s <urn:p> ?o }")
+    simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
+    many = ", ".join(map(str, range(9)))
+    simulation.followers.clear()
+    simulation.large(f"INSERT DATA {{ <urn:a> <urn:p> {many} }} ; CLEAR SILENT GRAPH <urn:none>")
+    simulation.settle()
+    last = follower.items[-1]
+    assert isinstance(last, SubscribeFailed)
+    assert "max_solutions" in last.description
+    assert (simulation.engine.spus.subscriptions, simulation.engine.spus.spus) == (0, 0)
+
+
+def test_it_is_told_once_of_a_large_change_and_incrementally_of_the_next_small_one(open_house):
+    house = open_house()
+    many = Client(house, "SELECT ?o { ?s <a:big> ?o }")
+    one = Client(house, "SELECT ?o { <a:subject-with-a-long-name-7> <a:big> ?o }")
+    for client in (many, one):
+        client.future.result(WAIT)
+    house.update(LARGE)
+    evaluated(house.scheduler)
+    house.update(data(COUNT))
+    house.update("CLEAR DEFAULT")
+    evaluated(house.scheduler)
+    expected = [(0, [], []), (1, list(range(COUNT)), []), (2, [COUNT], []), (3, [], list(range(COUNT + 1)))]
+    assert many.told() == expected
+    assert one.told() == [(0, [], []), (1, [7], []), (2, [], [7])]
