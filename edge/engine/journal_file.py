@@ -143,9 +143,8 @@ def create(path: Path, durability: str) -> None:
 def upgrade(connection: sqlite3.Connection) -> None:
     """Bring the tables to this format version, from none or from those of an older one, in one transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < FORMAT_VERSION:
-        scripts = "".join(SCHEMA[version:])
-        connection.executescript(f"BEGIN IMMEDIATE; {scripts} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;")
+    if scripts := "".join(SCHEMA[version:]):
+        connection.executescript(f"BEGIN IMMEDIATE; {scripts} PRAGMA user_version = {len(SCHEMA)}; COMMIT;")
 
 
 def connect(path: Path, durability: str) -> sqlite3.Connection:
