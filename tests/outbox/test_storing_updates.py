@@ -22,7 +22,7 @@ from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA
 from edge.outbox.settings import OutboxSettings
 from edge.outbox.table import Damaged
 from edge.protocol.access import Access
-from edge.protocol.errors import Forbidden, StorageFailed, UpdateFailed
+from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateFailed
 from edge.protocol.moments import After
 
 HISTORY = "GRAPH <urn:edge:history>"
@@ -389,3 +389,15 @@ def test_in_every_story_exactly_what_was_acknowledged_is_stored_in_order(story):
             assert house.outbox.count == len(expected)
             assert house.outbox.last == last
         house.__exit__()
+
+
+def test_more_than_can_be_stored_in_one_go_is_refused_as_a_whole(house):
+    def insert(count: int) -> UpdateRequest:
+        triples = " . ".join(f"<urn:o:{number // 4}> <urn:p:{number % 4}> {number}" for number in range(count))
+        return UpdateRequest(f"INSERT DATA {{ {HISTORY} {{ {triples} }} }}")
+
+    with pytest.raises(ResultTooLarge, match="in several requests"):
+        house.update(insert(20_001))
+    assert house.outbox.last == 0
+    (outcome,) = house.update(insert(20_000))
+    assert outcome.entries == house.outbox.last > 0
