@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import faulthandler
 import logging
 import os
@@ -21,6 +23,11 @@ from edge.supervisor import Supervisor
 _log = logging.getLogger(__name__)
 
 _ALL_MOVES = "Serves clients; all parts move"
+
+_M_ARENA_MAX = -8
+"""Parameter of mallopt(3)."""
+_ARENAS = 2
+"""With 8 for each core, as glibc has it, a gateway with 1,000 MQTT clients that came and went grew by 2 to 5 MB."""
 
 LastWords = Callable[[str, str], None]
 """Is told a reason of `edge.last_run` and a detail, before the process is ended."""
@@ -51,11 +58,18 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     if wanted > possible:
         _log.warning("process.few_descriptors", extra={"connections": wanted, "possible": possible})
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    _share_arenas()
     supervisor = Supervisor()
     try:
         asyncio.run(_run(settings, ready, supervisor))
     finally:
         supervisor.close()
+
+
+def _share_arenas() -> None:
+    """Have all threads allocate memory from few arenas: what is freed in one is not used by the others."""
+    with contextlib.suppress(AttributeError):  # not glibc
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def _connections(settings: Settings) -> int:

@@ -101,13 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of garbage collections, and have fewer of them.
-
-    With Python's own thresholds they take a seventh of the simulation's time, and find little.
-    """
+    """Leave what was imported and collected out of garbage collections."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)
 
 
 def group_of(item: pytest.Item) -> str:
