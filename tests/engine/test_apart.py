@@ -96,7 +96,7 @@ def test_a_query_that_takes_too_long_is_stopped_and_keeps_nobody_waiting(house, 
     ],
 )
 def test_a_query_that_takes_too_much_memory_is_stopped(house, children, text):
-    house = house(max_query_memory=48 * MIB)
+    house = house(max_query_memory=48 * MIB, query_timeout=WAIT)
     with pytest.raises(ResultTooLarge, match=r"engine\.max_query_memory"):
         query(house, text).result(WAIT)
     assert query(house, "ASK { <urn:s1> <urn:p> 1 }").result(WAIT) is True
