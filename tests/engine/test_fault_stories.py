@@ -85,5 +85,5 @@ def tell(injector: Injector, seed: int) -> tuple[int, int]:
     if world._everything not in spus._by_spuid:  # it ended like others
         world._everything = world.engine.subscribe(_request(EVERYTHING), lambda _: None, None, NOW).spuid
     world.check_no_leak()
-    assert spus._room.taken == 0
+    assert spus._memory.held == 0
     return injector.raised, world.ended
