@@ -399,7 +399,9 @@ def test_rows_that_subscriptions_keep_are_bounded(house):
             nonlocal refused
             if len(clients) == 20:
                 clients.pop(0).close()
-            clients.append(connect(house.endpoints["ws"], max_size=None))
+            clients.append(
+                connect(house.endpoints["ws"], max_size=None, close_timeout=0.1)
+            )  # what it did not read is lost
             for _ in range(10):
                 sparql = f'SELECT DISTINCT (CONCAT(?o, STR(?s), "{next(numbers)}") AS ?t) {{ ?s <urn:long> ?o }}'
                 try:
