@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 from generated_patterns import PREFIX
 from kept_world import WAIT, KeptWorld, told
+from scheduler_house import until
 from story import Subscribe, Unsubscribe, Update, draw
 
 from edge.engine import journal_file, kept, replay
@@ -542,6 +543,8 @@ def test_one_whose_position_is_older_than_the_snapshot_begins_anew(make):
     spus = world.scheduler._engine.spus
     with mock.patch.object(spus, "caught_up"), mock.patch.object(SpuManager, "is_current", return_value=False):
         world.update(put(1))
+        journal = world.scheduler._journal
+        until(lambda: journal.snapshot_sequence == journal.sequence)
     assert list(world.restart(kill=True)) == [other.spuid]
     world.update(put(2))
     assert world.rows() == 1
