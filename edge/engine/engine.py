@@ -286,6 +286,7 @@ class Engine:
 
     def _execute_staged(self, update: PreparedUpdate, now: int, attempt: Attempt, staged: StagedChange) -> Executed:
         """Prepare a piece of a change, and raise `Unfinished`; or apply it. Raises `EdgeError`: nothing changed."""
+        renewals: list[Activation] = []
         try:
             if attempt.conflict:
                 self._end_reading(attempt)
@@ -305,6 +306,7 @@ class Engine:
             self._discard(attempt, staged, applied=False)
             raise Unfinished from None
         except BaseException:
+            self.spus.undo(renewals)
             self._discard(attempt, staged, applied=False)
             raise
         self._discard(attempt, staged, applied=True)

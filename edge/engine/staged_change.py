@@ -261,7 +261,7 @@ class StagedChange:
 
     def _settle(self) -> None:
         """Find out what is wanted of the triples that others have changed."""
-        for quad in self._unsettled:
+        for quad in self._unsettled:  # ids stay valid until terms are swept, which no piece does
             self._let_go(quad)
         effects = self._effects(self._unsettled)
         self._unsettled.clear()

@@ -92,7 +92,7 @@ class WholeGraphs:
         target = operation.target
         if target.which in ("ALL", "NAMED"):
             transaction.check_all()
-        elif target.graph is not None:
+        else:
             transaction.check(self._name(target))
         return _Clear(operation, None if target.graph is None else self._name(target))
 

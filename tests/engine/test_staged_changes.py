@@ -264,6 +264,15 @@ def test_a_copy_of_what_keeps_changing_is_refused_in_the_end(turns, monkeypatch)
     assert len(world.engine.graph) == COUNT
 
 
+def test_an_empty_graph_that_a_client_may_not_change_is_refused(turns):
+    world = turns()
+    access = Access("anna", read=None, write=frozenset({"a:allowed"}))
+    future = world.send(f"{data(*range(COUNT), graph='<a:allowed>')} ; CLEAR DEFAULT", access=access)
+    world.finish()
+    assert isinstance(future.exception(0), Forbidden)
+    assert len(world.engine.graph) == 0
+
+
 def test_too_many_operations_on_whole_graphs_are_refused(turns):
     world = turns()
     world.send(LARGE)
@@ -280,10 +289,11 @@ def test_whole_graphs_that_a_client_may_not_change_are_refused(turns):
     world.finish()
     access = Access("anna", read=None, write=frozenset({"a:allowed"}))
     texts = ["CLEAR DEFAULT", "DROP ALL", "COPY DEFAULT TO <a:other>", "MOVE DEFAULT TO <a:allowed>"]
+    texts += [f"{data(*range(COUNT), graph='<a:allowed>')} ; DROP {which}" for which in ("DEFAULT", "GRAPH <a:none>")]
     futures = [world.send(text, access=access) for text in texts]
     allowed = world.send("COPY DEFAULT TO <a:allowed>", access=access)
     world.finish()
-    assert [type(future.exception(0)) for future in futures] == [Forbidden] * 4
+    assert [type(future.exception(0)) for future in futures] == [Forbidden] * 6
     assert allowed.result(0)[0].added == COUNT
 
 
