@@ -53,7 +53,7 @@ class Beginning:
         self._rows: dict[results.Row, int] = {}
         renewal = joining.renewal
         self._difference = None if renewal is None else dict(renewal.since)
-        """The same less the rows that the subscribers have; None: they have none."""
+        """The same less the rows that the subscribers of a renewal have; None: these are new subscribers."""
         self._started = False
         self._length = 0
 
@@ -84,9 +84,9 @@ class Beginning:
         rows = self._rows
         for ids, weight in told.items():
             row = tuple([None if cell is None else terms[cell] for cell in ids])
-            _add(rows, row, weight)
+            add_weight(rows, row, weight)
             if self._difference is not None:
-                _add(self._difference, row, weight)
+                add_weight(self._difference, row, weight)
         limits = world.rules
         if any(size > limits.max_solutions for size in (len(rows), *(stage.size() for stage in self.stages))):
             raise too_many(limits)
@@ -96,21 +96,11 @@ class Beginning:
 
     def result(self) -> Delta:
         """Return the whole result."""
-        rows: list[results.Row] = []
-        for row, weight in self._rows.items():
-            rows += (row,) * weight
-        return Delta(self.spu.variables, tuple(rows), ())
+        return Delta.of(self.spu.variables, self._rows)
 
     def difference(self) -> Delta:
-        """Return the difference to the rows that the first of them has."""
-        added: list[results.Row] = []
-        removed: list[results.Row] = []
-        for row, weight in (self._difference or {}).items():
-            if weight > 0:
-                added += (row,) * weight
-            else:
-                removed += (row,) * -weight
-        return Delta(self.spu.variables, tuple(added), tuple(removed))
+        """Return the difference to the rows that the first of the subscribers has."""
+        return Delta.of(self.spu.variables, self._difference or {})
 
     def end(self, world: World) -> None:
         """Take in nothing more."""
@@ -128,14 +118,6 @@ class Beginning:
             taken[row] = self._changes.pop(row)
             release(world.graph.dictionary, row)  # the ids are valid until the next sweep
         return taken
-
-
-def _add(rows: dict[results.Row, int], row: results.Row, weight: int) -> None:
-    total = rows.get(row, 0) + weight
-    if total:
-        rows[row] = total
-    else:
-        del rows[row]
 
 
 def evaluate(family: Family, open_: Row, rules: Rules) -> list[list[bytes]]:

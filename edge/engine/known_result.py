@@ -92,7 +92,7 @@ class KnownResult:
         rows = self._changed_rows(changed, stages)
         for row, count in (before or {}).items():
             rows[row] = rows.get(row, 0) - count
-        return _split(self.variables, rows)
+        return Delta.of(self.variables, rows)
 
     def _changed_rows(self, changed: Mapping[bytes, int], stages: Sequence[Stage]) -> dict[Row, int]:
         assert self._header is not None  # noqa: S101
@@ -127,14 +127,3 @@ def _rows(header: bytes, lines: Mapping[bytes, int]) -> dict[Row, int]:
             row = tuple([None if cell is None else canonical(cell) for cell in cells])
             rows[row] = rows.get(row, 0) + count
     return rows
-
-
-def _split(variables: tuple[str, ...], rows: Mapping[Row, int]) -> Delta:
-    added: list[Row] = []
-    removed: list[Row] = []
-    for row, weight in rows.items():
-        if weight > 0:
-            added += (row,) * weight
-        elif weight < 0:
-            removed += (row,) * -weight
-    return Delta(variables, tuple(added), tuple(removed))

@@ -33,7 +33,7 @@ _CELL: Final = 150
 
 
 def chosen(hits: Mapping[FamilyTrigger, Changes]) -> Iterator[BoostedSpu]:
-    """The SPUs that begin anew where quads match these triggers. Of each family its largest cost counts."""
+    """The SPUs that begin anew where a change hits these triggers: those with many hits, in families with many."""
     costs: Counter[Family] = Counter()
     for entry, changes in hits.items():
         costs[entry.family] += len(changes)

@@ -125,6 +125,18 @@ class Delta:
     _writing: Iterator[tuple[str, str] | None] | None = field(default=None, init=False, repr=False, compare=False)
     _length: int = field(default=0, init=False, repr=False, compare=False)
 
+    @classmethod
+    def of(cls, variables: tuple[str, ...], rows: Mapping[Row, int]) -> Delta:
+        """Rows that were added (more than 0 times) and removed (less)."""
+        added: list[Row] = []
+        removed: list[Row] = []
+        for row, count in rows.items():
+            if count > 0:
+                added += (row,) * count
+            elif count < 0:
+                removed += (row,) * -count
+        return cls(variables, tuple(added), tuple(removed))
+
     @property
     def json(self) -> tuple[str, str]:
         """`addedResults` and `removedResults` as JSON text, written once for all who ask."""

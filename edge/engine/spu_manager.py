@@ -57,7 +57,7 @@ class Activation:
     exceeded: bool = False
     """Whether the failure is that the update makes it too expensive."""
     old: OldResults | None = None
-    """Where the result from before the update comes from, if the SPU is to be demoted."""
+    """Where the result from before the update comes from, if the SPU is to be demoted, or begins anew."""
     number: int = 0
     """Which of these results is its own."""
     renews: bool = False
@@ -109,7 +109,7 @@ class SpuManager:
         self.caught_up: Callable[[str, int], None] = lambda spuid, sequence: None
         """Told that a re-evaluated subscription has, with this notification, the result of the last commit."""
         self.demoted: Callable[[str], None] = lambda spuid: None
-        """Told that an incremental subscription is re-evaluated from now on."""
+        """Called with the spuid of a subscription that is demoted or begins anew."""
 
     @property
     def subscriptions(self) -> int:

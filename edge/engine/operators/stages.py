@@ -11,7 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
@@ -20,6 +20,8 @@ from edge.engine.operators.aggregates import Accumulator
 from edge.engine.operators.layout import Frame, Places
 from edge.engine.operators.operators import Condition, Value
 from edge.engine.terms import XSD, Dictionary
+
+R = TypeVar("R")
 
 Row = tuple[int | None, ...]
 """Term ids; None: unbound."""
@@ -333,7 +335,7 @@ class Template(Stage):
         return ox.BlankNode("c" + hashlib.sha256(f"{place} {copy} {solution}".encode()).hexdigest()[:32])
 
 
-def add_weight(weights: Weights, row: Row, weight: int) -> None:
+def add_weight(weights: dict[R, int], row: R, weight: int) -> None:
     """Add to the weight of a row; no weight is left zero."""
     total = weights.get(row, 0) + weight
     if total:
