@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import time
 import uuid
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 Trust = Literal["auto", "always", "never"]
 """Whether the machine's clock is right: found out, or told."""
@@ -83,8 +84,13 @@ def _from_rtc() -> bool:
     return seconds > _RELEASED and abs(time.time() - seconds) < _AGREES
 
 
+@functools.cache  # a library that is loaded again refers to itself: each would stay until the garbage collector comes
+def _adjtimex() -> Any:  # noqa: ANN401 - a function of C
+    return getattr(ctypes.CDLL(None), "adjtimex", None)
+
+
 def _synchronised() -> bool:
-    adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)
+    adjtimex = _adjtimex()
     if adjtimex is None:
         return False
     asks_nothing = ctypes.create_string_buffer(512)  # struct timex, larger than on any architecture; modes = 0

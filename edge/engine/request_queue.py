@@ -131,7 +131,8 @@ class RequestQueue:
         work.queued_at = self._clock.steady()
         self._waiting.put(work)
         if not work.ready:
-            work.when_ready(lambda: self._look_again(work.source))
+            source = work.source  # the work itself would refer to itself, by the future that it waits for
+            work.when_ready(lambda: self._look_again(source))
 
     def _enter_due(self, due: Due) -> None:
         if self.open:

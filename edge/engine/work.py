@@ -341,7 +341,7 @@ class Begin(Task[T]):
         compiled: Future[Any] | None = None,
     ) -> None:
         """`compiled`: what has to be done first; None: nothing."""
-        super().__init__(self._never, source, priority)
+        super().__init__(_never, source, priority)
         self._begin = action
         self._compiled = compiled
 
@@ -371,8 +371,9 @@ class Begin(Task[T]):
         else:
             self.future.set_result(outcome)
 
-    def _never(self) -> T:
-        raise NotImplementedError
+
+def _never() -> Any:  # noqa: ANN401 - of a `Begin`, which has another action
+    raise NotImplementedError
 
 
 def entries(work: Work, now: int) -> list[Entry]:

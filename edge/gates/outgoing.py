@@ -166,8 +166,10 @@ class Outgoing:
         self._sent.clear()
         self._account()
         self._on_taken()
+        self._on_overflow = self._on_taken = _nothing  # of a session that refers to this, too
         if self._writer is not None:
             self._writer.cancel()
+            self._writer = None  # its error will refer to this
 
     def _goes_at_once(self, message: Message) -> bool:
         """Whether its text can be had at once, or may not wait until it is written in pieces: it would be too much."""
@@ -269,6 +271,10 @@ class Outgoing:
         self.close()
         self._connection.write(error.to_json())
         self._connection.close(TRY_AGAIN_LATER, "answers are not read")
+
+
+def _nothing() -> None:
+    pass
 
 
 def _size(answer: Message) -> int:

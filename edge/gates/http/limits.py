@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from edge.closed_transport import unlink_transport
 from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
 from edge.listener import is_local
@@ -55,6 +56,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
         super().connection_lost(exc)
+        unlink_transport(self.transport)
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:

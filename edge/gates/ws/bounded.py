@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from websockets.asyncio.server import Server, ServerConnection
 from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
-from websockets.protocol import OPEN, Event
+from websockets.protocol import CLOSED, OPEN, Event
 from websockets.server import ServerProtocol
 
 from edge.engine.byte_quota import Charge
 from edge.gates.allowance import Allowance, incoming, peer_of
+from edge.gates.ws.unlink import unlink
 from edge.protocol.errors import TooManyRequests
 
 FRAME: Final = 200
@@ -56,12 +57,19 @@ class BoundedConnection(ServerConnection):
         super().connection_made(transport)
         self._peer = peer_of(*self.remote_address[:2])
         self._charge = self._allowance.bytes.charge(incoming(self._peer))
+        self.server.handlers[self].add_done_callback(self._handled)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End; nothing is held any more."""
         if self._charge is not None:
             self._charge.release()
         super().connection_lost(exc)
+        unlink(self)
+
+    def _handled(self, _: asyncio.Task[None]) -> None:
+        """The handler has ended, perhaps with an error that refers to the connection."""
+        if self.protocol.state is CLOSED:
+            unlink(self)
 
     def data_received(self, data: bytes) -> None:
         """Take in a chunk, and account for what is held of it."""

@@ -1,0 +1,44 @@
+"""Break the reference cycles of a closed connection, so that its memory is free at once.
+
+Sockets, their transports and the objects of the library refer to each other and to themselves. The garbage collector
+looks at long-lived objects seldom (`edge.garbage`), and a client that does not read leaves up to some megabytes behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from websockets.asyncio.server import ServerConnection
+
+from edge.closed_transport import unlink_transport
+from edge.engine.frameless import frameless
+
+_LOGGER: Final = logging.getLogger("edge.gates.ws.library")
+
+
+def unlink(connection: ServerConnection) -> None:
+    """Break the cycles of a connection that is lost. To be called again when its handler has ended."""
+    protocol = connection.protocol
+    if connection.keepalive_task is not None:
+        connection.keepalive_task.add_done_callback(_drop_error)
+        connection.keepalive_task = None
+    connection.logger = protocol.logger = _LOGGER  # the library's is an adapter that refers to the connection
+    connection.recv_messages.pause = connection.recv_messages.resume = _nothing
+    protocol.parser.close()
+    for error in (connection.recv_exc, protocol.parser_exc, protocol.handshake_exc):
+        if isinstance(error, Exception):
+            frameless(error)
+    unlink_transport(connection.transport)
+
+
+def _drop_error(task: asyncio.Task[None]) -> None:
+    """Take the error of a task out of it: the frames that it came through refer to the task."""
+    with suppress(asyncio.CancelledError):
+        task.exception()
+
+
+def _nothing() -> None:
+    pass

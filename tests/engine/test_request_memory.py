@@ -1,0 +1,68 @@
+"""A request that is answered is free at once, without the collector of what refers to itself."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from edge.engine import EngineSettings, open_engine
+from edge.engine.requests import QueryRequest, UpdateRequest
+from edge.engine.work import Task, Work
+from edge.protocol.errors import TooManyRequests
+from edge.protocol.moments import After
+
+LONG = f"INSERT DATA {{ <urn:a> <urn:b> '{'x' * 100_000}' }}"
+"""It is compiled on a thread of its own."""
+DAY = After(86_400_000_000)
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    engine = open_engine(None, EngineSettings(max_timer_bytes=150_000))
+    engine.update([UpdateRequest(LONG)]).result()
+    gc.collect()
+    gc.disable()
+    yield engine
+    gc.enable()
+    engine.close()
+
+
+def left() -> list[str]:
+    return [type(each).__name__ for each in gc.get_objects() if isinstance(each, Work | Task)]
+
+
+def is_free() -> bool:
+    """The writer lets go of a request a moment after it has answered it."""
+    end = time.monotonic() + 5
+    while left() and time.monotonic() < end:
+        time.sleep(0.01)
+    return left() == []
+
+
+def test_an_update(engine):
+    engine.update([UpdateRequest(LONG)]).result()
+    assert is_free()
+
+
+def test_a_delayed_update(engine):
+    engine.schedule(UpdateRequest(LONG), DAY, "one").result()
+    assert is_free()
+
+
+def test_a_delayed_update_that_is_refused(engine):
+    engine.schedule(UpdateRequest(LONG), DAY, "one").result()
+    with pytest.raises(TooManyRequests):
+        engine.schedule(UpdateRequest(LONG), DAY, "two").result()
+    assert is_free()
+
+
+@pytest.mark.parametrize("more", ["", f" # {'x' * 10_000}"], ids=["short", "long"])
+def test_a_subscription(engine, more):
+    subscription = engine.subscribe(QueryRequest(f"SELECT ?o {{ ?s <urn:b> ?o }}{more}"), lambda _: None).result()
+    assert is_free()
+    engine.unsubscribe(subscription.spuid).result()
+    assert is_free()
