@@ -20,10 +20,10 @@ from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.size import MAX_JOINED, check_size
 from edge.engine.sparql.terms_text import Names
-from edge.engine.syntax_fault import syntax_fault
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.syntax import Token, has_word, read_prologue, tokenize, variables
+from edge.sparql.diagnosis import explain
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ def check_query(text: str, rules: Rules) -> list[Token]:
     except (SyntaxError, ValueError) as error:
         if first_word(text, tokens) in _VERBS:
             raise ParsingFailed("This is an update, not a query: send it as an update") from None
-        raise ParsingFailed(f"Not a SPARQL 1.1 query: {syntax_fault(error)}") from None
+        raise ParsingFailed(explain("query", text, tokens, str(error))) from None
     raise AssertionError("Oxigraph evaluated a query without its dataset")
 
 
@@ -210,7 +210,7 @@ def evaluate(
             named_graphs=named,
         )
     except SyntaxError as error:
-        raise ParsingFailed(f"Not a SPARQL 1.1 query: {syntax_fault(error)}") from None
+        raise ParsingFailed(explain("query", text, tokens, str(error))) from None
     except (RuntimeError, OSError, ValueError) as error:
         raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
 

@@ -27,10 +27,10 @@ from edge.engine.sparql.rdf12 import refuse_rdf12
 from edge.engine.sparql.repeated import LARGE, repeated
 from edge.engine.sparql.size import check_size
 from edge.engine.sparql.terms_text import Names
-from edge.engine.syntax_fault import syntax_fault
 from edge.protocol.access import DEFAULT_GRAPH
-from edge.protocol.errors import Forbidden, ParsingFailed
+from edge.protocol.errors import Forbidden, LimitExceeded, ParsingFailed
 from edge.protocol.syntax import Token, closing, read_prologue, tokenize
+from edge.sparql.diagnosis import explain
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
@@ -55,7 +55,10 @@ class UpdateCompiler:
         tokens = tokenize(text)
         if first_word(text, tokens) in FORMS:
             raise ParsingFailed("This is a query, not an update: send it as a query")
-        parts = _parts(text, tokens)
+        try:
+            parts = _parts(text, tokens)
+        except ParsingFailed:
+            raise ParsingFailed(explain("update", text, tokens, "")) from None
         for part in parts:
             where = _where(part.tokens)
             # Templates and data may have any length. Oxigraph's stack does not survive a query that is too large.
@@ -66,17 +69,17 @@ class UpdateCompiler:
             refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
         if not parts:
-            _judge(text, "", rules)
+            _judge(text, tokens, text, "", rules)
         elif len(runs) == 1:
-            _judge(parts[0].prologue, text[parts[0].tokens[0].start :], rules)
+            _judge(text, tokens, parts[0].prologue, text[parts[0].tokens[0].start :], rules)
         elif len(runs) > _MAX_PROLOGUES:
-            raise ParsingFailed(
+            raise LimitExceeded(
                 f"PREFIX or BASE stands in more than {_MAX_PROLOGUES} places; put all before the first operation"
             )
         else:  # Oxigraph takes no declarations between operations
             parameters = {}
             for run in runs:
-                _judge(run[0].prologue, text[run[0].tokens[0].start : run[-1].tokens[-1].end], rules)
+                _judge(text, tokens, run[0].prologue, text[run[0].tokens[0].start : run[-1].tokens[-1].end], rules)
         _refuse_calls(parts, tokens, rules)
         given = given or _NOTHING_GIVEN
         open_: list[Parameter] = []
@@ -137,7 +140,7 @@ def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
         if start < index:
             parts.append(_Part(prologue, tokens[start:index]))
         elif index < len(tokens):
-            raise ParsingFailed("Not a SPARQL 1.1 update: an operation is missing before ';'")
+            raise ParsingFailed("An operation is missing before ';'")
         index += 1
     return parts
 
@@ -146,7 +149,7 @@ _FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
 """An operation that fails on an empty store."""
 
 
-def _judge(prologue: str, operations: str, rules: Rules) -> None:
+def _judge(text: str, tokens: Sequence[Token], prologue: str, operations: str, rules: Rules) -> None:
     """Let Oxigraph parse operations: it parses all before it runs the first, and the first fails.
 
     So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says.
@@ -160,7 +163,7 @@ def _judge(prologue: str, operations: str, rules: Rules) -> None:
     try:  # again, for the position of the error; it is parsed as before, so it is not legal now either
         ox.Store().update(prologue + operations, base_iri=rules.base_iri)
     except (SyntaxError, ValueError) as error:
-        raise ParsingFailed(f"Not a SPARQL 1.1 update: {syntax_fault(error)}") from None
+        raise ParsingFailed(explain("update", text, tokens, str(error))) from None
 
 
 class _Reader:

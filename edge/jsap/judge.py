@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 import pyoxigraph as ox
 
 from edge.protocol.syntax import read_prologue, tokenize
+from edge.sparql.diagnosis import diagnose
 
 _BASE: Final = "http://localhost/"
 """Against what relative IRIs are resolved, as the gateway does."""
@@ -18,9 +19,6 @@ _FAILING: Final = "DROP GRAPH <urn:x-jsap:none>;"
 
 _DEPTH: Final = {"{": 1, "}": -1}
 _BLANKED: Final = re.compile(r"[^\n]")
-_PLACE: Final = re.compile(r"error at (\d+):(\d+):")
-_SENTENCE: Final = re.compile(r"\b[A-Z]\w+(?: [A-Za-z]+){2,}")
-"""What is wrong in words, among the tokens that would have been possible."""
 
 
 class Fault(NamedTuple):
@@ -35,19 +33,19 @@ class _Parsed(Exception):
 
 
 def judge(kind: Literal["update", "query"], text: str) -> Fault | None:
-    """None: the text is a legal update or query."""
+    """None: the text is a legal update or query. Raises `ParsingFailed` for a text that has no tokens."""
     if kind == "query":
         try:
             ox.Store().query(text, base_iri=_BASE, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
         except _Parsed:
             return None
         except (SyntaxError, ValueError) as error:
-            return _fault(kind, text, str(error))
-    faults = (_judge_operations(*parts) for parts in _runs(text)) if kind == "update" else ()
+            return _fault(kind, text, error)
+    faults = (_judge_operations(text, *parts) for parts in _runs(text)) if kind == "update" else ()
     return next((fault for fault in faults if fault is not None), None)
 
 
-def _judge_operations(prologue: str, operations: str) -> Fault | None:
+def _judge_operations(text: str, prologue: str, operations: str) -> Fault | None:
     try:
         ox.Store().update(prologue + _FAILING + operations, base_iri=_BASE)
     except RuntimeError:
@@ -57,7 +55,7 @@ def _judge_operations(prologue: str, operations: str) -> Fault | None:
     try:
         ox.Store().update(prologue + operations, base_iri=_BASE)  # again, for the position of the error
     except (SyntaxError, ValueError) as error:
-        return _fault("update", prologue + operations, str(error))
+        return _fault("update", text, error)
     return None
 
 
@@ -91,12 +89,6 @@ def _stop(_: object) -> ox.NamedNode:
     raise _Parsed
 
 
-def _fault(kind: str, text: str, message: str) -> Fault:
-    reason = f"from here on it is no SPARQL 1.1 {kind}"
-    if sentence := _SENTENCE.search(message):
-        reason += f": {sentence[0]}"
-    place = _PLACE.search(message)
-    if place is None:
-        return Fault(0, f"{reason}: {message}")
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    return Fault(min(starts[int(place[1]) - 1] + int(place[2]) - 1, len(text)), reason)
+def _fault(kind: Literal["update", "query"], text: str, error: Exception) -> Fault:
+    found = diagnose(kind, text, tokenize(text), str(error))
+    return Fault(found.position, f"{found.problem}. {found.remedy}")

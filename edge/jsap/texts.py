@@ -22,7 +22,8 @@ from edge.protocol.syntax import Token, read_prologue, variables
 _QUERIES: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 _UPDATES: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"})
 
-_PLACE: Final = re.compile(r" at line (\d+), column (\d+)")
+_EXAMPLE: Final = "urn:x-jsap:example"
+_PLACE: Final = re.compile(r" \(line (\d+), column (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +97,25 @@ def _judge(
     fault = judge(draft.kind, unknown + template.filled(terms))
     if fault is None:
         return
-    misplaced = _misplaced(draft, template, terms, changes, unknown)
+    iris: dict[str, Term] = dict.fromkeys(terms, ox.NamedNode(_EXAMPLE))
+    own = judge(draft.kind, unknown + template.filled(iris))
+    misplaced = [] if own else _misplaced(draft, template, terms, changes, unknown)
     for edit in misplaced:
         reason = f"?{edit.variable} is declared as {draft.forced[edit.variable or ''].type}, which cannot stand here"
         findings.problem(draft.node.problem(reason, edit.start))
     if not misplaced:
-        lengths = {name: len(written(term, template.blanks)) for name, term in terms.items()}
-        position = original(changes, max(0, fault.position - len(unknown) - prologue), lengths)
-        findings.problem(draft.node.problem(f"{draft}: {fault.reason}", position))
+        lengths = {name: len(written(term, template.blanks)) for name, term in (iris if own else terms).items()}
+        position = original(changes, max(0, (own or fault).position - len(unknown) - prologue), lengths)
+        findings.problem(draft.node.problem(f"{draft}: {(own or fault).reason}", position))
 
 
 def _misplaced(
     draft: Draft, template: Template, terms: Mapping[str, Term], changes: Sequence[Edit], unknown: str
 ) -> list[Edit]:
-    """Where a literal or blank node is that makes the text illegal, an IRI being legal in its place."""
+    """Where a literal or blank node is that makes the text illegal. The text is legal with an IRI in each place."""
     places = [edit for edit in changes if edit.variable is not None]
     numbered = replace(template, slots=tuple((str(at), text) for at, (_, text) in enumerate(template.slots)))
-    iris: dict[str, Term] = {str(at): ox.NamedNode("urn:x-jsap:example") for at in range(len(places))}
-    if judge(draft.kind, unknown + numbered.filled(iris)) is not None:
-        return []
+    iris: dict[str, Term] = {str(at): ox.NamedNode(_EXAMPLE) for at in range(len(places))}
     return [
         edit
         for at, edit in enumerate(places)
@@ -127,7 +128,7 @@ def _example(binding: ForcedBinding) -> Term:
     if binding.default is not None:
         return binding.default
     if binding.type == "uri":
-        return ox.NamedNode("urn:x-jsap:example")
+        return ox.NamedNode(_EXAMPLE)
     if binding.type == "bnode":
         return ox.BlankNode("example")
     if binding.language is not None:

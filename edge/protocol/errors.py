@@ -67,6 +67,12 @@ class ParsingFailed(EdgeError):
     status_code = 400
 
 
+class LimitExceeded(ParsingFailed):
+    """The SPARQL text is nested deeper, joins more, or is larger than this gateway accepts."""
+
+    error = "limit_exceeded"
+
+
 class UpdateFailed(EdgeError):
     """A legal update that cannot be carried out as it stands (e.g. CREATE of a graph that exists). Nothing changed."""
 

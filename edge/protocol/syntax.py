@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from edge.protocol.errors import ParsingFailed
+from edge.protocol.errors import LimitExceeded, ParsingFailed
+from edge.sparql.diagnosis import unreadable
 
 _PN_BASE: Final = (
     r"A-Za-z\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02FF\u0370-\u037D\u037F-\u1FFF\u200C-\u200D\u2070-\u218F"
@@ -61,7 +62,8 @@ class Token(NamedTuple):
 def tokenize(text: str) -> list[Token]:
     """The terminals of a request, without white space and comments.
 
-    Raises `ParsingFailed` for what is no terminal, and for brackets deeper than `MAX_DEPTH`.
+    Raises `ParsingFailed` for a character that begins no terminal, and `LimitExceeded` for brackets deeper than
+    `MAX_DEPTH`.
     """
     tokens: list[Token] = []
     context = _Context()
@@ -69,9 +71,7 @@ def tokenize(text: str) -> list[Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            line = text.count("\n", 0, position) + 1
-            column = position - text.rfind("\n", 0, position)
-            raise ParsingFailed(f"Not SPARQL at line {line}, column {column}: {text[position : position + 20]!r}")
+            raise ParsingFailed(unreadable(text, position).message(text))
         kind, end = match.lastgroup or "", match.end()
         if kind != "skip":
             if text[position] == "<" and context.compares(tokens):
@@ -116,7 +116,7 @@ class _Context:
         return self._clause or self._inside() or _calls_or_constrains(tokens, index)
 
     def follow(self, tokens: Sequence[Token], index: int) -> None:
-        """Take note of the token at `index`. Raises `ParsingFailed` for brackets that are too deep."""
+        """Take note of the token at `index`. Raises `LimitExceeded` for brackets that are too deep."""
         token = tokens[index]
         if token.kind == "word":
             self._clause = self._clause or token.word() in _EXPRESSIONS
@@ -130,7 +130,7 @@ class _Context:
             if self._brackets:
                 self._brackets.pop()
         if len(self._brackets) > MAX_DEPTH:
-            raise ParsingFailed(f"Brackets are nested deeper than {MAX_DEPTH}; write it with fewer levels")
+            raise LimitExceeded(f"Brackets are nested deeper than {MAX_DEPTH} levels. Use fewer levels.")
 
     def _inside(self) -> bool:
         return bool(self._brackets) and self._brackets[-1]

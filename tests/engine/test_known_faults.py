@@ -182,7 +182,7 @@ def test_a_query_that_fails_tells_its_subscribers_and_ends(elsewhere):
 def test_errors_say_what_is_wrong():
     engine = new_engine()
     for text, error, words in (
-        ("SELECT ?s { ?s ?p", ParsingFailed, "Not a SPARQL 1.1 query"),
+        ("SELECT ?s { ?s ?p", ParsingFailed, "is not closed"),
         ("INSERT DATA { ex:a ex:p 1 }", ParsingFailed, "This is an update, not a query"),
         ("SELECT ?s { SERVICE ex:x { ?s ?p ?o } }", Forbidden, "engine.allow_service"),
     ):

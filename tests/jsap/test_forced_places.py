@@ -116,8 +116,8 @@ def test_a_blank_node_in_a_template_is_a_new_node(text):
         ("query", "SELECT ?y { ?y ex:p|!?x ?z }", "literal", "?x is declared as literal"),
         ("update", "INSERT DATA { ?x <a:p> 1 }", "literal", "?x is declared as literal"),
         ("update", "INSERT { <a:s> ?x 1 } WHERE {}", "bnode", "?x is declared as bnode"),
-        ("query", "SELECT ?y { ?s ?p ?y } LIMIT ?x", "literal", "no SPARQL 1.1 query"),
-        ("query", "SELECT ?y { ?y ?x ?z } LIMIT many", "literal", "no SPARQL 1.1 query"),
+        ("query", "SELECT ?y { ?s ?p ?y } LIMIT ?x", "literal", "Expected: a number"),
+        ("query", "SELECT ?y { ?y ?x ?z } LIMIT many", "literal", "Expected: a number"),
         ("update", "WITH ?x INSERT { <a:s> <a:p> 1 } WHERE {}", "literal", "?x is declared as literal"),
     ],
 )

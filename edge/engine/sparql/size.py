@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from edge.engine.sparql.repeated import LARGE, without_repeated
-from edge.protocol.errors import ParsingFailed
+from edge.protocol.errors import LimitExceeded
 from edge.protocol.syntax import Token
 
 MAX_OPERATORS: Final = 1000
@@ -40,29 +40,29 @@ _PATH: Final = frozenset("/|^*?!")
 
 
 def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
-    """Refuse a query, or the WHERE clause of an update, that is too large. Raises `ParsingFailed`.
+    """Refuse a query, or the WHERE clause of an update, that is too large. Raises `LimitExceeded`.
 
     `max_joined`: triple patterns, groups and OPTIONALs that are joined in one group, at the most. A pattern that is
     repeated in a basic graph pattern of a large text counts once (`repeated`).
     """
     measure = _measured(tokens)
     if measure.operators > MAX_OPERATORS:
-        raise ParsingFailed(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
+        raise LimitExceeded(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
     large = measure.joined > max_joined or measure.planning > _LARGEST * _planning(max_joined)
     if large and len(tokens) >= LARGE:
         measure = _measured(without_repeated(tokens))
     if measure.joined > max_joined:
-        raise ParsingFailed(
+        raise LimitExceeded(
             f"More than {max_joined} triple patterns, groups and OPTIONALs are joined in one group "
             "(engine.max_joined); split it, or put parts of it into sub-queries"
         )
     if measure.planning > _LARGEST * _planning(max_joined):
-        raise ParsingFailed(
+        raise LimitExceeded(
             f"More than {_LARGEST} groups in which up to {max_joined} triple patterns, groups and OPTIONALs are joined "
             "(engine.max_joined), or many that are nearly as large; split the query"
         )
     if measure.levels > MAX_LEVELS:
-        raise ParsingFailed(
+        raise LimitExceeded(
             f"The query is nested deeper than {MAX_LEVELS} levels: groups, brackets, and OPTIONAL, MINUS, BIND "
             "and operators in a row; split it"
         )

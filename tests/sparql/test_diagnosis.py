@@ -1,0 +1,138 @@
+"""What the author of an invalid text reads."""
+
+import pyoxigraph as ox
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from edge.engine.evaluator import Rules
+from edge.engine.general import check_query
+from edge.engine.graph import LiveGraph
+from edge.engine.update_compiler import UpdateCompiler
+from edge.protocol.errors import LimitExceeded, ParsingFailed
+
+
+def message(form: str, text: str) -> str:
+    """The description of the error with which the engine answers."""
+    try:
+        if form == "query":
+            check_query(text, Rules())
+        else:
+            UpdateCompiler(LiveGraph(), Rules()).compile(text, None, {})
+    except ParsingFailed as refused:
+        return refused.description
+    return "accepted"
+
+
+SOSA = "http://www.w3.org/ns/sosa/"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELCT * { ?s ?p ?o }", "SELCT is not a SPARQL 1.1 keyword (line 1, column 1). Did you mean SELECT?"),
+        (
+            "SELECT *\nWHERE { ?s a sosa:Sensor }",
+            f'The prefix "sosa:" is not declared (line 2, column 14). Add: PREFIX sosa: <{SOSA}>',
+        ),
+        (
+            f"PREFIX sosa: <{SOSA}> ASK {{ ?s a soas:Sensor }}",
+            'The prefix "soas:" is not declared (line 1, column 54). Did you mean sosa:?',
+        ),
+        (
+            "ASK { ?s a my:Thing }",
+            'The prefix "my:" is not declared (line 1, column 12). Add: PREFIX my: <the IRI that it stands for>',
+        ),
+        ("ASK { ?s ?p ?o } ORDR BY ?s", "ORDR is not a SPARQL 1.1 keyword (line 1, column 18). Did you mean ORDER?"),
+        (
+            "SELECT * {\n  ?s ?p ?o",
+            'The bracket "{" at line 1, column 10 is not closed (line 2, column 11). '
+            'Add "}", or continue with: a graph pattern such as OPTIONAL, ",", ".", ";" or "}".',
+        ),
+        ("SELECT * { FILTER(?x = ) }", '")" is not allowed here (line 1, column 24). Expected: an expression.'),
+        ("SELECT * { ?s ?p 'abc }", "The string is not closed (line 1, column 18). Add ' at its end, "),
+        ("SELECT * { ?s ?p ?o } }", '"}" closes no bracket (line 1, column 23). Remove it. '),
+        ("SELECT ?s, ?o { ?s ?p ?o }", '"," is not allowed here (line 1, column 10). Separate variables by spaces.'),
+        ("SELECT count(?s) { ?s ?p ?o }", "count is not allowed here (line 1, column 8). Write (count(...) AS ?name)."),
+        ("ASK { FILTER(foo(1)) }", "foo is not a SPARQL 1.1 function (line 1, column 14). Use a built-in function, "),
+        ("ASK { FILTER regexp(1) }", "regexp is not a SPARQL 1.1 keyword (line 1, column 14). Did you mean REGEX?"),
+        ("ASK { ?s a Sensor }", "Sensor is neither a keyword nor a term (line 1, column 12). Write an IRI as <"),
+        ("ASK { ?s <a b> ?o }", "This IRI is not closed (line 1, column 10). "),
+        ("ASK { ?s <urn:%zz> ?o }", "<urn:%zz> is not a valid IRI (line 1, column 10). "),
+        ("ASK { ?s ?p 'a\\q' }", "\\q is not an escape sequence (line 1, column 15). Write a backslash as two"),
+        ("ASK { BIND(1 AS ?x) BIND(2 AS ?x) }", "?x already occurs in this group, so BIND cannot assign it (line 1, "),
+        ("SELECT ?x { ?x ?p ?o } GROUP BY ?o", "Add the variable to GROUP BY, or put it in an aggregate"),
+        ("ASK { _:a ?p ?o { _:a ?p ?o } }", "Oxigraph rejects this query, although each of its parts is well formed"),
+        ("SELECT * { ?s ?p ?o } LIMIT -1", '"-" is not allowed here (line 1, column 29). Expected: a number.'),
+        ("ASK { ?s ?p 'x'@ }", "The language tag is missing (line 1, column 16). Write for example @en."),
+        ("ASK { ? ?p 1 }", '"?" is not allowed here (line 1, column 7). Expected: '),
+        ("ASK { ?s ?p 1 & 2 }", "& is not an operator (line 1, column 15). Write && for a logical AND."),
+        ("ASK { ?s ?p \\ }", r"The character '\\' cannot stand here (line 1, column 13). "),
+        ("", "The text is empty (line 1, column 1). Expected: ASK, BASE, CONSTRUCT, DESCRIBE, PREFIX or SELECT."),
+        ("DESCRIBE", "The text ends too early (line 1, column 9). "),
+        ("INSERT DATA { <urn:a> <urn:b> 1 }", "This is an update, not a query: send it as an update"),
+    ],
+)  # fmt: skip
+def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
+    assert expected in message("query", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("INSRT DATA { }", "INSRT is not a SPARQL 1.1 keyword (line 1, column 1). Did you mean INSERT?"),
+        ("INSERT { ?s ?p 1 } WERE { ?s ?p 2 }", "WERE is not a SPARQL 1.1 keyword (line 1, column 20). Did"),
+        (
+            "INSERT DATA { <urn:a> <urn:b> ?x }",
+            "Variables are not allowed in INSERT DATA (line 1, column 31). Use a constant, ",
+        ),
+        ("DELETE WHERE { _:a ?p ?o }", "Blank nodes are not allowed in DELETE WHERE (line 1, column 16). Use"),
+        ("CLEAR ALL ;\n; CLEAR ALL", '";" is not allowed here (line 2, column 1). '),
+        (
+            "PREFIX ex: <urn:> CLEAR ALL;\nPREFIX foo: <urn:f> INSERT DATA { ex:a foo:b fo:c }",
+            'The prefix "fo:" is not declared (line 2, column 46)',
+        ),
+        ("CLEAR", "The text ends too early (line 1, column 6). Expected: ALL, DEFAULT, GRAPH, NAMED or SILENT."),
+        ("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 }", 'The bracket "{" at line 1, column 13 is not closed'),
+        ("SELECT * {}", "This is a query, not an update: send it as a query"),
+    ],
+)  # fmt: skip
+def test_the_message_names_problem_place_and_remedy_of_an_update(text, expected):
+    assert expected in message("update", text)
+
+
+def test_a_long_text_gets_the_place_that_oxigraph_reports():
+    """The grammar is checked for short texts only: an error must not cost more than an update."""
+    text = "INSERT DATA {" + "<urn:a> <urn:b> 1 .\n" * 2000 + "oops }"
+    assert "This update is not valid SPARQL 1.1 at or before this place (line 2001, column " in message("update", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ASK {" * 101,
+        "ASK { ?s ?p " + "(" * 101,
+        "ASK { " + "?s ?p ?o . " * 1001 + "}",
+        "ASK { ?a ?b ?c . ?c ?d ?e . ?e ?f ?g }",
+    ],
+)
+def test_a_limit_is_reported_as_a_limit(text):
+    with pytest.raises(LimitExceeded) as refused:
+        check_query(text, Rules(max_joined=2))
+    assert refused.value.to_message()["error"] == "limit_exceeded"
+    assert refused.value.status_code == 400
+
+
+@given(st.text("SELECTWHRASK {}?s<>\"'.;[]()0123ab:@&#\\\n", max_size=40))
+@example("SELECT * { ?s ?p ?o } LIMIT")
+@example("SELECT ?x { ?x a")
+def test_no_grammar_of_the_parser_library_is_shown(text):
+    try:
+        ox.Store().query(text)
+    except SyntaxError:
+        said = message("query", text)
+        assert "(line " in said or "not a query" in said
+        assert "[_]" not in said
+        assert "..=" not in said
+        for keyword in ("LANGDIR", "ISTRIPLE", "TRIPLE", "VERSION", "PREDICATE"):
+            assert keyword not in said.upper().replace(text.upper(), "")
