@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 FIRST_STEPS: Final = 50_000
 """Steps that an update may take on the writer's thread: about 50 ms."""
-FIRST_QUADS: Final = 5_000
-"""Quads that its WHERE clause may lead to there: to change them takes about 40 ms."""
+FIRST_QUADS: Final = 2_000
+"""Quads that it may change there: that takes about 15 ms."""
 MOST_TRIES: Final = 3
 """How often an update is evaluated before it fails because what it read keeps changing."""
 
@@ -50,6 +50,13 @@ class Mode(Enum):
 
 class LongUpdate(Exception):
     """An update takes longer than it may on the writer's thread. Nothing has changed."""
+
+
+class LargeUpdate(LongUpdate):
+    """An update changes more quads than it may on the writer's thread, and it may not have been evaluated to its end.
+
+    Nothing has changed.
+    """
 
 
 class Unfinished(LongUpdate):
@@ -111,6 +118,8 @@ class Attempt:
     """The documents that each of its updates loads; None: not fetched."""
     staged: StagedChange | None = None
     """Its change, which is prepared in pieces; None: it is not, or not yet."""
+    large: bool = False
+    """Whether it turned out to change many quads: it is staged even if its text does not name so many."""
     unstaged: bool = False
     """Whether its change cannot be prepared in pieces."""
 

@@ -15,7 +15,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.apart import Apart, Child
-from edge.engine.attempt import Attempt, Documents, LongUpdate, Mode, Quads, Recorded, Unfinished
+from edge.engine.attempt import Attempt, Documents, LargeUpdate, LongUpdate, Mode, Quads, Recorded, Unfinished
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.documents import Loader
@@ -32,7 +32,7 @@ from edge.engine.ledger import Ledger
 from edge.engine.lutt import Key, Lutt
 from edge.engine.mirror import Mirror
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
-from edge.engine.plan import Load, Modify, UpdatePlan
+from edge.engine.plan import Load, Modify, UpdatePlan, is_data
 from edge.engine.query import QueryProcessor
 from edge.engine.query_plans import QueryPlans
 from edge.engine.read_set import read_set
@@ -230,7 +230,7 @@ class Engine:
             if attempt.over:
                 self._end_reading(attempt)
                 found = attempt.take()
-        mode = Mode.WHOLE if attempt is None or found is not None else Mode.FIRST
+        mode = Mode.WHOLE if attempt is None or attempt.unstaged or found is not None else Mode.FIRST
         documents = None if attempt is None else attempt.documents
         done: list[Executed] = []
         with self.writing:
@@ -246,8 +246,12 @@ class Engine:
                     self._unshown.append(done[-1].changes)
                     if self._ledger is not None and (update.notes or done[-1].beside):
                         done[-1].entries = self._ledger.take(update.notes, done[-1].beside, now)
-            except BaseException:
+            except BaseException as error:
                 self.undo(done)
+                if attempt is not None and isinstance(error, LargeUpdate):
+                    attempt.large = True
+                    if self._to_stage(updates, attempt) is not None:
+                        raise Unfinished from None
                 raise
         return done
 
@@ -260,7 +264,9 @@ class Engine:
             return None
         (update,) = updates
         plan, found = update.plan, attempt.found
-        if update.beside or update.notes or (found is None and plan.only_modifies):
+        if update.beside or update.notes:
+            return None
+        if found is None and not attempt.large and plan.only_modifies and plan.named < STAGED_FROM:
             return None
         operations: list[Operation | Modify] = []
         for number, operation in enumerate(plan.operations):
@@ -272,17 +278,14 @@ class Engine:
                 operations.append(((), documents[number]))
             else:
                 operations.append(operation)
-        size = sum(self._updates.size(operation) for operation in operations if not isinstance(operation, Modify))
-        if size < STAGED_FROM:
+        known = [each for each in operations if not isinstance(each, Modify) or is_data(each)]
+        size = sum(map(self._updates.size, known))
+        if not attempt.large and size + sum(map(self._updates.replaced, known)) < STAGED_FROM:
             return None
         self._updates.check_size(size)
-        staged: list[Operation] = []
-        for each in operations:
-            known = self._updates.known(each, update.constants, update.access) if isinstance(each, Modify) else each
-            if known is None:
-                raise LongUpdate
-            staged.append(known)
-        return staged
+        if len(known) < len(operations):
+            raise LongUpdate
+        return [each.data(update.constants) if isinstance(each, Modify) else each for each in known]
 
     def _execute_staged(self, update: PreparedUpdate, now: int, attempt: Attempt, staged: StagedChange) -> Executed:
         """Prepare a piece of a change, and raise `Unfinished`; or apply it. Raises `EdgeError`: nothing changed."""

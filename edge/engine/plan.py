@@ -5,9 +5,10 @@ All slots of an operation live in one frame (see `layout`): its constants, those
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import pyoxigraph as ox
 
@@ -83,6 +84,28 @@ class Modify:
             frame[place] = constants[index]
         return frame
 
+    @property
+    def size(self) -> int:
+        """Quads that its templates make for a solution."""
+        return len(self.deletes) + len(self.inserts)
+
+    def data(self, constants: Sequence[Term]) -> Data:
+        """The same operation as data; it has no WHERE clause. `constants`: those that are open, in value form."""
+        terms: list[Term | ox.DefaultGraph] = [ox.DefaultGraph()] * len(self.blank)
+        for place, term in self.terms:
+            terms[place] = term
+        for place, index in self.parameters:
+            terms[place] = constants[index]
+        for place in self.fresh:
+            terms[place] = ox.BlankNode()
+        numbers: Frame = list(range(len(terms)))  # a template takes its places from this frame
+        places = array("I")
+        for template in self.inserts or self.deletes:
+            places.extend(template.instance(numbers))  # type: ignore[arg-type]  # none of them is None
+        filled = set(places[3::4])
+        empty = [terms[place] for place in self.targets if place not in filled]
+        return Data(bool(self.inserts), terms, places, empty)  # type: ignore[arg-type]  # names of graphs
+
 
 @dataclass(frozen=True, slots=True)
 class Data:
@@ -93,6 +116,8 @@ class Data:
     """In value form, each of them once."""
     places: Sequence[int]
     """Which of these are the subject, predicate, object and graph of the first quad, of the second, and so on."""
+    empty: Sequence[ox.NamedNode] = ()
+    """Graphs that it names and has no quads for."""
 
     @property
     def size(self) -> int:
@@ -168,9 +193,17 @@ class UpdatePlan:
     """Whether Oxigraph evaluates a WHERE clause of it."""
     only_modifies: bool = field(init=False)
     """Whether it has neither long data nor documents nor operations on whole graphs."""
+    named: int = field(init=False)
+    """Quads that its data, and its templates without a WHERE clause, name."""
 
     def __post_init__(self) -> None:
         wheres = [operation.where for operation in self.operations if isinstance(operation, Modify)]
         object.__setattr__(self, "loads", any(isinstance(operation, Load) for operation in self.operations))
         object.__setattr__(self, "only_modifies", len(wheres) == len(self.operations))
         object.__setattr__(self, "needs_mirror", any(isinstance(where, GeneralWhere) for where in wheres))
+        object.__setattr__(self, "named", sum(operation.size for operation in self.operations if is_data(operation)))
+
+
+def is_data(operation: Operation) -> TypeGuard[Modify | Data]:
+    """Whether an operation is INSERT DATA or DELETE DATA."""
+    return isinstance(operation, Data) or (isinstance(operation, Modify) and operation.where is None)

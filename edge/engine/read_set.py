@@ -11,6 +11,7 @@ from edge.engine.analysis import dependencies
 from edge.engine.general import Rules
 from edge.engine.graph import LiveGraph
 from edge.engine.lutt import EVERYTHING, Dependencies, Key
+from edge.engine.operators.layout import Frame
 from edge.engine.plan import GeneralWhere, Manage, Modify, NativeWhere, Target, Transfer, UpdatePlan
 from edge.engine.sparql.parser import parse_query
 from edge.protocol.errors import ParsingFailed
@@ -30,7 +31,7 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
         if isinstance(operation, Modify):
             where = operation.where
             if isinstance(where, NativeWhere):
-                frame = operation.frame(graph.dictionary, constants)
+                frame = _frame(operation, where, graph, constants)
                 for s, p, o, g in where.patterns:
                     keys.add((frame[s], frame[p], frame[o], frame[g]))
                 graph_names |= where.graph_names
@@ -42,6 +43,18 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
             graph_names = True
             keys.update(_of_target(target, graph) for target in _targets(operation))
     return keys, graph_names
+
+
+def _frame(operation: Modify, where: NativeWhere, graph: LiveGraph, constants: Sequence[int]) -> Frame:
+    """A frame with the constants of the WHERE clause. Templates can have many more, which would take long."""
+    frame = operation.blank.copy()
+    places = {place for pattern in where.patterns for place in pattern}
+    for place, term in operation.terms:
+        if place in places:
+            frame[place] = graph.dictionary.intern_value(term)
+    for place, index in operation.parameters:
+        frame[place] = constants[index]
+    return frame
 
 
 def _general(where: GeneralWhere, rules: Rules) -> Dependencies:

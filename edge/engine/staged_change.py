@@ -209,6 +209,8 @@ class StagedChange:
 
     def _want_data(self, data: Data, named: dict[Quad, bool] | None) -> Iterator[None]:
         dictionary = self._graph.dictionary
+        for name in data.empty:
+            self._transaction.check_named(self._graph.intern_graph(name))
         ids: list[int] = []
         terms = data.ids(dictionary)
         while piece := list(islice(terms, _PIECE)):

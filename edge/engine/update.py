@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyoxigraph as ox
 
 from edge.engine import forced
-from edge.engine.attempt import FIRST_QUADS, FIRST_STEPS, Documents, LongUpdate, Mode, Quads, Recorded
+from edge.engine.attempt import FIRST_QUADS, FIRST_STEPS, Documents, LargeUpdate, LongUpdate, Mode, Quads, Recorded
 from edge.engine.changes import NO_CHANGE, Statement
 from edge.engine.documents import Loader, fetch
 from edge.engine.evaluator import World
@@ -104,6 +104,7 @@ class UpdateProcessor:
         effort.begin(FIRST_STEPS if mode is Mode.FIRST else None)
         begun = effort.left
         self._changed = 0
+        first = mode is Mode.FIRST and not beside
         try:
             for number, operation in enumerate(plan.operations):
                 if isinstance(operation, Modify | Data | Load):
@@ -111,6 +112,8 @@ class UpdateProcessor:
                     if known is not None:
                         removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
                     elif isinstance(operation, Data):
+                        for name in operation.empty:
+                            transaction.check_named(self._graph.intern_graph(name))
                         quads = list(operation.quads(self._graph.dictionary))
                         removed, added = ([], quads) if operation.inserts else (quads, [])
                     elif isinstance(operation, Load):
@@ -119,7 +122,7 @@ class UpdateProcessor:
                         removed, added = [], list(map(self._graph.intern_quad, document))
                     else:
                         removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
-                    self._count(len(removed) + len(added))
+                    self._count(len(removed) + len(added), first=first)
                     if recorded is not None:
                         recorded.note(*(list(map(self._statement, dict.fromkeys(quads))) for quads in (removed, added)))
                     transaction.apply(removed, self._checked(added))
@@ -127,9 +130,9 @@ class UpdateProcessor:
                 if recorded is not None:
                     recorded.note_other()
                 if isinstance(operation, Manage):
-                    self._manage(operation, transaction)
+                    self._manage(operation, transaction, first=first)
                 else:
-                    self._transfer(operation, transaction)
+                    self._transfer(operation, transaction, first=first)
         except BaseException as error:
             transaction.undo()
             self._world.mirror.note(NO_CHANGE)
@@ -182,9 +185,9 @@ class UpdateProcessor:
 
         return StagedChange(self._graph, operations, Transaction(self._graph, writable, self.ledger), check)
 
-    def size(self, operation: Operation) -> int:
+    def size(self, operation: Operation | Modify) -> int:
         """Quads that an operation changes at the most, as the graph is now."""
-        if isinstance(operation, Data):
+        if isinstance(operation, Data | Modify):
             return operation.size
         if isinstance(operation, Manage):
             if operation.verb == "CREATE":
@@ -195,20 +198,19 @@ class UpdateProcessor:
             return sum(self._graph.graphs[name].size for name in sources)
         return sum(map(len, operation))
 
-    def known(self, operation: Modify, constants: Sequence[Term], access: Access) -> Quads | None:
-        """What an operation removes and adds if it is data; None: that follows from its WHERE clause."""
-        if operation.where is not None:
-            return None
-        writable = None if access.write is None else self._ids(access.write)
-        transaction = Transaction(self._graph, writable, self.ledger)
-        ids = self._graph.dictionary.intern_values(constants)
-        removed, added = self._modify(operation, ids, {}, transaction, 0, Mode.WHOLE)
-        return [self._graph.decode(quad) for quad in removed], [self._graph.decode(quad) for quad in added]
+    def replaced(self, operation: Operation | Modify) -> int:
+        """Quads that an operation removes to make room for others, as the graph is now."""
+        if not isinstance(operation, Transfer) or operation.verb == "ADD":
+            return 0
+        destinations = self._targets("", operation.destination, silent=True)
+        return sum(self._graph.graphs[name].size for name in destinations)
 
-    def _count(self, quads: int) -> None:
-        """Count quads that an operation changes. Raises `ResultTooLarge`."""
+    def _count(self, quads: int, *, first: bool) -> None:
+        """Count quads that an operation changes. Raises `ResultTooLarge`, and `LargeUpdate` at a first try."""
         self._changed += quads
         self.check_size(self._changed)
+        if first and self._changed > FIRST_QUADS:
+            raise LargeUpdate
 
     def check_size(self, quads: int) -> None:
         """Raises `ResultTooLarge` where a request changes more quads than it may."""
@@ -231,12 +233,14 @@ class UpdateProcessor:
         mode: Mode,
     ) -> tuple[list[Quad], list[Quad]]:
         """The quads that an operation removes and adds."""
+        first, effort, each = mode is Mode.FIRST and operation.where is not None, self._graph.effort, operation.size
+        if first and each > FIRST_QUADS:
+            raise LongUpdate  # to make a frame for so many takes long, too
         frame = operation.frame(self._graph.dictionary, constants)
         for place in operation.targets:
             transaction.check_named(frame[place])  # type: ignore[arg-type]  # a constant stands there
         removed: list[Quad] = []
         added: list[Quad] = []
-        first, effort, each = mode is Mode.FIRST, self._graph.effort, len(operation.deletes) + len(operation.inserts)
         for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now, mode)):
             if number >= self._rules.max_solutions:
                 raise too_many(self._rules)
@@ -247,7 +251,7 @@ class UpdateProcessor:
                 added += self._instances(operation.inserts, frame)
             if first:
                 effort.spend(each)
-                if number and len(removed) + len(added) > FIRST_QUADS:
+                if self._changed + len(removed) + len(added) > FIRST_QUADS:
                     raise LongUpdate
         if self._graph.dictionary.long:
             self._check_length(self._long_texts(added))
@@ -329,7 +333,7 @@ class UpdateProcessor:
                     effort.spend(effort.reading(long[found]))
             yield
 
-    def _manage(self, operation: Manage, transaction: Transaction) -> None:
+    def _manage(self, operation: Manage, transaction: Transaction, *, first: bool) -> None:
         target = operation.target
         if operation.verb == "CREATE":
             graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
@@ -344,7 +348,7 @@ class UpdateProcessor:
             transaction.check(self._graph.intern_graph(target.graph))
         act = transaction.clear if operation.verb == "CLEAR" else transaction.drop
         graphs = self._targets(operation.verb, target, silent=operation.silent)
-        self._count(sum(self._graph.graphs[graph].size for graph in graphs))
+        self._count(sum(self._graph.graphs[graph].size for graph in graphs), first=first)
         for graph in graphs:
             act(graph)
 
@@ -362,7 +366,7 @@ class UpdateProcessor:
             return []
         raise UpdateFailed(no_graph(verb, target))
 
-    def _transfer(self, operation: Transfer, transaction: Transaction) -> None:
+    def _transfer(self, operation: Transfer, transaction: Transaction, *, first: bool) -> None:
         """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
         destination = self._graph.intern_graph(operation.destination.graph or ox.DefaultGraph())
         transaction.check(destination)
@@ -375,7 +379,7 @@ class UpdateProcessor:
         if operation.verb != "ADD" and destination in self._graph.graphs:
             transaction.drop(destination)
         added = [(s, p, o, destination) for s, p, o in triples]
-        self._count(len(added))
+        self._count(len(added), first=first)
         self._check_length(self._long_texts(added))
         transaction.apply((), added)
         if operation.verb == "MOVE":

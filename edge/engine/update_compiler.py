@@ -91,6 +91,10 @@ class UpdateCompiler:
                 modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
                 operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
                 open_ += modify.open
+        if len(text) > LONGEST_TEXT:  # it leaves no constants open
+            operations = [
+                each.data(()) if isinstance(each, Modify) and each.where is None else each for each in operations
+            ]
         plan = UpdatePlan(tuple(operations))
         return Compiled(plan, open_, Names(parts[0].prologue if parts else "", rules.base_iri))
 
