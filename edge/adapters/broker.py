@@ -14,6 +14,7 @@ from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_door import Door, OwnDoor
 from edge.adapters.settings import BrokerSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
+from edge.unlink import unlink_transport
 
 if TYPE_CHECKING:
     from edge.adapters.broker_core import GuardedBroker
@@ -89,7 +90,9 @@ class EmbeddedBroker:
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
         from edge.adapters.broker_core import GuardedBroker
+        from edge.adapters.broker_state import use_connection_states
 
+        use_connection_states()
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.ERROR)
         config = BrokerConfig(
@@ -216,6 +219,7 @@ class EmbeddedBroker:
             self._clients.discard(client)
             bounded.visitor.leave()
             writer.close()
+            unlink_transport(writer.transport)
 
     async def _serve(self, reader: BoundedReader, writer: BoundedWriter, *, own: bool) -> None:
         if self._broker is None or (self._closing and not own):

@@ -78,7 +78,10 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
             return packet
 
         handler.wait_disconnect = gone_and_passed_on
-        await super()._client_message_loop(client_session, handler)
+        try:
+            await super()._client_message_loop(client_session, handler)
+        finally:
+            del handler.wait_disconnect  # which refers to the handler
 
     def _get_handler(self, session: Session) -> Delivery | None:
         """Where amqtt asks for the way to a client."""

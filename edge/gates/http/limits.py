@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from edge.closed_transport import unlink_transport
 from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
 from edge.listener import is_local
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
+from edge.unlink import unlink_transport
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
 _MAX_HEADERS = 200

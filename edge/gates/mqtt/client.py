@@ -16,6 +16,7 @@ from edge.gates.mqtt.wire import Came, Wire
 from edge.gates.session import Session, Sessions
 from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
 from edge.protocol.messages import MAX_ALIAS, parse_message
+from edge.unlink import drop_error
 
 _LONGEST_TOPIC = 1024
 _LONGEST_CORRELATION = 1024
@@ -43,18 +44,15 @@ class MqttClient:
         self._correlation = correlation
         self._idle_timeout = idle_timeout
         self._ended = ended
-        self._session = Session(
-            sessions,
-            MqttConnection(
-                wire,
-                self._topic,
-                correlation,
-                sessions.limits.max_result,
-                on_close=self.close,
-                on_too_large=self._end_subscription,
-            ),
-            peer=f"mqtt:{name}",
+        self._connection = MqttConnection(
+            wire,
+            self._topic,
+            correlation,
+            sessions.limits.max_result,
+            on_close=self.close,
+            on_too_large=self._end_subscription,
         )
+        self._session = Session(sessions, self._connection, peer=f"mqtt:{name}")
         self._limit = sessions.limits.max_pending_requests
         self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
         self._charge = sessions.allowance.bytes.charge(incoming(self._session.peer))
@@ -64,6 +62,7 @@ class MqttClient:
         self._has_will = False
         self._idle = loop.call_later(idle_timeout, self._look)
         self._work = loop.create_task(self._receive())
+        self._work.add_done_callback(drop_error)
 
     def request(self, came: Came) -> None:
         """Take a request, or refuse it."""
@@ -106,6 +105,7 @@ class MqttClient:
         """The client is gone. A will and a farewell look the same, so it may always come back to what it can resume."""
         self._idle.cancel()
         self._work.cancel()
+        self._connection.unlink()
         self._charge.release()
         self._session.close(lost=True)
         self._ended(self._name)

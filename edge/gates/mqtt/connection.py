@@ -78,6 +78,11 @@ class MqttConnection:
         """The session has ended."""
         self._on_close()
 
+    def unlink(self) -> None:
+        """Forget the client, which refers to this, as it has gone."""
+        self._on_close = _nothing
+        self._on_too_large = _ignore
+
     def _taken(self) -> None:
         self._unanswered -= 1
         if self._unanswered < _WINDOW:
@@ -97,3 +102,11 @@ class MqttConnection:
             alias=alias,
             spuid=body["spuid"],
         )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(_: str) -> None:
+    pass

@@ -6,15 +6,13 @@ looks at long-lived objects seldom (`edge.garbage`), and a client that does not 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from contextlib import suppress
 from typing import Final
 
 from websockets.asyncio.server import ServerConnection
 
-from edge.closed_transport import unlink_transport
 from edge.engine.frameless import frameless
+from edge.unlink import drop_error, unlink_transport
 
 _LOGGER: Final = logging.getLogger("edge.gates.ws.library")
 
@@ -23,7 +21,7 @@ def unlink(connection: ServerConnection) -> None:
     """Break the cycles of a connection that is lost. To be called again when its handler has ended."""
     protocol = connection.protocol
     if connection.keepalive_task is not None:
-        connection.keepalive_task.add_done_callback(_drop_error)
+        connection.keepalive_task.add_done_callback(drop_error)
         connection.keepalive_task = None
     connection.logger = protocol.logger = _LOGGER  # the library's is an adapter that refers to the connection
     connection.recv_messages.pause = connection.recv_messages.resume = _nothing
@@ -32,12 +30,6 @@ def unlink(connection: ServerConnection) -> None:
         if isinstance(error, Exception):
             frameless(error)
     unlink_transport(connection.transport)
-
-
-def _drop_error(task: asyncio.Task[None]) -> None:
-    """Take the error of a task out of it: the frames that it came through refer to the task."""
-    with suppress(asyncio.CancelledError):
-        task.exception()
 
 
 def _nothing() -> None:
