@@ -143,6 +143,9 @@ class _Shape:
         """The plan of a query with these constants. Equal ones are one constant to the plan."""
         first: dict[Term, int] = {}
         partition = tuple([first.setdefault(term, index) for index, term in enumerate(constants)])
+        if len(first) == len(constants):  # as most are: no second compilation
+            assert isinstance(self.plan, QueryPlan)  # noqa: S101
+            return self.plan
         plan = self._partitions.get(partition)
         if plan is None:
             if len(self._partitions) >= _PARTITIONS:
