@@ -191,7 +191,8 @@ def both(text: str) -> tuple[object, object]:
 def cut_often(patch: pytest.MonkeyPatch) -> None:
     """Have data cut into pieces wherever it can be."""
     patch.setattr(data_compiler, "_PIECE", 1)
-    short = data_compiler._STRETCH.pattern.replace("{0,1000}", "{0,1}")
+    short = data_compiler._STRETCH.pattern.replace("{0,1000}", "{0,1}").replace("{1,200}+", "{1,7}+")
+    assert len(short) == len(data_compiler._STRETCH.pattern) - 5
     patch.setattr(data_compiler, "_STRETCH", re.compile(short, re.DOTALL))
 
 
@@ -211,6 +212,65 @@ def test_a_long_text_is_cut_where_triples_end(monkeypatch):
     assert [len(operation.pieces) for operation in data_compiler._operations(PREFIX + text)] == [4]
     cut = plan(text)
     assert [part.size for part in cut] == [part.size for part in whole] == [3 * 6 + 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "pieces"),
+    [
+        ("GRAPH ex:g { " + "ex:a.b ex:p 1.5 , 'x. y' # z. \n ; ex:q [ ex:r ( 2 'z. '@en ) ] . " * 3 + "}", 4),
+        ("GRAPH # GRAPH ex:no\n <http://x> # GRAPH ex:no\n { " + "ex:a ex:p 1 . " * 3 + "ex:a ex:p 2 }", 4),
+        ("ex:a ex:p 1 . graph<b>{ ex:a ex:p 2 . ex:a ex:p 3 } . GRAPH ex:h { ex:a ex:p 4 } ex:a ex:p 5", 4),
+        (r"GRAPH ex:a\,b { ex:a ex:p 1 . ex:a ex:p 2 }", 1),
+    ],
+    ids=["graph", "comments", "two graphs", "escapes in its name"],
+)
+def test_a_graph_is_cut_and_opened_again(monkeypatch, data, pieces):
+    text = f"{PREFIX} INSERT DATA {{ {data} }}"
+    with monkeypatch.context() as patch:
+        cut_often(patch)
+        (operation,) = data_compiler._operations(text)
+        assert len(list(operation.pieces)) == pieces
+        fast, slow = both(text)
+    assert fast == slow
+
+
+LABELS = "_:a ex:p _:b . _:b ex:p ( _:a [ ex:q _:a-1 ] ) , '_:a' , <urn:_:a> . # _:a\n _:a ex:q 1 . "
+
+
+@pytest.mark.parametrize(
+    ("data", "wrong"),
+    [
+        (LABELS, False),
+        (f"GRAPH ex:g {{ {LABELS} }} GRAPH ex:h {{ {LABELS} }}", False),
+        ("_:a ex:p ex:x_:a , ex:a._:a . _:a ex:p 1 . ", False),
+        ("_:a.b ex:p _:é . _:a.b ex:q _:é . ", False),
+        ("_:a ex:p 1 . _:a _:p 1 . ", True),
+        ("_:a ex:p 1 . _:a ex:p '1'^^_:t . ", True),
+        ("_:a ex:p 1 . _:a ex:p '1'^^ # c\n _:t . ", True),
+        ("_:a ex:p 1 . GRAPH _:g { _:a ex:p 1 } ", True),
+        ("_:a ex:p 1 . } ; INSERT DATA { _:b ex:p 1 . _:a ex:p 1 . ", True),
+    ],
+)
+def test_a_label_is_one_node_in_all_pieces(monkeypatch, data, wrong):
+    cut_often(monkeypatch)
+    fast, slow = both(f"{PREFIX} INSERT DATA {{ {data} }}")
+    assert fast == slow
+    assert (fast[0] is ParsingFailed) == wrong
+
+
+def test_long_data_with_labels_in_a_graph_is_read_in_pieces(monkeypatch):
+    texts: list[int] = []
+    real = data_compiler._parsed
+    monkeypatch.setattr(
+        data_compiler,
+        "_parsed",
+        lambda inserts, given, rules: real(inserts, (texts.append(len(text)) or text for text in given), rules),
+    )
+    data = " . ".join(f"_:n{n} ex:next _:n{n + 1}" for n in range(50_000))
+    (operation,) = plan(f"INSERT DATA {{ GRAPH ex:g {{ {data} }} }}") or ()
+    assert (operation.size, len(operation.terms)) == (50_000, 50_001 + 2)
+    assert len(texts) > 3
+    assert max(texts) < sum(texts) / 3
 
 
 @often
