@@ -131,6 +131,12 @@ class _Bounds:
         self._graph = graph
         self._whole = whole
         self._looks = 0
+        # By identity: to compare parts of a query takes longer than what is remembered of them.
+        self._certain: dict[int, Names] = {}
+        self._ids: dict[int, int] = {}
+        """Of constants."""
+        self._matches: dict[tuple[int, Names], float] = {}
+        """What a triple pattern can match, by those of its variables that are bound."""
 
     def peak(self, node: Node, bound: Names) -> float:
         """The most solutions at any point of evaluating a pattern, at least 1, where the variables `bound` are."""
@@ -143,21 +149,20 @@ class _Bounds:
             case Union():
                 most = sum(self.peak(branch, bound) for branch in node.branches)
             case LeftJoin() | Minus():
-                most = self._beside(self.peak(node.left, bound), node.right, bound | certain(node.left))
+                most = self._beside(self.peak(node.left, bound), node.right, bound | self._sure(node.left))
             case Filter() | Extend():
                 most = self.peak(node.pattern, bound)
             case GraphPattern():
                 most = self.peak(node.pattern, bound)
-                if isinstance(node.name, Variable | Blank) and node.name not in bound | certain(node.pattern):
+                if isinstance(node.name, Variable | Blank) and node.name not in bound | self._sure(node.pattern):
                     most *= max(1, len(self._graph.graphs))
             case Group() | Project() | Distinct() | OrderBy() | Slice():
                 most = self.peak(node.pattern, _NONE)  # by itself, whatever stands around it
             case _:
                 return _HUGE
-        inner = bound | certain(node)
         for expression in own_expressions(node):
             for pattern in _exists(expression):
-                most = self._beside(most, pattern, inner)
+                most = self._beside(most, pattern, bound | self._sure(node))
         return most
 
     def _beside(self, most: float, node: Node, bound: Names) -> float:
@@ -176,16 +181,16 @@ class _Bounds:
 
     def _in_turn(self, first: Node, others: list[Node], bound: Names) -> float:
         most = self._alone(first, bound)
-        known = bound | certain(first)
+        known = bound | self._sure(first)
         while others:
-            near = [node for node in others if certain(node) & known] or others
+            near = [node for node in others if self._sure(node) & known] or others
             factors = [(self._alone(node, known), index) for index, node in enumerate(near)]
             factor, index = min(factors)
             node = near[index]
             if not isinstance(node, Triple | Path | Values):
                 factor = max(factor, self.peak(node, _NONE) / most)  # it may be evaluated by itself
             most *= factor
-            known |= certain(node)
+            known |= self._sure(node)
             others.remove(node)
         return most
 
@@ -193,17 +198,24 @@ class _Bounds:
         """One part of a join."""
         match node:
             case Triple():
-                indexes = self._indexes(node.graph)
-                if indexes is None:
-                    return _HUGE
-                ids = [self._id(slot, bound) for slot in (node.subject, node.predicate, node.object)]
-                return max(1, sum(index.most(*ids) for index in indexes))
+                key = id(node), bound & self._sure(node)
+                most = self._matches.get(key)
+                if most is None:
+                    most = self._matches[key] = self._triple(node, bound)
+                return most
             case Path():
                 return self._path(node, bound)
             case Values():
                 return max(1, len(node.rows))
             case _:
                 return self.peak(node, bound)
+
+    def _triple(self, node: Triple, bound: Names) -> float:
+        indexes = self._indexes(node.graph)
+        if indexes is None:
+            return _HUGE
+        ids = [self._id(slot, bound) for slot in (node.subject, node.predicate, node.object)]
+        return max(1, sum(index.most(*ids) for index in indexes))
 
     def _path(self, node: Path, bound: Names) -> float:
         """A path goes through each triple once from each of its beginnings, and gives each end once."""
@@ -246,9 +258,19 @@ class _Bounds:
     def _id(self, slot: Slot, bound: Names) -> int | None:
         if isinstance(slot, Variable | Blank):
             return SOME if slot in bound else None
-        term = slot.term if isinstance(slot, Parameter) else slot
-        found = self._graph.dictionary.find(canonical(term))  # type: ignore[arg-type]  # nothing else stands there
-        return _NOWHERE if found is None else found
+        known = self._ids.get(id(slot))
+        if known is None:
+            term = slot.term if isinstance(slot, Parameter) else slot
+            found = self._graph.dictionary.find(canonical(term))  # type: ignore[arg-type]  # nothing else stands there
+            known = self._ids[id(slot)] = _NOWHERE if found is None else found
+        return known
+
+    def _sure(self, node: Node) -> Names:
+        """What is bound in every solution of a part."""
+        known = self._certain.get(id(node))
+        if known is None:
+            known = self._certain[id(node)] = certain(node)
+        return known
 
 
 _NOWHERE: Final = -2
