@@ -24,7 +24,7 @@ spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 	@command -v java >/dev/null || echo "Spark needs Java 17 or newer (Debian: apt install openjdk-17-jre-headless)"
 
 # Half of the time tests wait, so three run side by side on two cores.
-test: $(VENV)/.test-ready  ## run all tests (ARGS="tests/cli -k name")
+test: $(VENV)/spark.jsa  ## run all tests (ARGS="tests/cli -k name")
 	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
 test-fast: $(VENV)/.test-ready  ## run the quick, deterministic tests, in less than 2 minutes
@@ -49,6 +49,10 @@ lock:  ## make the locked requirements anew; needs uv (docs/development.md)
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark -o requirements-spark.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark --group dev --group build -o requirements-dev.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 --group build -c requirements-dev.txt -o requirements-build.txt
+
+# JVMs of tests start in two thirds of the time with an archive of Spark's classes. Without Java there is none.
+$(VENV)/spark.jsa: $(VENV)/.test-ready tests/history/class_archive.py
+	@$(BIN)/python -m tests.history.class_archive
 
 clean:  ## remove .venv and what tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

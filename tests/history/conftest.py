@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +11,13 @@ import pytest
 from spark_offload.errors import MissingPart
 from spark_offload.session import java
 from spark_offload.session import session as new_session
+from tests.history.class_archive import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Sessions in processes that tests start take it, too.
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
-os.environ["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of the master and the workers of a cluster, as in `spark_conf`."""
+os.environ["JDK_JAVA_OPTIONS"] = java_options()
+"""Of the JVMs of this process, and of those that tests start: a cluster's, too."""
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def test_a_notebook_asks_the_history(spark: SparkSession, tmp_path: Path) -> None:
     table = write(spark, tmp_path / "it's a table", numbered(readings("k1", range(5))))
     log = tmp_path / "log"
-    # What this process told its own session of Spark is not for others, but for the settings of all sessions.
-    own = [key for key in os.environ if key.startswith(("SPARK_", "PYSPARK_")) and key != "SPARK_CONF_DIR"]
+    # What this process told its own session of Spark is not for others.
+    own = [key for key in os.environ if key.startswith(("SPARK_", "PYSPARK_"))]
     environment = {key: value for key, value in os.environ.items() if key not in own}
     with log.open("w") as errors:
         server = subprocess.Popen(
