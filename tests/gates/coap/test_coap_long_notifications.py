@@ -135,20 +135,23 @@ def device(gate):
     return Device(gate.port)
 
 
+LAST = 10
+
+
 async def test_the_next_notification_waits_until_the_last_block_was_asked_for(gate, client, device):
     await device.subscribe()
     await client.update(insert(*names(50, 1)))
     first = await device.told()
-    for number in range(2, 5):
+    for number in range(2, LAST + 1):
         await client.update(replace(*names(50, number)))
     await silence(device)
     kept = Kept()
     kept.take(await device.rest(first))
     assert len(kept.rows) == 50
-    while kept.sequences[-1] < 4:
+    while kept.sequences[-1] < LAST:
         kept.take(await device.rest(await device.told()))
     assert kept.rows == await result(client)
-    assert len(kept.sequences) < 4
+    assert len(kept.sequences) < LAST  # some were merged; on a busy machine not all were there at the same time
 
 
 async def test_a_get_does_not_take_the_place_of_a_notification(gate, client, device):
