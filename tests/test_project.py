@@ -136,6 +136,34 @@ def test_links_in_the_documentation_lead_somewhere():
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
+@pytest.mark.parametrize(
+    "term",
+    [
+        "access control",
+        "back-off",
+        "back-pressure",
+        "cache",
+        "durable",
+        "heartbeat",
+        "idempotent",
+        "impersonate",
+        "proxy",
+        "quota",
+        "rate limit",
+    ],  # fmt: skip
+)
+def test_the_glossary_has_the_words_that_readers_search_for(term):
+    """Each entry says what the term means here, and links to the page that describes it."""
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    (row,) = re.findall(rf"^\| {term} \|.*\|$", text, re.MULTILINE | re.IGNORECASE)
+    assert "](" in row.rpartition(". |")[2]
+
+
+def test_the_glossary_is_sorted():
+    rows = re.findall(r"^\| (\w[^|]*) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)[1:]
+    assert rows == sorted(rows, key=lambda term: term.lower().replace("-", ""))
+
+
 def test_every_room_is_in_the_architecture():
     text = (ROOT / "docs" / "architecture.md").read_text()
     for path in (ROOT / "edge").iterdir():
