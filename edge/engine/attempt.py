@@ -2,7 +2,7 @@
 
 The writer gives an update `FIRST_STEPS` steps. One that needs more is undone, evaluated in a forked process on the
 state as it is then, and applied when that process has its result, unless an update that was applied meanwhile has
-changed something that it read. Then it is evaluated again.
+changed something that it read. Then it is evaluated again, and in the end on the writer, with `LAST_STEPS` steps.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from edge.protocol.errors import UpdateConflict
 if TYPE_CHECKING:
     from edge.engine.staged_change import StagedChange
 
-FIRST_STEPS: Final = 50_000
-"""Steps that an update may take on the writer's thread: about 50 ms."""
+FIRST_STEPS: Final = 5_000
+"""Steps that an update may take on the writer's thread: about 5 ms, half as long as to fork a process."""
+LAST_STEPS: Final = 50_000
+"""The same for one that was evaluated `MOST_TRIES` times, because what it reads keeps changing: about 50 ms."""
 FIRST_QUADS: Final = 2_000
 """Quads that it may change there: that takes about 15 ms."""
 MOST_TRIES: Final = 3
-"""How often an update is evaluated before it fails because what it read keeps changing."""
+"""How often an update is evaluated elsewhere while what it read keeps changing."""
 
 Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
 """What an operation removes, and then adds."""
@@ -42,10 +44,16 @@ class Mode(Enum):
 
     FIRST = auto()
     """On the writer's thread, while others wait: for `FIRST_STEPS` and no longer."""
+    LAST = auto()
+    """The same for `LAST_STEPS`."""
     OUTSIDE = auto()
     """In a forked process."""
     WHOLE = auto()
     """On the caller's thread, to its end."""
+
+
+ON_WRITER: Final = {Mode.FIRST: FIRST_STEPS, Mode.LAST: LAST_STEPS}
+"""Steps of an update while others wait."""
 
 
 class LongUpdate(Exception):
@@ -110,6 +118,8 @@ class Attempt:
     """Whether it also depends on which named graphs exist."""
     conflict: bool = False
     """Whether something that it read has changed since it was begun."""
+    needed: int = 0
+    """Steps that the last evaluation took."""
     found: Sequence[Sequence[Quads | None]] | None = None
     """What each of its updates does; None: not known yet."""
     error: Exception | None = None

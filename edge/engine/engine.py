@@ -15,7 +15,17 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.apart import Apart, Child
-from edge.engine.attempt import Attempt, Documents, LargeUpdate, LongUpdate, Mode, Quads, Recorded, Unfinished
+from edge.engine.attempt import (
+    LAST_STEPS,
+    Attempt,
+    Documents,
+    LargeUpdate,
+    LongUpdate,
+    Mode,
+    Quads,
+    Recorded,
+    Unfinished,
+)
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
 from edge.engine.documents import Loader
@@ -43,7 +53,7 @@ from edge.engine.staged_change import STAGED_FROM, NotStaged, Operation, StagedC
 from edge.engine.transaction import Transaction
 from edge.engine.update import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import UpdateFailed
+from edge.protocol.errors import UpdateConflict, UpdateFailed
 from edge.protocol.results import Term
 
 _SWEPT: Final = 5_000
@@ -214,7 +224,6 @@ class Engine:
 
         With an attempt they may not take long: raises `LongUpdate` where they do, and uses its result where it has one.
         """
-        found: Sequence[Sequence[Quads | None]] | None = None
         if attempt is not None:
             if attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates):
                 for update in updates:
@@ -229,8 +238,32 @@ class Engine:
                     return [self._execute_staged(updates[0], now, attempt, attempt.staged)]
             if attempt.over:
                 self._end_reading(attempt)
-                found = attempt.take()
-        mode = Mode.WHOLE if attempt is None or attempt.unstaged or found is not None else Mode.FIRST
+                try:
+                    return self._run(updates, now, Mode.WHOLE, attempt, attempt.take())
+                except UpdateConflict as conflict:
+                    return self._run_last(updates, now, attempt, conflict)
+        mode = Mode.WHOLE if attempt is None or attempt.unstaged else Mode.FIRST
+        return self._run(updates, now, mode, attempt)
+
+    def _run_last(
+        self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt, conflict: UpdateConflict
+    ) -> list[Executed]:
+        """Run updates here whose evaluations elsewhere came to nothing. Raises the conflict where that takes long."""
+        if attempt.needed > LAST_STEPS:
+            raise conflict
+        try:
+            return self._run(updates, now, Mode.LAST, attempt)
+        except LongUpdate:
+            raise conflict from None
+
+    def _run(
+        self,
+        updates: Sequence[PreparedUpdate],
+        now: int,
+        mode: Mode,
+        attempt: Attempt | None,
+        found: Sequence[Sequence[Quads | None]] | None = None,
+    ) -> list[Executed]:
         documents = None if attempt is None else attempt.documents
         done: list[Executed] = []
         with self.writing:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyoxigraph as ox
 
-from edge.engine.attempt import LongUpdate, Mode
+from edge.engine.attempt import ON_WRITER, LongUpdate, Mode
 from edge.engine.bounds import is_small, outline
 from edge.engine.evaluator import World
 from edge.engine.general import evaluate
@@ -33,7 +33,7 @@ def general_rows(
     tokens = tokenize(text)
     whole = rules.union_default_graph or where.graph is not None
     small = is_small(outline(text, tokens, rules.base_iri), world.graph, where.dataset, whole=whole)
-    if mode is Mode.FIRST and not (small and world.mirror.ready):
+    if mode in ON_WRITER and not (small and world.mirror.ready):
         raise LongUpdate
     store = world.mirror.open()
 

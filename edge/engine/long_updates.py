@@ -108,7 +108,8 @@ class LongUpdates:
         try:
             result = child.result()
             found = [recorded.quads() for recorded in result]
-            entry.attempt.steps += sum(recorded.steps for recorded in result)
+            entry.attempt.needed = sum(recorded.steps for recorded in result)
+            entry.attempt.steps += entry.attempt.needed
         except BaseException as error:  # noqa: BLE001  whoever asked is told
             entry.attempt.error = contained(error)
         entry.attempt.found = found

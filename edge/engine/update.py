@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyoxigraph as ox
 
 from edge.engine import forced
-from edge.engine.attempt import FIRST_QUADS, FIRST_STEPS, Documents, LargeUpdate, LongUpdate, Mode, Quads, Recorded
+from edge.engine.attempt import FIRST_QUADS, ON_WRITER, Documents, LargeUpdate, LongUpdate, Mode, Quads, Recorded
 from edge.engine.changes import NO_CHANGE, Statement
 from edge.engine.documents import Loader, fetch
 from edge.engine.evaluator import World
@@ -95,16 +95,16 @@ class UpdateProcessor:
 
         `beside`: what it adds goes to the ledger, and nothing else can be done. `recorded` takes what each operation
         removes and adds; `found` has that of an evaluation elsewhere. `documents`: those of LOAD, if they were fetched.
-        Raises `LongUpdate` in mode FIRST.
+        Raises `LongUpdate` in the modes FIRST and LAST.
         """
         writable = None if access.write is None else self._ids(access.write)
         transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
         ids = self._graph.dictionary.intern_values(constants)
         effort = self._graph.effort
-        effort.begin(FIRST_STEPS if mode is Mode.FIRST else None)
+        effort.begin(ON_WRITER.get(mode))
         begun = effort.left
         self._changed = 0
-        first = mode is Mode.FIRST and not beside
+        first = mode in ON_WRITER and not beside
         try:
             for number, operation in enumerate(plan.operations):
                 if isinstance(operation, Modify | Data | Load):
@@ -136,7 +136,7 @@ class UpdateProcessor:
         except BaseException as error:
             transaction.undo()
             self._world.mirror.note(NO_CHANGE)
-            if mode is Mode.FIRST and isinstance(error, ResultTooLarge) and effort.left < 0:
+            if mode in ON_WRITER and isinstance(error, ResultTooLarge) and effort.left < 0:
                 raise LongUpdate from None
             raise
         finally:
@@ -233,8 +233,8 @@ class UpdateProcessor:
         mode: Mode,
     ) -> tuple[list[Quad], list[Quad]]:
         """The quads that an operation removes and adds."""
-        first, effort, each = mode is Mode.FIRST and operation.where is not None, self._graph.effort, operation.size
-        if first and each > FIRST_QUADS:
+        bounded, each = mode in ON_WRITER and operation.where is not None, operation.size
+        if bounded and each > FIRST_QUADS:
             raise LongUpdate  # to make a frame for so many takes long, too
         frame = operation.frame(self._graph.dictionary, constants)
         for place in operation.targets:
@@ -249,8 +249,8 @@ class UpdateProcessor:
                 for place in operation.fresh:
                     frame[place] = self._graph.dictionary.intern(ox.BlankNode())
                 added += self._instances(operation.inserts, frame)
-            if first:
-                effort.spend(each)
+            if bounded:
+                self._graph.effort.spend(each)
                 if self._changed + len(removed) + len(added) > FIRST_QUADS:
                     raise LongUpdate
         if self._graph.dictionary.long:
