@@ -38,9 +38,11 @@ _RETRY: Final = 10.0
 """Seconds until it is tried whether something can be stored again."""
 
 _SHARED_TIME: Final = 5_000
-"""Microseconds for which a batch of several clients goes on where commits are fast."""
+"""Microseconds for which a batch goes on while there are several clients, where the disk is fast."""
 _COMMITS: Final = 4
-"""Where they are slow: how many times as long as a commit takes. So commits take a fifth of the time at most."""
+"""Where it is slow: how many times as long as the disk takes for a commit. So that is a fifth of the time at most."""
+_SEVERAL: Final = 1_000_000
+"""Microseconds for which a client counts after its last work."""
 
 
 class Writer:
@@ -72,8 +74,14 @@ class Writer:
         self._long = LongUpdates(engine, queue, settings.update_workers)
         self._max_batch = settings.max_batch
         self._max_batch_time = int(settings.max_batch_time * 1_000_000)
-        self._commit_time = 0
-        """Microseconds that the last commit of a batch took."""
+        self._disk_time = 0
+        """Microseconds that the disk took for the last commit of a batch."""
+        self._written_at = 0
+        """When all of it had been handed over."""
+        self._last_source: str | None = None
+        """The client of the last work."""
+        self._several_until = 0
+        """How long that and another one count."""
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
         self._flush_at = 0.0
         self._flush_failing = False
@@ -186,7 +194,7 @@ class Writer:
         self._now = self._clock.wall()
         taken: list[Work] = []
         done: list[Work] = []
-        room, until = self._max_batch, began + self._max_batch_time
+        room = self._max_batch
         work: Work | None = first
         while work is not None:
             self._progress()
@@ -202,17 +210,28 @@ class Writer:
             except LongText as text:
                 self._queue.hold(work)
                 text.compiled.add_done_callback(partial(self._put_back, work))
-            if work.source != first.source:  # one client is not to wait for what others have in this batch
-                until = min(until, began + max(_SHARED_TIME, _COMMITS * self._commit_time))
             room -= max(1, work.updates)
             now = self._clock.steady()
+            if work.source != self._last_source:
+                if self._last_source is not None:
+                    self._several_until = now + _SEVERAL
+                self._last_source = work.source
             self._queue.charge(work, now - before, work.attempt.steps)
             work.attempt.steps = 0
             before = now
             work = None
-            if not staged and room > 0 and now < until:
+            if not staged and room > 0 and now < began + self._batch_time(now):
                 work = self._queue.take_more(room, self._due)
         return taken, done
+
+    def _batch_time(self, now: int) -> int:
+        """Microseconds after which a batch is committed.
+
+        A client is not to wait for much that another one has in a batch, and whose commit takes as long again.
+        """
+        if now >= self._several_until:
+            return self._max_batch_time
+        return min(self._max_batch_time, max(_SHARED_TIME, _COMMITS * self._disk_time))
 
     def _put_back(self, work: Work, _: object) -> None:
         """On the thread that compiled its text."""
@@ -229,10 +248,8 @@ class Writer:
             stored = [entry for work in done for entry in entries(work, now)]
             writes = bool(stored or timers.changed or ledger is not None)
             if writes:
-                others = timers.changed or self._kept.changed or ledger is not None or engine.contributions.changed
-                began = self._clock.steady()
-                self._commit(stored, self._write_others if others else None)
-                self._commit_time = self._clock.steady() - began
+                self._commit(stored, self._write_others)
+                self._disk_time = self._clock.steady() - self._written_at
         except BaseException as raised:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
             error = contained(raised)
             engine.undo(executed)
@@ -269,7 +286,7 @@ class Writer:
             self._progress()
         self._engine.notified()
 
-    def _commit(self, stored: Sequence[Entry], others: Callable[[sqlite3.Connection], None] | None) -> None:
+    def _commit(self, stored: Sequence[Entry], others: Callable[[sqlite3.Connection], None]) -> None:
         self.storing = True
         try:
             self._journal.commit(stored, others)
@@ -285,6 +302,7 @@ class Writer:
             self._engine.contributions.write(connection)
         if self._ledger is not None and self._ledger.changed:
             self._ledger.write(connection)
+        self._written_at = self._clock.steady()
 
     def _note_storage(self, error: Exception) -> None:
         """Log once that updates cannot be stored, not for each of them."""

@@ -78,13 +78,17 @@ def test_a_batch_ends_after_its_time(site, tmp_path):
 
 
 def test_a_batch_of_several_clients_ends_sooner(site, tmp_path):
-    """The first one runs while the others are sent. Each of these is committed with one of the flood at most."""
+    """While another client counts, which is a second, the flood has one update in a commit, and then 50 ms again."""
     first = site.send("flood", 20)
     assert site.at_the_door.wait(WAIT)
     others = [site.send(source, 20) for source in ("usual", "flood", "flood", "flood", "flood")]
     site.run(first, *others)
     assert site.order[:2] == ["flood", "usual"]
-    assert commits(tmp_path) == 3  # two of both, then three and one of the flood alone
+    assert commits(tmp_path) == 5
+    site.clock.advance(1)
+    site.door.clear()
+    site.run(*(site.send("flood", 20) for _ in range(3)))
+    assert commits(tmp_path) == 6
 
 
 def test_turns_are_decided_at_each_take_and_by_the_time_that_work_took(site):
