@@ -24,6 +24,10 @@ LEAST_TURN: Final = 10_000
 LEAST_COST: Final = 20
 """Microseconds that any piece of work is charged at least: turns also rotate on a clock that stands still."""
 
+LEAD: Final = 20_000
+"""Microseconds by which a client that has had less than its share goes before others when it comes back. So it waits
+for the piece that runs, and not for one of each client, which all have had about the same."""
+
 _FORGET_FROM: Final = 1_000
 """Clients from which those that have nothing waiting are looked for and forgotten."""
 
@@ -48,13 +52,13 @@ class _Client(Generic[T]):
 
     __slots__ = ("active", "entry", "items", "outside", "priority", "unready", "virtual", "wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, virtual: float) -> None:
         self.items: deque[T] = deque()
         self.priority: Priority = "normal"
         """The lane in which it is."""
         self.wanted: Priority = "normal"
         """That in which it is unless it has used more than it may."""
-        self.virtual = 0.0
+        self.virtual = virtual
         """Microseconds that it has been charged, counted from the lane's virtual time when it became active."""
         self.outside = False
         """Whether one of its items was taken and is being evaluated elsewhere."""
@@ -155,8 +159,6 @@ class FairQueue(Generic[T]):
                 break
             if self._lanes[priority].active:
                 self._lanes[priority].passed += cost
-        if not client.items and not client.outside and (not lane.active or client.virtual <= lane.virtual):
-            del self._clients[source]
 
     def hold(self, item: T) -> None:
         """An item that was taken is evaluated elsewhere: take nothing more of its client until `put_back`."""
@@ -195,16 +197,16 @@ class FairQueue(Generic[T]):
     def _place(self, source: str, client: _Client[T]) -> None:
         """Choose the lane of a client that is not active."""
         before = self._lanes[client.priority]
-        debt = max(0.0, client.virtual - before.virtual)
+        ahead = max(-LEAD, client.virtual - before.virtual)
         client.priority = "low" if self._late(source) else client.wanted
-        client.virtual = self._lanes[client.priority].virtual + debt
+        client.virtual = self._lanes[client.priority].virtual + ahead
 
     def _client(self, source: str) -> _Client[T]:
         client = self._clients.get(source)
         if client is None:
             if len(self._clients) >= self._forget_at:
                 self._forget()
-            client = self._clients[source] = _Client()
+            client = self._clients[source] = _Client(self._lanes["normal"].virtual)
         return client
 
     def _forget(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_house import WAIT, House, insert
 
-from edge.engine.fair_queue import LEAST_COST, FairQueue
+from edge.engine.fair_queue import LEAD, LEAST_COST, FairQueue
 from edge.engine.places import HOUSE, Places
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.step_rate import StepRate
@@ -140,6 +140,35 @@ def test_a_small_request_waits_no_longer_than_one_piece_of_each_other_takes(cost
     while (item := play.take()).source != "victim":
         waited += max(LEAST_COST, item.cost)
     assert waited <= others * max(LEAST_COST, *costs)
+
+
+def test_a_client_that_asks_for_little_is_next_each_time_it_comes_back():
+    """It waits for the piece that runs. A new client may wait for one of each."""
+    play = Play()
+    play.enter(Item("victim", cost=1_000))
+    play.take()
+    for number in range(400):
+        play.enter(Item(f"flood {number % 10}", cost=4_000 + number % 7 * 500))
+    for pause in (50, 7, 23, 60, 31):
+        for _ in range(pause):
+            assert play.take().source != "victim"
+        play.enter(Item("victim", cost=1_000))
+        assert play.take().source == "victim"
+
+
+def test_a_client_that_asks_for_much_after_a_pause_gets_no_more_than_its_share():
+    play = Play()
+    play.enter(Item("pauses"))
+    for number in range(3_000):
+        play.enter(Item(f"flood {number % 2}"))
+    for _ in range(1_000):
+        play.take()
+    for _ in range(1_000):
+        play.enter(Item("pauses"))
+    before = len(play.taken)
+    for _ in range(300):
+        play.take()
+    assert sum(item.source == "pauses" for item in play.taken[before:]) <= 100 + LEAD // 1_000
 
 
 def test_clients_that_come_and_go_do_not_overtake_one_that_stays():
