@@ -7,7 +7,7 @@ and half as much memory again. Nothing here knows SPARQL, files or time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ import pyoxigraph as ox
 from edge.engine.atomic import GraphName
 from edge.engine.changes import Statement
 from edge.engine.effort import Effort
+from edge.engine.index_merge import Index, IndexMerge, Leaf
 from edge.engine.terms import BLANK, IRI, LITERAL, Dictionary
 from edge.protocol.results import Term
 
@@ -27,9 +28,6 @@ DEFAULT_GRAPH: Final = 0
 
 SOME: Final = -1
 """Stands for the id of a term that is given and not known (`TripleIndex.most`)."""
-
-Leaf = int | set[int]
-Index = dict[int, dict[int, Leaf]]
 
 _EMPTY: Final[dict[int, Leaf]] = {}
 
@@ -75,27 +73,6 @@ def _delete(index: Index, first: int, second: int, third: int) -> int:
     if len(leaf) == 1:
         branch[second] = leaf.pop()
     return 2
-
-
-def _absorb(index: Index, other: Index, met: dict[int, int]) -> None:
-    """Move the entries of another index, none of which is here, into this one, which takes over its parts.
-
-    Nearly all of it is done in C, so that a large change is applied in an instant. `met` counts, by second, the pairs
-    of first and second that both had.
-    """
-    for first in index.keys() & other.keys():
-        branch, more = index[first], other.pop(first)
-        for second in branch.keys() & more.keys():
-            leaf, further = branch[second], more.pop(second)
-            if isinstance(leaf, int):
-                leaf = branch[second] = {leaf}
-            if isinstance(further, int):
-                leaf.add(further)
-            else:
-                leaf |= further
-            met[second] = met.get(second, 0) + 1
-        branch.update(more)
-    index.update(other)
 
 
 def _subtract(index: Index, other: Index, left: dict[int, int]) -> None:
@@ -178,15 +155,20 @@ class TripleIndex:
 
     def absorb(self, other: TripleIndex) -> None:
         """Add the triples of another index, none of which is here. The other must not be used any more."""
-        met: dict[int, int] = {}
-        _absorb(self._spo, other._spo, met)
-        _absorb(self._pos, other._pos, {})
+        TripleMerge(self, other).apply()
+
+    def take_in(self, other: TripleIndex, met: Mapping[int, int]) -> None:
+        """Count the triples of another index. `met`: by predicate, the subjects that have it in both."""
         for p, count in other._predicates.items():
             self._predicates[p] = self._predicates.get(p, 0) + count
             further = other._further.get(p, 0) + met.get(p, 0)
             if further:
                 self._further[p] = self._further.get(p, 0) + further
         self.size += other.size
+
+    def merges(self, other: TripleIndex) -> tuple[IndexMerge, IndexMerge]:
+        """How another index is merged into this one: by subject, and by predicate."""
+        return IndexMerge(self._spo, other._spo), IndexMerge(self._pos, other._pos)
 
     def subtract(self, other: TripleIndex) -> None:
         """Remove the triples of another index, all of which are here."""
@@ -311,6 +293,41 @@ class TripleIndex:
                 return min(count, max(0, count - len(branch)) + 1)
             leaf = branch.get(o)
         return 0 if leaf is None else 1 if isinstance(leaf, int) else len(leaf)
+
+
+class TripleMerge:
+    """Merging the triples of an index into another one that has none of them, prepared in pieces (`index_merge`)."""
+
+    def __init__(self, into: TripleIndex, other: TripleIndex) -> None:
+        """Until `apply` the other must not be used, but for triples that were taken back."""
+        self.into = into
+        self._other = other
+        self._by_subject, self._by_predicate = into.merges(other)
+
+    def prepare(self) -> Iterator[None]:
+        """Prepare it, piece by piece."""
+        yield from self._by_subject.prepare()
+        yield from self._by_predicate.prepare()
+
+    def take_back(self, s: int, p: int, o: int) -> None:
+        """Take back what was prepared for a triple, which changes in either index or has changed."""
+        self._by_subject.take_back(s, p)
+        self._by_predicate.take_back(p, o)
+
+    def take_all_back(self) -> Iterator[None]:
+        """Take everything back, piece by piece."""
+        yield from self._by_subject.take_all_back()
+        yield from self._by_predicate.take_all_back()
+
+    def apply(self) -> None:
+        """Merge. Nearly all of it is done in C as far as it was prepared. The other must not be used any more."""
+        self._by_predicate.merge()
+        self.into.take_in(self._other, self._by_subject.merge())
+
+    def release(self) -> Iterator[None]:
+        """Free what is no longer used, piece by piece."""
+        yield from self._by_subject.release()
+        yield from self._by_predicate.release()
 
 
 _NO_TRIPLES: Final = TripleIndex()

@@ -17,7 +17,7 @@ from typing import Final
 
 from edge.engine.attempt import Quads
 from edge.engine.changes import ChangeSet, Statement
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad, TripleIndex
+from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, Quad, TripleIndex, TripleMerge
 from edge.engine.journal_codec import EncodedQuads
 from edge.engine.plan import Data, Manage, Transfer
 from edge.engine.transaction import Transaction
@@ -28,6 +28,8 @@ STAGED_FROM: Final = 2_000
 """Quads from which a change is staged."""
 _PIECE: Final = 500
 """Quads of a piece: about 2 ms."""
+_COMPARED: Final = 250
+"""The same of quads that are compared with the graph and encoded, which takes longer."""
 _MOST_STALE: Final = 1_000
 """Quads that are looked at again when the change is applied. If there are more, all are compared again."""
 _ENCODED: Final = 50
@@ -84,6 +86,11 @@ class StagedChange:
         for name in transaction.writable or ():  # an id that is given to another graph would allow changing that
             graph.dictionary.retain(name)
         self._compared = 0
+        self._joined = 0
+        self._disturbed = False
+        """Whether others have changed so much since the merges began that they are to begin again."""
+        self._spare: list[object] = []
+        """Terms that would be freed in one go with the update's text. They are freed piece by piece."""
         self._stale: set[Quad] = set()
         """Quads that others have changed since the comparison began."""
         self._reset()
@@ -96,6 +103,8 @@ class StagedChange:
         self._removed: list[Statement] = []
         self._added_index: dict[int, TripleIndex] = {}
         self._removed_index: dict[int, TripleIndex] = {}
+        self._merges: dict[int, TripleMerge] = {}
+        """How the new quads are merged into the graphs, by graph."""
         self.ids: tuple[set[int], set[int], set[int], set[int]] = (set(), set(), set(), set())
         """Their subjects, predicates, objects and graphs, and perhaps some more."""
         self.encoded = EncodedQuads()
@@ -124,10 +133,17 @@ class StagedChange:
                     f"What the update copies kept changing, more than {_MOST_TURNED} triples of it in each of "
                     f"{_MOST_COMPARISONS} attempts; nothing of it was done. Send it again, or copy it in parts"
                 )
+        if self._steps is None and self._disturbed and self._joined < _MOST_COMPARISONS:
+            self._steps = self._join_again()
         return self._steps is None
 
     def note(self, changed: Mapping[Quad, bool]) -> None:
         """Note what another update has changed."""
+        if len(changed) > _MOST_STALE:
+            self._disturbed = True
+        elif self._merges:
+            for quad in changed:
+                self._take_back(quad)
         if self._compared:
             self._stale.update(changed.keys() & self._wanted.keys())
         if self._whole is not None:
@@ -143,6 +159,9 @@ class StagedChange:
         Raises `EdgeError` where the update is refused.
         """
         graphs, terms = self._graph.graphs, self._graph.dictionary.terms
+        if self._disturbed:
+            for _ in self._take_all_back():
+                pass
         self._look_again()
         if self._whole is not None:
             self._existence = self._whole.existence()
@@ -158,12 +177,17 @@ class StagedChange:
         for name, exists in self._existence.items():
             if exists:
                 transaction.create(name)
+        for name, index in self._added_index.items():  # first: what is prepared of it is for the graph as it is
+            merge = self._merges.get(name)
+            if merge is not None and merge.into is graph.graphs.get(name):
+                merge.apply()
+            elif index.size:
+                for _ in merge.take_all_back() if merge is not None else ():
+                    pass
+                graph.graphs[name].absorb(index)
         for name, index in self._removed_index.items():
             if index.size:  # else the graph may be gone
                 graph.graphs[name].subtract(index)
-        for name, index in self._added_index.items():
-            if index.size:
-                graph.graphs[name].absorb(index)
         for name, exists in self._existence.items():
             if not exists:
                 transaction.drop(name)
@@ -178,14 +202,26 @@ class StagedChange:
         for quad in self._unsettled:
             self._let_go(quad)
         yield from self._unpin()
-        for number, (s, p, o, g) in enumerate(self._wanted, 1):
-            present = net.get((s, p, o, g))
+        wanted = self._wanted
+        while wanted:  # and nothing that is large is freed in one go
+            (s, p, o, g), _ = wanted.popitem()
+            present = net.pop((s, p, o, g), None)
             if present is not True:
                 dictionary.release_triple(s, p, o)
                 if present is False:  # the graph's own
                     dictionary.release_triple(s, p, o)
-            if number % _PIECE == 0:
+            if len(wanted) % _PIECE == 0:
                 yield
+        for merge in self._merges.values():
+            yield from merge.release()
+        while self._spare:
+            del self._spare[-_PIECE:]
+            yield
+        held = [*self.ids, self._added_index, self._removed_index, self._added, self._removed]
+        self._reset()
+        while held:
+            held.pop()
+            yield
 
     def _prepare(self) -> Iterator[None]:
         whole = any(isinstance(operation, Manage | Transfer) for operation in self._operations)
@@ -211,6 +247,7 @@ class StagedChange:
         dictionary = self._graph.dictionary
         for name in data.empty:
             self._transaction.check_named(self._graph.intern_graph(name))
+        self._spare += data.terms
         ids: list[int] = []
         terms = data.ids(dictionary)
         while piece := list(islice(terms, _PIECE)):
@@ -318,8 +355,35 @@ class StagedChange:
                 if self._graph.contains(quad) is not present:
                     self._change(quad, present=present)
             self.encoded.add(self._added[added:], self._removed[removed:])
-            if (first + _ENCODED) % _PIECE < _ENCODED:
+            if (first + _ENCODED) % _COMPARED < _ENCODED:
                 yield
+        yield from self._join()
+
+    def _join(self) -> Iterator[None]:
+        """Join the new quads with the parts of the graphs' indexes that they touch."""
+        self._joined += 1
+        self._disturbed = False
+        for name, index in self._added_index.items():
+            into = self._graph.graphs.get(name)
+            if into is not None:
+                merge = self._merges[name] = TripleMerge(into, index)
+                yield from merge.prepare()
+
+    def _join_again(self) -> Iterator[None]:
+        yield from self._take_all_back()
+        yield from self._join()
+
+    def _take_all_back(self) -> Iterator[None]:
+        for merge in self._merges.values():
+            yield from merge.take_all_back()
+        self._merges.clear()
+
+    def _take_back(self, quad: Quad) -> None:
+        """A quad has changed, or changes now."""
+        s, p, o, g = quad
+        merge = self._merges.get(g)
+        if merge is not None:
+            merge.take_back(s, p, o)
 
     def _change(self, quad: Quad, *, present: bool) -> None:
         s, p, o, g = quad
@@ -343,6 +407,7 @@ class StagedChange:
         gone = False
         added, removed = len(self._added), len(self._removed)
         for quad in self._stale:
+            self._take_back(quad)
             present, before = self._wanted[quad], self.net.get(quad)
             missing = self._graph.contains(quad) is not present
             if before is not None and (before is not present or not missing):

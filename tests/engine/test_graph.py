@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.engine.graph import TripleIndex
+from edge.engine import index_merge
+from edge.engine.graph import TripleIndex, TripleMerge
 
 IDS = st.integers(1, 4)
 TRIPLES = st.tuples(IDS, IDS, IDS)
@@ -49,6 +51,50 @@ def _index(triples) -> TripleIndex:
 def _state(index: TripleIndex) -> tuple[object, ...]:
     further = {p: count for p, count in index._further.items() if count}
     return index._spo, index._pos, index._predicates, further, index.size
+
+
+_STORY = st.lists(st.tuples(st.sampled_from(("piece", "there", "new", "undone", "all back")), TRIPLES), max_size=60)
+
+
+@pytest.mark.parametrize("small", [64, 2, 0])
+@given(_TRIPLES, _TRIPLES, _STORY)
+@example({(1, 1, 1), (1, 1, 2)}, {(1, 2, 1)}, [*[("piece", (1, 1, 1))] * 4, ("undone", (1, 1, 1))])
+def test_a_merge_is_prepared_while_both_indexes_change(small, there, others, story):
+    """Whatever was prepared when a triple came or went; parts of more than `small` entries are not copied.
+
+    Of what was undone at once nobody tells a merge.
+    """
+    there, new = set(there), set(others - there)
+    into, other = _index(there), _index(new)
+    merge = TripleMerge(into, other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_merge, "_SMALL", small)
+        patch.setattr(index_merge, "_PIECE", 1)
+        pieces = merge.prepare()
+        for move, triple in story:
+            if move == "piece":
+                next(pieces, None)
+            elif move == "all back":
+                for _ in pieces:
+                    pass
+                for _ in merge.take_all_back():
+                    pass
+            elif move == "undone":
+                for change in (into.remove, into.add) if triple in there else (into.add, into.remove):
+                    change(*triple)
+            elif move == "there" and triple not in new:
+                (into.remove if triple in there else into.add)(*triple)
+                there ^= {triple}
+                merge.take_back(*triple)
+            elif move == "new" and triple not in there:
+                merge.take_back(*triple)
+                (other.remove if triple in new else other.add)(*triple)
+                new ^= {triple}
+        merge.apply()
+    assert _state(into) == _state(_index(there | new))
+    for _ in merge.release():
+        pass
+    assert _state(into) == _state(_index(there | new))
 
 
 @given(_TRIPLES, _TRIPLES)
