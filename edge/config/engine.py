@@ -26,9 +26,9 @@ class EngineSettings(Section):
     max_batch: int = key(256, "Waiting updates that share one commit at most.", minimum=1, maximum=10_000)
     max_batch_time: float = key(
         0.05,
-        "Time after which updates that share a commit are committed, whatever else waits. With updates of several "
-        "clients it is 5 ms, or 4 times the duration of the last commit, if that is shorter. 0: each update has a "
-        "commit of its own.",
+        "Time after which updates that share a commit are committed, whatever else waits. While several clients "
+        "send updates it is 4 times as long as the disk took for the last commit, 5 ms at least, if that is shorter. "
+        "0: each update has a commit of its own.",
         unit="s",
         minimum=0,
         maximum=10,
@@ -110,7 +110,7 @@ class EngineSettings(Section):
     )
     update_workers: int = key(
         2,
-        "Processes that evaluate long updates at the same time. An update that takes more than 50,000 steps, or has a "
+        "Processes that evaluate long updates at the same time. An update that takes more than 5,000 steps, or has a "
         "WHERE that is evaluated as a whole, is evaluated in one while the updates of other clients go on. As many "
         "threads fetch the documents of LOAD, and as many other processes evaluate the first results of incremental "
         "subscriptions that take more than 5,000 steps.",

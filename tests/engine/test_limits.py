@@ -90,5 +90,5 @@ def test_long_updates_keep_their_place_in_the_queue(engine):
 
 
 def test_a_long_update_that_is_wrong_is_refused(engine):
-    with pytest.raises(EdgeError, match="not valid SPARQL 1.1"):
+    with pytest.raises(EdgeError, match=r"not valid SPARQL 1\.1"):
         engine.update([UpdateRequest("INSERT DATA { " + "<urn:a> <urn:b> 1 . " * 3000 + "oops }")]).result(WAIT)
