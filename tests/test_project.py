@@ -150,7 +150,7 @@ def test_links_in_the_documentation_lead_somewhere():
         "proxy",
         "quota",
         "rate limit",
-    ],  # fmt: skip
+    ],
 )
 def test_the_glossary_has_the_words_that_readers_search_for(term):
     """Each entry says what the term means here, and links to the page that describes it."""
