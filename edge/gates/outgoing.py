@@ -24,6 +24,8 @@ TRY_AGAIN_LATER = 1013
 
 _STEP = 16 * 1024
 """Bytes in which what waits is accounted for."""
+_UNCOUNTED = 32 * 1024
+"""Bytes on their way to a client that keeps up."""
 
 
 class Connection(Protocol):
@@ -33,11 +35,18 @@ class Connection(Protocol):
     def writable(self) -> bool:
         """Whether the client takes what it is sent, as far as one can tell now."""
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of memory for what was written and the client has not taken."""
+
     def write(self, text: str) -> None:
         """Send without waiting. A connection that is closed ignores it."""
 
     async def write_and_wait(self, text: str) -> bool:
         """Send, and wait until the client has taken it. False: the connection is closed, or dead and was closed."""
+
+    async def taken(self) -> bool:
+        """Wait until the client has taken what was written. False: likewise."""
 
     def close(self, code: int, reason: str) -> None:
         """Begin to close; return at once."""
@@ -101,7 +110,11 @@ class Outgoing:
         self._merged_size = 0
         """Bytes that merged ones among them take beyond that."""
         self._answers_size = 0
-        """Bytes of the answers that wait, and of the message that is being taken."""
+        """Bytes of the answers that wait, and of the one that is being taken."""
+        self._taking = 0
+        """Bytes of the notification that is being taken."""
+        self._unsent = 0
+        """Bytes of what went out at once and is being taken."""
         self._writing: Message | Net | None = None
         """What is next, and has its JSON written. It is merged with nothing more."""
         self._remembered: set[str] = set()
@@ -119,6 +132,10 @@ class Outgoing:
             return
         if self._writer is None and not self.gone and self._connection.writable and self._goes_at_once(message):
             self._connection.write(self._text(message))
+            unsent = self._connection.unsent
+            if unsent > _UNCOUNTED:
+                self._unsent = unsent
+                self._wait()
             return
         if isinstance(message, Notification) and message.sequence:
             self._merge(message)
@@ -130,11 +147,7 @@ class Outgoing:
         else:
             self._waiting.append(message)
             self._answers_size += _size(message)
-        if not self._account():
-            self._overflow()
-            return
-        if self._writer is None and not self.gone:
-            self._writer = asyncio.get_running_loop().create_task(self._write())
+        self._wait()
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -158,18 +171,31 @@ class Outgoing:
         return found
 
     def close(self) -> None:
-        """Forget what waits; send nothing more."""
+        """Forget what waits; send nothing more. What the client has not taken counts until `release`."""
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
         self._notifications = self._length = self._merged_size = self._answers_size = self._sent_length = 0
         self._sent.clear()
-        self._account()
+        self._taking, self._unsent = 0, self._connection.unsent
+        self._account(check=False)
         self._on_taken()
         self._on_overflow = self._on_taken = _nothing  # of a session that refers to this, too
         if self._writer is not None:
             self._writer.cancel()
             self._writer = None  # its error will refer to this
+
+    def release(self) -> None:
+        """Hold nothing any more: the connection has ended."""
+        if self._charge is not None:
+            self._charge.release()
+
+    def _wait(self) -> None:
+        """Account for what waits, and have it sent when the client takes it."""
+        if not self._account():
+            self._overflow()
+        elif self._writer is None and not self.gone and (self._waiting or self._unsent):
+            self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def _goes_at_once(self, message: Message) -> bool:
         """Whether its text can be had at once, or may not wait until it is written in pieces: it would be too much."""
@@ -236,6 +262,11 @@ class Outgoing:
         return text
 
     async def _write(self) -> None:
+        if self._unsent:
+            self.gone = not await self._connection.taken()
+            self._unsent = 0
+            self._account(check=False)
+            self._on_taken()
         while self._waiting and not self.gone:
             self._writing = self._waiting[0]
             if _write_piece(self._writing):
@@ -243,20 +274,26 @@ class Outgoing:
                 continue
             message = self._next()
             self._writing = None
-            self.gone = not await self._connection.write_and_wait(self._text(message))
-            if isinstance(message, str) or not message.sequence:
-                self._answers_size -= _size(message)
-            self._account()
+            answer = _size(message) if isinstance(message, str) or not message.sequence else 0
+            text = self._text(message)
+            self._taking = 0 if answer else len(text)
+            self._account(check=False)
+            sending = self._connection.write_and_wait(text)
+            del message, text  # the connection has its own copy, and lets go of these
+            self.gone = not await sending
+            self._answers_size -= answer
+            self._taking = 0
+            self._account(check=False)
             self._on_taken()
         self._writer = self._writing = None
 
-    def _account(self) -> bool:
-        """Charge for what waits, and for what was sent last and is kept. False: that is too much."""
+    def _account(self, *, check: bool = True) -> bool:
+        """Charge for what waits or is being taken, and for what was sent last and is kept. False: that is too much."""
         if self._charge is None:
             return True
-        held = self._answers_size + self._length + self._merged_size + self._sent_length
+        held = self._answers_size + self._taking + self._unsent + self._length + self._merged_size + self._sent_length
         try:
-            self._charge.set(-(-held // _STEP) * _STEP)
+            self._charge.set(-(-held // _STEP) * _STEP, check=check)
         except TooManyRequests:
             return False
         return True

@@ -32,6 +32,8 @@ from edge.metrics import Metrics
 class Reader:
     """A connection whose client reads only as many messages as it is allowed to."""
 
+    unsent = 0
+
     def __init__(self) -> None:
         self.reading = True
         self.received: list[dict[str, Any]] = []
@@ -50,6 +52,9 @@ class Reader:
         await self._allowed.acquire()
         if not self.lost:
             self.received.append(json.loads(text))
+        return not self.lost
+
+    async def taken(self) -> bool:
         return not self.lost
 
     def close(self, code: int, reason: str) -> None:

@@ -93,6 +93,8 @@ def test_merged_changes_take_what_their_rows_take(changes):
 class Still:
     """A connection whose client reads nothing until it is told to."""
 
+    unsent = 0
+
     def __init__(self) -> None:
         self.writable = True
         self.closed = False
@@ -102,6 +104,10 @@ class Still:
         """It goes out."""
 
     async def write_and_wait(self, text: str) -> bool:
+        await self.reads.wait()
+        return True
+
+    async def taken(self) -> bool:
         await self.reads.wait()
         return True
 

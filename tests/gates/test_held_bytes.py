@@ -300,6 +300,37 @@ def test_answers_and_notifications_that_are_not_read_are_bounded(house):
     house.serves()
 
 
+def test_first_results_that_are_not_read_are_bounded(house):
+    """Each is written when its client subscribes; what the kernel does not take of it is held."""
+    with connect(house.endpoints["ws"]) as writer:
+        values = " ".join(f"<urn:s{number}> <urn:long> '{number} {'x' * 5000}' ." for number in range(100))
+        writer.send(json.dumps({"update": {"sparql": f"INSERT DATA {{ {values} }}"}}))
+        assert "updated" in json.loads(writer.recv(20))
+    before = most = house.rss
+    text = subscription(LONG).encode()
+    clients: list[socket.socket] = []
+
+    def once() -> int:
+        nonlocal most
+        client = house.tcp("ws")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(OPEN)
+        client.recv(4096)
+        with suppress(OSError):  # disconnected: 1013, try again later
+            client.sendall(b"\x81" + bytes([0x80 | len(text)]) + b"\0\0\0\0" + text)
+        clients.append(client)
+        if len(clients) > 100:
+            clients.pop(0).close()
+        most = max(most, house.rss)
+        return 500_000
+
+    keep_on(once, 60 * MIB)
+    assert most - before < ROOM
+    for client in clients:
+        client.close()
+    house.serves()
+
+
 def test_retained_messages_are_bounded(house):
     before, numbers = house.rss, itertools.count()
     client = paho.Client(paho.CallbackAPIVersion.VERSION2)

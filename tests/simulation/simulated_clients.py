@@ -101,10 +101,17 @@ class Socket:
         if not (self.cut or self.closing):
             self.to_client.append(text)
 
+    @property
+    def unsent(self) -> int:
+        return 0 if self.writable else sum(map(len, self.to_client))
+
     async def write_and_wait(self, text: str) -> bool:
         if self.lost or self.closing:
             return False
         self.write(text)
+        return await self.taken()
+
+    async def taken(self) -> bool:
         while not self.writable:
             await self._change()
             if self.lost or self.closing:

@@ -197,6 +197,11 @@ class _Line:
             return True
         return self._pipe is not None and self._free(self._pipe.request)
 
+    @property
+    def unsent(self) -> int:
+        """None: what goes in blocks has an account of its own."""
+        return 0
+
     def write(self, text: str) -> None:
         """The first message is for who subscribes, all others for the observer."""
         content = json.loads(text)
@@ -209,12 +214,18 @@ class _Line:
 
     async def write_and_wait(self, text: str) -> bool:
         """Send when there is an observer that has taken all so far. False: it left some of it, and begins anew."""
+        if not await self.taken():
+            return False
+        self.write(text)
+        return True
+
+    async def taken(self) -> bool:
+        """Wait until there is an observer that has taken all so far. False: likewise."""
         while not self.writable:
             await self._came.wait()
             if self._pipe is not None and not await self._freed(self._pipe.request):
                 self._finish(None)
                 return False
-        self.write(text)
         return True
 
     def close(self, code: int, reason: str) -> None:

@@ -239,6 +239,7 @@ class _Once:
     """The connection of a session for one request; a `Connection` of `edge.gates.outgoing`."""
 
     writable = True
+    unsent = 0
 
     def __init__(self) -> None:
         self.said: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -262,6 +263,10 @@ class _Once:
     async def write_and_wait(self, text: str) -> bool:
         """Take in the answer."""
         self.write(text)
+        return True
+
+    async def taken(self) -> bool:
+        """The answer always is."""
         return True
 
     def close(self, code: int, reason: str) -> None:

@@ -48,6 +48,11 @@ class MqttConnection:
         """Whether the broker has acknowledged enough."""
         return self._room.is_set()
 
+    @property
+    def unsent(self) -> int:
+        """None: the broker takes everything, or the connection to it is given up."""
+        return 0
+
     def write(self, text: str) -> None:
         """Send without waiting. Nothing while the broker is away: sessions end with the connection to it."""
         if len(text.encode()) > self._max_payload:
@@ -66,6 +71,10 @@ class MqttConnection:
     async def write_and_wait(self, text: str) -> bool:
         """Send, and wait until the broker has acknowledged enough. False: the connection is lost."""
         self.write(text)
+        return await self.taken()
+
+    async def taken(self) -> bool:
+        """Wait until the broker has acknowledged enough. False: the connection is lost."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._room.wait()

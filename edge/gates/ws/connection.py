@@ -7,7 +7,7 @@ import logging
 import socket as sockets
 
 from websockets.asyncio.server import ServerConnection, broadcast
-from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 _FULL = 32 * 1024
 """Bytes on their way to a client from which on it counts as not reading."""
@@ -34,7 +34,12 @@ class WsConnection:
     @property
     def writable(self) -> bool:
         """Whether little enough is on its way to the client."""
-        return self._socket.transport.get_write_buffer_size() < _FULL
+        return self.unsent < _FULL
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the kernel has not taken."""
+        return self._socket.transport.get_write_buffer_size()
 
     def write(self, text: str) -> None:
         """Send without waiting. Nothing if the connection is lost, which its protocol learns a little later."""
@@ -45,18 +50,28 @@ class WsConnection:
 
     async def write_and_wait(self, text: str) -> bool:
         """Send, and wait until little enough is on its way. False: the connection is closed."""
-        if self._socket.transport.is_closing():
+        self.write(text)
+        del text  # only the transport holds it from now on
+        return await self.taken()
+
+    async def taken(self) -> bool:
+        """Wait until little enough is on its way. False: the connection is closed."""
+        if not self._open:
             return False
         try:
             async with asyncio.timeout(self._write_timeout):
-                await self._socket.send(text)
-        except ConnectionClosed:
-            return False
+                await self._socket.drain()
         except TimeoutError:
             # Pings go the same blocked way, so the keep-alive of websockets does not see this death.
             self._socket.transport.abort()
             return False
-        return True
+        except OSError:
+            return False
+        return self._open
+
+    @property
+    def _open(self) -> bool:
+        return self._socket.state is State.OPEN and not self._socket.transport.is_closing()
 
     def close(self, code: int, reason: str) -> None:
         """Begin to close, once."""

@@ -192,6 +192,7 @@ class WsGate:
             stopping = self._server is None  # whatever a client then answers: it is not the one that goes
             session.close(lost=stopping or socket.close_code not in _FAREWELL)
             await connection.closed()
+            session.outgoing.release()
 
 
 async def _dismiss(socket: ServerConnection, error: EdgeError) -> None:
