@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import faulthandler
 import logging
 import os
@@ -14,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from edge import allocator
 from edge.config import Settings
 from edge.garbage import cycles
 from edge.gateway import Gateway, StopError
@@ -23,11 +22,6 @@ from edge.supervisor import Supervisor
 _log = logging.getLogger(__name__)
 
 _ALL_MOVES = "Serves clients; all parts move"
-
-_M_ARENA_MAX = -8
-"""Parameter of mallopt(3)."""
-_ARENAS = 2
-"""With 8 for each core, as glibc has it, a gateway with 1,000 MQTT clients that came and went grew by 2 to 5 MB."""
 
 LastWords = Callable[[str, str], None]
 """Is told a reason of `edge.last_run` and a detail, before the process is ended."""
@@ -58,18 +52,12 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
     if wanted > possible:
         _log.warning("process.few_descriptors", extra={"connections": wanted, "possible": possible})
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    _share_arenas()
+    allocator.configure()
     supervisor = Supervisor()
     try:
         asyncio.run(_run(settings, ready, supervisor))
     finally:
         supervisor.close()
-
-
-def _share_arenas() -> None:
-    """Have all threads allocate memory from few arenas: what is freed in one is not used by the others."""
-    with contextlib.suppress(AttributeError):  # not glibc
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def _connections(settings: Settings) -> int:
@@ -99,12 +87,13 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
             asked.cancel()
             raise
         cycles.begin()
-        watching = asyncio.create_task(cycles.watch())
+        watching = [asyncio.create_task(cycles.watch()), asyncio.create_task(allocator.Trimming().watch())]
         ready(gateway)
         supervisor.ready(_ALL_MOVES)
         lost = asyncio.create_task(gateway.lost())
         await asyncio.wait([asked, lost], return_when=asyncio.FIRST_COMPLETED)
-        watching.cancel()
+        for task in watching:
+            task.cancel()
     else:
         # What is half up goes down again: `start` sees to that when it is cancelled.
         starting.cancel()
