@@ -2,9 +2,10 @@
 
 A collection of all objects stops every thread for about a second per 3 million objects. Python starts one whenever a
 quarter more objects exist. A graph or 10,000 subscriptions that grow hold no garbage, so each such stop was for
-nothing. Only connections leave long-lived cycles behind: about 70 objects, 8 KB each. So all objects are looked at
-when the connections since the last time can explain half of the growth, and once in an hour. Young objects are looked
-at as usual, which takes some milliseconds.
+nothing. Closed connections and answered requests are free without it (`edge.unlink`). A connection may still leave
+long-lived cycles behind where a library has them. So all objects are looked at when the connections since the last
+time can explain half of the growth, and once in an hour. Young objects are looked at as usual, which takes some
+milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NEVER: Final = 1_000_000_000
 """Such looks until it looks at all objects by itself."""
 
 _PER_CONNECTION: Final = 150
-"""Blocks of memory that a closed connection leaves in cycles."""
+"""Blocks of memory that a closed connection leaves in cycles at most."""
 _INTERVAL: Final = 3600.0
 """Seconds after which all objects are looked at in any case."""
 _LOOK: Final = 1.0

@@ -10,13 +10,24 @@ from contextlib import suppress
 from typing import Any
 
 
-def unlink_transport(transport: asyncio.BaseTransport) -> None:
-    """Break the reference cycle of a transport that is closed: it has a bound method of its own.
+class Unlink:
+    """The reference cycle of a transport of asyncio: it has a bound method of its own."""
 
-    To be called after `close`. Nothing happens to transports of TLS, or of another event loop.
-    """
-    with suppress(AttributeError):
-        transport._read_ready_cb = None  # type: ignore[attr-defined]  # asyncio has no other way
+    __slots__ = ("_transport",)
+
+    def __init__(self, transport: asyncio.BaseTransport) -> None:
+        """To be made while the transport is open: one of TLS knows only then which transport it is on."""
+        tls = getattr(transport, "_ssl_protocol", None)
+        self._transport: Any = transport if tls is None else getattr(tls, "_transport", transport)
+
+    def __call__(self) -> None:
+        """Break it. To be called after the transport was closed.
+
+        Nothing happens while TLS still reads the client's farewell, or with another event loop.
+        """
+        with suppress(AttributeError):
+            if self._transport.is_closing():
+                self._transport._read_ready_cb = None  # asyncio has no other way
 
 
 def drop_error(task: asyncio.Task[Any]) -> None:

@@ -14,7 +14,7 @@ from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_door import Door, OwnDoor
 from edge.adapters.settings import BrokerSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
-from edge.unlink import unlink_transport
+from edge.unlink import Unlink
 
 if TYPE_CHECKING:
     from edge.adapters.broker_core import GuardedBroker
@@ -206,6 +206,7 @@ class EmbeddedBroker:
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
         settings, own = self._settings, door is self._own_door
+        unlink = Unlink(writer.transport)
         bounded_reader = BoundedReader(reader, settings.max_message, None if own else self._backlog)
         bounded = BoundedWriter(writer, None, self._backlog) if own else BoundedWriter(writer, settings.max_unread)
         self._clients.add(client)
@@ -219,7 +220,7 @@ class EmbeddedBroker:
             self._clients.discard(client)
             bounded.visitor.leave()
             writer.close()
-            unlink_transport(writer.transport)
+            unlink()
 
     async def _serve(self, reader: BoundedReader, writer: BoundedWriter, *, own: bool) -> None:
         if self._broker is None or (self._closing and not own):

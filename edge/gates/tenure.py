@@ -37,6 +37,7 @@ class Tenure:
             self._timer.cancel()
         if self._unwatch is not None:
             self._unwatch()
+            self._unwatch = None  # it refers to this
 
     def _look(self) -> None:
         self.end()

@@ -13,7 +13,7 @@ from edge.gates.origins import wrong_hosts
 from edge.gates.settings import HttpGateSettings
 from edge.listener import is_local
 from edge.protocol.errors import EdgeError, HeaderTooLarge, InvalidRequest, RequestTimeout, TooManyRequests
-from edge.unlink import unlink_transport
+from edge.unlink import Unlink
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
 _MAX_HEADERS = 200
@@ -40,6 +40,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
         super().connection_made(transport)
+        self._unlink = Unlink(transport)
         if len(self.connections) > self.settings.max_connections:
             reason = f"All {self.settings.max_connections} connections (http.max_connections) are in use"
             self._refuse(TooManyRequests(f"{reason}; try again later"))
@@ -56,7 +57,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
         super().connection_lost(exc)
-        unlink_transport(self.transport)
+        self._unlink()
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:

@@ -14,6 +14,7 @@ from edge.engine.byte_quota import Charge
 from edge.gates.allowance import Allowance, incoming, peer_of
 from edge.gates.ws.unlink import unlink
 from edge.protocol.errors import TooManyRequests
+from edge.unlink import Unlink
 
 FRAME: Final = 200
 """Bytes that a fragment counts beside its payload: the library keeps an object for each until the message is whole."""
@@ -50,11 +51,13 @@ class BoundedConnection(ServerConnection):
         self._pongs = 0
         """Bytes of pongs since the client had read everything."""
         self._failed = False
+        self._unlink: Unlink | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin. Reads less at once than asyncio would, so that one chunk of tiny frames holds up nobody."""
         transport.max_size = _CHUNK  # type: ignore[attr-defined]  # of asyncio's socket transports
         super().connection_made(transport)
+        self._unlink = Unlink(transport)
         self._peer = peer_of(*self.remote_address[:2])
         self._charge = self._allowance.bytes.charge(incoming(self._peer))
         self.server.handlers[self].add_done_callback(self._handled)
@@ -65,6 +68,8 @@ class BoundedConnection(ServerConnection):
             self._charge.release()
         super().connection_lost(exc)
         unlink(self)
+        if self._unlink is not None:
+            self._unlink()
 
     def _handled(self, _: asyncio.Task[None]) -> None:
         """The handler has ended, perhaps with an error that refers to the connection."""

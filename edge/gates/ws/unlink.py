@@ -12,7 +12,7 @@ from typing import Final
 from websockets.asyncio.server import ServerConnection
 
 from edge.engine.frameless import frameless
-from edge.unlink import drop_error, unlink_transport
+from edge.unlink import drop_error
 
 _LOGGER: Final = logging.getLogger("edge.gates.ws.library")
 
@@ -29,7 +29,6 @@ def unlink(connection: ServerConnection) -> None:
     for error in (connection.recv_exc, protocol.parser_exc, protocol.handshake_exc):
         if isinstance(error, Exception):
             frameless(error)
-    unlink_transport(connection.transport)
 
 
 def _nothing() -> None:

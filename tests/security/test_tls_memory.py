@@ -1,0 +1,73 @@
+"""What a connection with TLS and a client's rights took is free as soon as it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import socket
+import ssl
+from asyncio.selector_events import _SelectorSocketTransport
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from edge.gates.session import Session
+from edge.gates.tenure import Tenure
+from edge.gates.ws.bounded import BoundedConnection
+from edge.listener import _Connection
+from tests.gates.gate_client import eventually
+
+TYPES = (BoundedConnection, Session, Tenure, _Connection)
+OPEN = (
+    b"GET /subscribe HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def left() -> list[str]:
+    found = [type(each).__name__ for each in gc.get_objects() if isinstance(each, TYPES)]
+    closed = [each for each in gc.get_objects() if type(each) is _SelectorSocketTransport and each._sock is None]
+    return [*found, *(type(each).__name__ for each in closed)]
+
+
+@pytest.fixture
+def uncollected(house) -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def trusting() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def subscribe(port: int, token: str) -> None:
+    """Connect, subscribe, and close without a word."""
+    with trusting().wrap_socket(socket.create_connection(("127.0.0.1", port), 20)) as client:
+        client.sendall(OPEN)
+        client.recv(4096)
+        message = {"subscribe": {"sparql": "SELECT ?o { ?s <urn:p> ?o }", "authorization": f"Bearer {token}"}}
+        text = json.dumps(message).encode()
+        client.sendall(b"\x81" + bytes([0x80 | 126]) + len(text).to_bytes(2) + b"\0\0\0\0" + text)
+        assert b'"notification"' in client.recv(4096)
+
+
+def get(port: int, token: str) -> None:
+    with trusting().wrap_socket(socket.create_connection(("127.0.0.1", port), 20)) as client:
+        client.sendall(
+            f"GET /query?query=ASK%7B%7D HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        )
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(("service", "act"), [("wss", subscribe), ("https", get)], ids=["wss", "https"])
+async def test_a_client_that_is_gone(house, uncollected, service, act):
+    token = await house.member()
+    await eventually(lambda: gc.collect() >= 0 and left() == [], "the end of what the token was asked for with")
+    await asyncio.to_thread(act, urlsplit(house.gateway.endpoints[service]).port, token)
+    await eventually(lambda: left() == [], "nothing that is left", 5)
