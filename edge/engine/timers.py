@@ -28,8 +28,9 @@ _LOOK: Final = 1.0
 """Seconds after which the machine's clock is looked at again: somebody may have set it."""
 _HOLD: Final = 1_000_000
 """Microseconds until those that could not be run, because nothing could be stored, are tried again."""
-_COLLECTED_AT_ONCE: Final = 1_000
-"""Due updates that `collect` finds in one call: that takes milliseconds, however many became due at once."""
+_COLLECTED_AT_ONCE: Final = 250
+"""Due updates that `collect` finds in one call, however many became due at once: a millisecond, and more than are run
+before the next call."""
 _FORGET_AT_ONCE: Final = 256
 """Outcomes that are deleted from the disk together."""
 
