@@ -141,7 +141,7 @@ def test_a_result_goes_on_where_another_subscriber_has_room(house):
     house.update(data(0, 1500))
     house.subscribe(KEPT["DISTINCT"], "alice")
     two = house.subscribe(KEPT["DISTINCT"], "bob")
-    filling = [house.subscribe(f"{NOTHING} # {n} {'x' * 40_000}", "alice") for n in range(11)]
+    filling = [house.subscribe(f"{NOTHING} # {n} {'x' * 40_000}", "alice") for n in range(10)]
     before, bob = house.quota.held("alice"), house.quota.held("bob")
     house.update(data(1500, 1500))
     assert not house.failures

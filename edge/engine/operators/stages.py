@@ -28,7 +28,7 @@ Row = tuple[int | None, ...]
 
 _ROW: Final = 100
 """Bytes that a row takes that a stage keeps, with its place in a dictionary, as measured with 10,000 rows."""
-_CELL: Final = 25
+_CELL: Final = 60
 """Bytes more for each of its cells."""
 
 Weights = dict[Row, int]
