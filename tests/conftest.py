@@ -30,8 +30,13 @@ SLOW = (
     *("test_app", "test_clean_stop", "test_last_run", "test_replay", "test_test_runs", "test_timers_crash"),
 )
 """Directories and files below tests/ whose tests are marked `slow`. Others: property tests, and `@pytest.mark.slow`."""
-LONGEST = ("spark", "tests/history/", "stories-", "tests/faults/")
+LONGEST = ("spark", "tests/history/", "stories-", "tests/faults/", "tests/web/")
 """Beginnings of the groups of pytest-xdist that take longest. They start first."""
+WAITING = (
+    *("tests/adapters/", "tests/backup/", "tests/cli/", "tests/client/", "tests/doctor/", "tests/examples/"),
+    *("tests/faults/", "tests/gates/", "tests/gateway/", "tests/outbox/", "tests/security/", "tests/web/"),
+)
+"""Groups that mostly wait for processes and clocks. Others use a processor all the time."""
 
 # No property is about time, and a machine may be busy.
 settings.register_profile("unhurried", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -84,6 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark slow tests. Keep the tests of a file, and all tests with a Spark session, on one worker of pytest-xdist.
 
     A test may name a group of its own instead. Groups with slow tests start first, so that all workers end together.
+    Groups that wait are spread evenly among those that do not, so that no processor is idle.
     """
     if not hasattr(config, "workerinput"):  # the controller of pytest-xdist checks what its workers collected
         refuse_duplicate_ids([item.nodeid for item in items])
@@ -97,7 +103,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(shared))
         group = group_of(item)
         ranks[group] = min(rank(group, item), ranks.get(group, len(LONGEST) + 1))
-    items.sort(key=lambda item: ranks[group_of(item)])
+    groups = sorted(ranks, key=lambda group: ranks[group])
+    waiting = [group for group in groups if group.startswith(WAITING)]
+    busy = [group for group in groups if not group.startswith(WAITING)]
+    places = {group: (place / len(kind), group) for kind in (busy, waiting) for place, group in enumerate(kind)}
+    items.sort(key=lambda item: places[group_of(item)])
 
 
 def pytest_collection_finish() -> None:

@@ -58,6 +58,17 @@ def test_slow_tests_start_first(project):
     assert names == ["test_slow"] * 6 + ["test_one"] * 6 + ["test_two"] * 6
 
 
+def test_waiting_tests_run_between_others(project):
+    waiting = project / "tests" / "cli"
+    waiting.mkdir(parents=True)
+    for name in ("test_three.py", "test_four.py"):
+        (waiting / name).write_text(FILE)
+    done = run(project, 0)
+    assert "24 passed" in done.stdout, done.stdout + done.stderr
+    names = [line.split()[0] for line in (project / "workers").read_text().splitlines()]
+    assert names == [name for name in ("test_one", "test_four", "test_two", "test_three") for _ in range(6)]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_tests_with_the_same_id_are_refused(project, workers):
     with (project / "conftest.py").open("a") as conftest:
