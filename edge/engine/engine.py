@@ -93,6 +93,8 @@ class Executed:
     growth: int = 0
     """Bytes that the graph grew by, as its limit counts them."""
     access: Access = ANYBODY
+    transaction: Transaction | None = None
+    """What it did to the live graph; None: nothing."""
     encoded: EncodedQuads | None = None
     """Its quads as the journal stores them, if it was prepared in pieces."""
 
@@ -470,7 +472,8 @@ class Engine:
         with self.writing:
             for step in reversed(executed):
                 inverse = step.changes.inverse()
-                self._apply(inverse)
+                if step.transaction is not None:
+                    step.transaction.undo()
                 self._unshown.pop()
                 self._note(inverse)
                 self._graph_quota.give_back(step.growth, step.access)
@@ -634,7 +637,9 @@ class Engine:
             self._graph_quota.give_back(growth, update.access)
             raise
         spent = self.performance.executed(clock() - began)
-        return Executed(changes, activations, spent, beside, growth=growth, access=update.access)
+        return Executed(
+            changes, activations, spent, beside, growth=growth, access=update.access, transaction=transaction
+        )
 
     def _note(self, changes: ChangeSet) -> None:
         """Note what the live graph has changed, for what follows it."""

@@ -84,7 +84,7 @@ class EncodedQuads:
     def body(self, entry: Entry) -> bytes:
         """The body that holds this entry alone, whose quads these are. Raises `NotRestorable`."""
         changes = entry.changes
-        added, removed = ([piece[kind] for piece in self._pieces] for kind in (0, 1))
+        added, removed = ([piece[kind] for piece in self._pieces if piece[kind].lines] for kind in (0, 1))
         counts = sum(section.lines for section in added), sum(section.lines for section in removed)
         graphs = [_graph_line(name) for name in (*changes.created, *changes.dropped)]
         sizes = *counts, len(changes.created), len(changes.dropped), len(entry.receipt)

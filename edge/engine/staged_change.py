@@ -90,7 +90,7 @@ class StagedChange:
         self._disturbed = False
         """Whether others have changed so much since the merges began that they are to begin again."""
         self._spare: list[object] = []
-        """Terms that would be freed in one go with the update's text. They are freed piece by piece."""
+        """Terms and quads that would be freed in one go with the update. They are freed piece by piece."""
         self._stale: set[Quad] = set()
         """Quads that others have changed since the comparison began."""
         self._reset()
@@ -235,6 +235,7 @@ class StagedChange:
                 yield from self._want_data(operation, named)
             else:
                 for quads, present in zip(operation, (False, True), strict=True):
+                    self._spare += quads
                     yield from self._want(map(self._graph.intern_quad, quads), named, present=present)
             if named is not None:
                 steps.append(named)

@@ -492,6 +492,10 @@ def _update(random_: random.Random) -> str:
     return text + long
 
 
+OPTIONAL = "SELECT * { ?s <a:p> ?o OPTIONAL { ?s <a:q> ?x FILTER(?x > 100) } }"
+"""What it gives follows from the states before and after an update."""
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, turns):
     random_ = random.Random(seed)
@@ -509,10 +513,15 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
     world = turns(tmp_path)
     oracle = make_engine(world.settings)
     rows: Counter[str] = Counter()
+    optional: Counter[str] = Counter()
 
     def take(item) -> None:
         rows.update(str(row) for row in item.delta.added)
         rows.subtract(str(row) for row in item.delta.removed)
+
+    def take_optional(item) -> None:
+        optional.update(str(row) for row in item.delta.added)
+        optional.subtract(str(row) for row in item.delta.removed)
 
     def check() -> None:
         for text in order:
@@ -524,6 +533,9 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         request = QueryRequest("SELECT * { ?s ?p ?o }")
         oracle.unsubscribe(oracle.subscribe(request, expected.append, None, 0).spuid)
         assert +rows == Counter(str(row) for row in expected[0].delta.added)
+        expected.clear()
+        oracle.unsubscribe(oracle.subscribe(QueryRequest(OPTIONAL), expected.append, None, 0).spuid)
+        assert +optional == Counter(str(row) for row in expected[0].delta.added)
 
     def graphs(engine) -> list[str]:
         return sorted(map(str, engine.graph.named_graphs()))
@@ -532,10 +544,20 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         if future.exception(0) is None:
             order.append(text)
         else:
-            assert isinstance(future.exception(0), UpdateFailed | UpdateConflict)
+            assert isinstance(future.exception(0), UpdateFailed | UpdateConflict | StorageFailed)
+
+    def commit(*given) -> int:
+        """Commit, unless there is no room."""
+        if random_.random() < full:
+            raise StorageFailed("no room")
+        return real_commit(*given)
+
+    real_commit, full = world.journal.commit, random_.choice([0.0, 0.2])
+    monkeypatch.setattr(world.journal, "commit", commit)
 
     order: list[str] = []
     world.scheduler.subscribe(QueryRequest("SELECT * { ?s ?p ?o }"), take)
+    world.scheduler.subscribe(QueryRequest(OPTIONAL), take_optional)
     futures = []
     for _ in range(40):
         text = _update(random_)
@@ -546,6 +568,7 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
         check()
         if random_.random() < 0.2:
             world.scheduler.query(QueryRequest("SELECT * { ?s ?p ?o }")).result(WAIT)
+    full = 0.0
     world.finish()
     check()
     assert all(future.done() for future in futures)
