@@ -359,6 +359,12 @@ class Engine:
         executed.activations += renewals
         executed.encoded = staged.encoded
         self._unshown.append(executed.changes)
+        if self._ledger is not None and executed.beside:
+            try:
+                executed.entries = self._ledger.take((), executed.beside, now)
+            except BaseException:
+                self.undo([executed])
+                raise
         return executed
 
     def _discard(self, attempt: Attempt, staged: StagedChange, *, applied: bool) -> None:

@@ -81,6 +81,8 @@ class StagedChange:
         """Whether each quad is to be there in the end. The change holds references to their terms."""
         self._named: dict[int, bool] = {}
         """The graphs of these quads, and whether any was to be added to them. References, too."""
+        self._beside: list[Quad] = []
+        """Quads that go to the ledger. References, too."""
         self._pinned: list[int] = []
         """Terms that are held until the quads that have them are."""
         for name in transaction.writable or ():  # an id that is given to another graph would allow changing that
@@ -199,7 +201,7 @@ class StagedChange:
         dictionary, net = self._graph.dictionary, self.net if applied else {}
         for name in (*self._named, *(self._transaction.writable or ())):
             dictionary.release(name)
-        for quad in self._unsettled:
+        for quad in (*self._unsettled, *self._beside):
             self._let_go(quad)
         yield from self._unpin()
         wanted = self._wanted
@@ -271,10 +273,23 @@ class StagedChange:
         """`named` takes the quads as well."""
         while piece := list(islice(quads, _PIECE)):
             wanted = dict.fromkeys(piece, present)
+            if named is None:
+                self._set_beside(wanted)
             self._take(wanted)
             if named is not None:
                 named.update(wanted)
             yield
+
+    def _set_beside(self, wanted: dict[Quad, bool]) -> None:
+        """Take out the quads of the graph that goes to the ledger, which is empty for all else."""
+        transaction = self._transaction
+        for quad in [quad for quad in wanted if transaction.is_ledger(quad[3])]:
+            transaction.check(quad[3])
+            if wanted.pop(quad) and quad not in transaction.beside:
+                self._check((quad,), len(self._wanted))
+                transaction.add_beside(quad)
+                self._hold(quad)
+                self._beside.append(quad)
 
     def _follow(self, whole: WholeGraphs) -> Iterator[None]:
         """Find out what operations on whole graphs want, and what they leave of data."""

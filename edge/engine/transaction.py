@@ -45,13 +45,14 @@ class Transaction:
         for quad in added:
             if quad[3] not in graph.graphs:
                 if quad[3] == self._ledger:
-                    self._add_beside(quad)
+                    self.add_beside(quad)
                     continue
                 self.create(quad[3])
             if graph.add(quad) and quads.pop(quad, True):
                 quads[quad] = True
 
-    def _add_beside(self, quad: Quad) -> None:
+    def add_beside(self, quad: Quad) -> None:
+        """Add a quad to the ledger. Raises `ResultTooLarge`."""
         self.beside[quad] = None
         if len(self.beside) > _MOST_BESIDE:
             raise ResultTooLarge(
@@ -161,7 +162,7 @@ class Deposit(Transaction):
         if self._ledger is not None:
             self.check(self._ledger)
         for quad in added:
-            self._add_beside(quad)
+            self.add_beside(quad)
 
     def check_named(self, graph: int) -> None:
         """Whatever graph the client names, what it adds goes to the ledger."""

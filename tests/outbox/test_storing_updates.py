@@ -18,6 +18,7 @@ from stored import WAIT, House, note, storing
 from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.journal_file import FILE_NAME
 from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
+from edge.engine.staged_change import StagedChange
 from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA
 from edge.outbox.settings import OutboxSettings
 from edge.outbox.table import Damaged
@@ -401,3 +402,37 @@ def test_more_than_can_be_stored_in_one_go_is_refused_as_a_whole(house):
     assert house.outbox.last == 0
     (outcome,) = house.update(insert(20_000))
     assert outcome.entries == house.outbox.last > 0
+
+
+@pytest.mark.parametrize("last", ["", "; INSERT { <a:s> <a:q> ?o } WHERE { <urn:o:0> <urn:p:0> ?o }"])
+def test_large_data_beside_what_is_stored_is_prepared_in_pieces(house, monkeypatch, last):
+    applied: list[int] = []
+    apply = StagedChange.apply
+
+    def noted(self):
+        applied.append(self.size)
+        return apply(self)
+
+    monkeypatch.setattr(StagedChange, "apply", noted)
+    triples = " . ".join(f"<urn:o:{number // 4}> <urn:p:{number % 4}> {number}" for number in range(4_000))
+    stored = "<urn:stored:1> <a:p> 1 . <urn:stored:1> <a:q> 2"
+    text = f"INSERT DATA {{ {triples} {HISTORY} {{ {stored} }} }} ; DELETE DATA {{ {HISTORY} {{ {stored} }} }} {last}"
+    (outcome,) = house.update(text)
+    assert (outcome.added, outcome.removed, outcome.entries) == (4_000 + bool(last), 0, 1)
+    assert applied == [outcome.added]
+    assert house.rows("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }") == [(ox.Literal(outcome.added),)]
+    assert house.rows(f"SELECT * {{ {HISTORY} {{ ?s ?p ?o }} }}") == []
+    assert {str(quad) for quad in house.history()} == {
+        f'<urn:stored:1> <a:{p}> "{value}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        for p, value in (("p", 1), ("q", 2))
+    }
+    with pytest.raises(Forbidden):
+        house.update(text, access=Access("anna", read=None, write=frozenset({""})))
+    house.disk_full(full=True)
+    with pytest.raises(StorageFailed):
+        house.update(text.replace("urn:o:", "urn:o:new:"))
+    house.disk_full(full=False)
+    assert house.outbox.last == 1
+    (outcome,) = house.update(text)
+    assert (outcome.added, outcome.entries) == (0, 1)
+    assert house.outbox.last == 2
