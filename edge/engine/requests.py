@@ -121,6 +121,8 @@ class Delta:
     added: tuple[Row, ...]
     removed: tuple[Row, ...]
 
+    row_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
+    """Bytes of memory that the rows take, as soon as they have been counted."""
     _json: tuple[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     _writing: Iterator[tuple[str, str] | None] | None = field(default=None, init=False, repr=False, compare=False)
     _length: int = field(default=0, init=False, repr=False, compare=False)

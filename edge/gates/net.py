@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from edge.engine.requests import Delta, Notification
+from edge.engine.requests import PIECE, Delta, Notification
 from edge.engine.terms import size
 from edge.protocol.results import Row
 
 _ROW: Final = 200
 """Bytes that a row takes beside its terms, with its place in a dictionary."""
+_NOTIFICATION: Final = 300
+"""Bytes that a notification takes beside its rows and their JSON."""
 _CELL: Final = 100
 """Bytes that a term takes beside its characters."""
 
@@ -22,7 +24,7 @@ class Net:
     after, however many notifications it takes in.
     """
 
-    __slots__ = ("_counts", "_last", "_merged", "_rows", "length", "since")
+    __slots__ = ("_counts", "_last", "_merged", "_rows", "_single", "length", "since")
 
     def __init__(self, first: Notification, since: float = 0.0) -> None:
         """`since`: when it came, by the clock of who asks."""
@@ -31,6 +33,8 @@ class Net:
         self._merged = first.merged
         self.length = first.delta.length
         """Characters of the results of the first one."""
+        self._single = _NOTIFICATION + self.length + size_of(first.delta) // 2
+        """Bytes of the first one: its JSON and its rows, which take half of what they take in a dictionary."""
         self._counts: dict[Row, int] | None = None
         self._rows: int | None = None
         """Bytes of the rows that are left; None: it is only one notification."""
@@ -43,7 +47,7 @@ class Net:
     @property
     def size(self) -> int:
         """Bytes that it takes, about."""
-        return self.length if self._rows is None else self._rows
+        return self._single if self._rows is None else self._rows
 
     @property
     def spuid(self) -> str:
@@ -94,8 +98,18 @@ class Net:
 
 
 def size_of(delta: Delta) -> int:
-    """Bytes of memory that the rows of a delta take, about."""
-    return sum(map(_bytes, delta.added)) + sum(map(_bytes, delta.removed))
+    """Bytes of memory that the rows of a delta take, about: of many rows, the first ones are measured.
+
+    They are counted once for all who have the delta.
+    """
+    if delta.row_bytes is None:
+        delta.row_bytes = sum([_bytes_of(rows) for rows in (delta.added, delta.removed)])
+    return delta.row_bytes
+
+
+def _bytes_of(rows: Sequence[Row]) -> int:
+    measured = sum(map(_bytes, rows[:PIECE]))
+    return measured if len(rows) <= PIECE else measured * len(rows) // PIECE
 
 
 def _bytes(row: Row) -> int:

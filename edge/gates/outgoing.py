@@ -108,7 +108,7 @@ class Outgoing:
         self._length = 0
         """Characters of their results when they came."""
         self._merged_size = 0
-        """Bytes that merged ones among them take beyond that."""
+        """Bytes that they take beyond that."""
         self._answers_size = 0
         """Bytes of the answers that wait, and of the one that is being taken."""
         self._taking = 0
@@ -222,6 +222,7 @@ class Outgoing:
         net = self._nets[notification.spuid] = Net(notification, self._now())
         self._notifications += 1
         self._length += net.length
+        self._merged_size += net.size - net.length
         self._waiting.append(net)
 
     def _next(self) -> Message:

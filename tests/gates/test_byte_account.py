@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections import Counter
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_resume import update, vanish
 
+from edge import allocator
 from edge.engine import EngineSettings, open_engine
 from edge.engine.byte_quota import ByteQuota
 from edge.engine.requests import Delta, Notification
@@ -208,3 +210,26 @@ def _steps(seed: int) -> list[tuple[str, int]]:
     chosen = random.Random(seed)
     kinds = ["subscribe", "subscribe", "vanish", "leave", "back", "add", "add", "clear"]
     return [(chosen.choice(kinds), chosen.randint(1, 300)) for _ in range(25)]
+
+
+@pytest.mark.parametrize(("count", "text"), [(20, 10), (100, 100), (1000, 5), (20, 1000)])
+def test_a_notification_that_waits_counts_at_least_half_of_what_it_takes(count, text):
+    def made() -> list[Net]:
+        return [
+            Net(Notification("a", None, 1, Delta(("o",), tuple(_row(each, row, text) for row in range(count)), ())))
+            for each in range(20_000 // count)
+        ]
+
+    def resident() -> int:
+        gc.collect()
+        allocator.trim()
+        return allocator.resident()
+
+    made()
+    before = resident()
+    nets = made()
+    assert resident() - before < 2 * sum(net.size for net in nets)
+
+
+def _row(number: int, row: int, length: int) -> tuple[Any, ...]:
+    return (ox.Literal(f"{number} {row} {'x' * length}"),)
