@@ -51,6 +51,9 @@ class Connection(Protocol):
     def close(self, code: int, reason: str) -> None:
         """Begin to close; return at once."""
 
+    def abort(self) -> None:
+        """Close at once; what the client has not taken is lost."""
+
 
 def to_text(message: Message) -> str:
     """A message as JSON text. The results in it are written once and shared by all subscribers of a query."""
@@ -171,14 +174,18 @@ class Outgoing:
         return found
 
     def close(self) -> None:
-        """Forget what waits; send nothing more. What the client has not taken counts until `release`."""
+        """Forget what waits; send nothing more.
+
+        What the client has not taken counts until `release`. Where that is too much the connection is aborted.
+        """
         self._closed = True
         self._waiting.clear()
         self._nets.clear()
         self._notifications = self._length = self._merged_size = self._answers_size = self._sent_length = 0
         self._sent.clear()
         self._taking, self._unsent = 0, self._connection.unsent
-        self._account(check=False)
+        if not self._account():
+            self._connection.abort()
         self._on_taken()
         self._on_overflow = self._on_taken = _nothing  # of a session that refers to this, too
         if self._writer is not None:

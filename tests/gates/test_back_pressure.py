@@ -60,6 +60,9 @@ class Reader:
     def close(self, code: int, reason: str) -> None:
         self.closed = code
 
+    def abort(self) -> None:
+        self.closed = 1006
+
     async def read(self, messages: int) -> None:
         """Have up to so many of the messages that wait taken."""
         for _ in range(messages):

@@ -116,6 +116,9 @@ class Still:
     def close(self, code: int, reason: str) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = True
+
 
 def notification(spuid: str, sequence: int, added: list[int], removed: list[int]) -> Notification:
     made: list[tuple[Any, ...]] = [

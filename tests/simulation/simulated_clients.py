@@ -122,6 +122,10 @@ class Socket:
         self.closing = True
         self.changed()
 
+    def abort(self) -> None:
+        self.to_client.clear()
+        self.close(1006, "")
+
     def changed(self) -> None:
         """Something has come or gone: look again."""
         self._changed.set()

@@ -231,6 +231,9 @@ class _Line:
     def close(self, code: int, reason: str) -> None:
         """The error that was written before is the end already."""
 
+    def abort(self) -> None:
+        """Likewise."""
+
     def finish(self, error: NotFound | NotReady) -> None:
         """Nothing more will come."""
         if not self.first.done():

@@ -272,6 +272,9 @@ class _Once:
     def close(self, code: int, reason: str) -> None:
         """There is nothing to close."""
 
+    def abort(self) -> None:
+        """Likewise."""
+
 
 def _payload(request: Message) -> bytes:
     """What a device sent, as the mapping language reads it."""

@@ -87,6 +87,9 @@ class MqttConnection:
         """The session has ended."""
         self._on_close()
 
+    def abort(self) -> None:
+        """There is nothing to abort: the broker has what was written."""
+
     def unlink(self) -> None:
         """Forget the client, which refers to this, as it has gone."""
         self._on_close = _nothing

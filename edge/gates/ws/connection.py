@@ -78,6 +78,10 @@ class WsConnection:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close(code, reason))
 
+    def abort(self) -> None:
+        """Close at once; what the client has not taken is lost."""
+        self._socket.transport.abort()
+
     async def closed(self) -> None:
         """Wait for the end of a `close`, if there was one."""
         if self._closing is not None:
