@@ -52,7 +52,7 @@ lock:  ## make the locked requirements anew; needs uv (docs/development.md)
 
 # JVMs of tests start in two thirds of the time with an archive of Spark's classes. Without Java there is none.
 $(VENV)/spark.jsa: $(VENV)/.test-ready tests/history/class_archive.py
-	@$(BIN)/python -m tests.history.class_archive
+	@$(BIN)/python -m tests.history.class_archive || echo "There is no archive of Spark's classes: tests with Spark take longer"
 
 clean:  ## remove .venv and what tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import pyoxigraph as ox
 
@@ -17,17 +16,16 @@ from edge.engine.sparql.parser import parse_query
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
 
-_ANYTHING: Final[Key] = (None, None, None, None)
-
 
 def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules: Rules) -> tuple[set[Key], bool]:
     """The patterns of the quads that an update reads, and whether it depends on which named graphs exist.
 
-    `constants` are ids.
+    WHERE clauses read. Operations on whole graphs are carried out on the state as it is then: CLEAR and DROP read
+    nothing, and ADD, COPY and MOVE what later WHERE clauses read of the destination. `constants` are ids.
     """
     keys: set[Key] = set()
     graph_names = False
-    for operation in plan.operations:
+    for operation in reversed(plan.operations):  # `keys` has what the operations after this one read
         if isinstance(operation, Modify):
             where = operation.where
             if isinstance(where, NativeWhere):
@@ -39,9 +37,12 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
                 depends = _general(where, rules)
                 keys.update(watch.key(graph) for watch in depends.watches)
                 graph_names |= depends.graph_names
-        elif isinstance(operation, Manage | Transfer):
+        elif isinstance(operation, Transfer):
             graph_names = True
-            keys.update(_of_target(target, graph) for target in _targets(operation))
+            source, destination = (_id(target, graph) for target in (operation.source, operation.destination))
+            keys |= {(s, p, o, source) for s, p, o, g in keys if g is None or g == destination}
+        elif isinstance(operation, Manage):
+            graph_names = True
     return keys, graph_names
 
 
@@ -70,15 +71,5 @@ def _general(where: GeneralWhere, rules: Rules) -> Dependencies:
         return EVERYTHING
 
 
-def _targets(operation: Manage | Transfer) -> Iterator[Target]:
-    if isinstance(operation, Manage):
-        yield operation.target
-    else:
-        yield operation.source
-        yield operation.destination
-
-
-def _of_target(target: Target, graph: LiveGraph) -> Key:
-    if target.which in ("ALL", "NAMED"):
-        return _ANYTHING
-    return (None, None, None, graph.intern_graph(target.graph or ox.DefaultGraph()))
+def _id(target: Target, graph: LiveGraph) -> int:
+    return graph.intern_graph(target.graph or ox.DefaultGraph())

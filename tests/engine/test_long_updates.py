@@ -110,6 +110,47 @@ def test_what_it_read_has_changed(open_house, outside):
     assert outside.begun == 2
 
 
+WITHIN = "INSERT { ?a <a:found> ?b } WHERE { GRAPH <g:to> { ?a <a:n> ?x . ?b <a:n> ?y FILTER(?x + ?y = 7) } }"
+
+
+@pytest.mark.parametrize(
+    ("operations", "added", "found"),
+    [
+        (f"DROP NAMED ; {SLOW}", "<urn:v> <urn:p> 1", 8),
+        (f"CLEAR GRAPH <g:other> ; {SLOW}", "GRAPH <g:other> { <urn:v> <a:n> 1 }", 8),
+        (f"COPY DEFAULT TO <g:to> ; {WITHIN}", "<urn:v> <urn:p> 1", 8),
+        (f"COPY DEFAULT TO <g:to> ; {WITHIN}", "GRAPH <g:other> { <urn:v> <a:n> 7 }", 8),
+    ],
+)
+def test_operations_on_whole_graphs_read_nothing_but_what_a_where_reads_of_them(
+    open_house, outside, operations, added, found
+):
+    house = open_house()
+    house.update(SEED + " ; INSERT DATA { GRAPH <g:other> { <urn:x> <urn:y> 1 } GRAPH <g:to> { <urn:x> <urn:y> 1 } }")
+    outside.gate.clear()
+    slow = send(house, "slow", operations)
+    until(lambda: outside.held == 1)
+    send(house, "other", f"INSERT DATA {{ {added} }}").result(WAIT)
+    outside.gate.set()
+    slow.result(WAIT)
+    assert outside.begun == 1
+    assert rows(house) == found
+
+
+@pytest.mark.parametrize("way", ["COPY DEFAULT TO <g:to>", "COPY DEFAULT TO <g:by> ; ADD <g:by> TO <g:to>"])
+def test_a_where_reads_the_source_of_what_was_copied(open_house, outside, way):
+    house = open_house()
+    house.update(SEED)
+    outside.gate.clear()
+    slow = send(house, "slow", f"{way} ; {WITHIN}")
+    until(lambda: outside.held == 1)
+    send(house, "other", "DELETE DATA { <a:n0> <a:n> 0 }").result(WAIT)
+    outside.gate.set()
+    slow.result(WAIT)
+    assert outside.begun == 2
+    assert rows(house) == 6
+
+
 def test_what_it_reads_keeps_changing(open_house, outside, monkeypatch):
     house = open_house()
     house.update(SEED)
