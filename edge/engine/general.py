@@ -23,7 +23,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import EdgeError, Forbidden, ParsingFailed, ResultTooLarge
 from edge.protocol.syntax import Token, has_word, read_prologue, tokenize, variables
-from edge.sparql.diagnosis import explain
+from edge.sparql.explanation import explain
 
 T = TypeVar("T")
 

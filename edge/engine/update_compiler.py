@@ -30,7 +30,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import Forbidden, LimitExceeded, ParsingFailed
 from edge.protocol.syntax import Token, closing, read_prologue, tokenize
-from edge.sparql.diagnosis import explain
+from edge.sparql.explanation import explain
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 import pyoxigraph as ox
 
 from edge.protocol.syntax import read_prologue, tokenize
-from edge.sparql.diagnosis import diagnose
+from edge.sparql.explanation import diagnose
 
 _BASE: Final = "http://localhost/"
 """Against what relative IRIs are resolved, as the gateway does."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from edge.protocol.errors import LimitExceeded, ParsingFailed
-from edge.sparql.diagnosis import unreadable
+from edge.sparql.explanation import unreadable
 
 _PN_BASE: Final = (
     r"A-Za-z\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02FF\u0370-\u037D\u037F-\u1FFF\u200C-\u200D\u2070-\u218F"

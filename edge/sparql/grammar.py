@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-RULES: Final = r"""
+_RULES: Final = r"""
 Query       = Prologue ( Select | Construct | Describe | Ask ) Values?
 Update      = Prologue ( Operation ( ';' Update )? )?
 Prologue    = ( 'BASE' iri | 'PREFIX' name iri )*
@@ -23,7 +23,8 @@ Prologue    = ( 'BASE' iri | 'PREFIX' name iri )*
 Select      = SelectClause Dataset* Where Modifiers
 SubSelect   = SelectClause Where Modifiers Values?
 SelectClause= 'SELECT' ( 'DISTINCT' | 'REDUCED' )? ( '*' | ( var | '(' Expression 'AS' var ')' )+ )
-Construct   = 'CONSTRUCT' ( '{' Triples? '}' Dataset* Where Modifiers | Dataset* 'WHERE' '{' Triples? '}' Modifiers )
+Construct   = 'CONSTRUCT' ( '{' TemplateTriples? '}' Dataset* Where | Dataset* 'WHERE' '{' TemplateTriples? '}' )
+              Modifiers
 Describe    = 'DESCRIBE' ( '*' | VarOrIri+ ) Dataset* Where? Modifiers
 Ask         = 'ASK' Dataset* Where Modifiers
 Dataset     = 'FROM' 'NAMED'? Iri
@@ -43,7 +44,7 @@ Operation   = 'LOAD' 'SILENT'? Iri ( 'INTO' 'GRAPH' Iri )?
             | 'WITH' Iri ( 'INSERT' Quads | 'DELETE' Quads ( 'INSERT' Quads )? ) UpdateWhere
 OneGraph    = 'DEFAULT' | 'GRAPH'? Iri
 UpdateWhere = ( 'USING' 'NAMED'? Iri )* 'WHERE' Group
-Quads       = '{' Triples? ( 'GRAPH' VarOrIri '{' Triples? '}' '.'? Triples? )* '}'
+Quads       = '{' TemplateTriples? ( 'GRAPH' VarOrIri '{' TemplateTriples? '}' '.'? TemplateTriples? )* '}'
 
 Group       = '{' ( SubSelect | Triples? ( GraphPattern '.'? Triples? )* ) '}'
 GraphPattern= Group ( 'UNION' Group )* | 'OPTIONAL' Group | 'MINUS' Group | 'GRAPH' VarOrIri Group
@@ -51,15 +52,6 @@ GraphPattern= Group ( 'UNION' Group )* | 'OPTIONAL' Group | 'MINUS' Group | 'GRA
             | 'BIND' '(' Expression 'AS' var ')' | 'VALUES' ValuesBlock
 ValuesBlock = var '{' ValuesTerm* '}' | '(' var* ')' '{' ( '(' ValuesTerm* ')' )* '}'
 ValuesTerm  = Iri | Literal | 'UNDEF'
-
-Triples     = SameSubject ( '.' Triples? )?
-SameSubject = ( var | Iri | Literal | blank ) Properties | ( BlankNode | Collection ) Properties?
-Properties  = Verb Objects ( ';' ( Verb Objects )? )*
-Verb        = var | Path
-Objects     = Object ( ',' Object )*
-Object      = var | Iri | Literal | blank | BlankNode | Collection
-BlankNode   = '[' Properties? ']'
-Collection  = '(' Object* ')'
 
 Path        = PathSequence ( '|' PathSequence )*
 PathSequence= PathStep ( '/' PathStep )*
@@ -103,6 +95,26 @@ Literal     = Text | Additive? number | 'TRUE' | 'FALSE'
 Text        = string ( lang | '^^' Iri )?
 """
 """A rule a line: 'A' a keyword or a sign, a lower-case name a kind of token (`edge.protocol.syntax`), else a rule."""
+
+_TRIPLES: Final = r"""
+Triples     = SameSubject ( '.' Triples? )?
+SameSubject = ( var | Iri | Literal | blank ) Properties | ( BlankNode | Collection ) Properties?
+Properties  = Verb Objects ( ';' ( Verb Objects )? )*
+Verb        = var | Path
+Objects     = Object ( ',' Object )*
+Object      = var | Iri | Literal | blank | BlankNode | Collection
+BlankNode   = '[' Properties? ']'
+Collection  = '(' Object* ')'
+"""
+"""Triples of a pattern, in which the verb can be a path."""
+
+_VERB: Final = "Verb        = var | Path\n"
+_TEMPLATE: Final = re.sub(
+    r"\b(Triples|SameSubject|Properties|Verb|Objects|Object|BlankNode|Collection)\b",
+    r"Template\1",
+    _TRIPLES.replace(_VERB, "Verb = VarOrIri | 'A'\n"),
+)
+"""Triples of a template or of data. There is no path in them."""
 
 
 class Symbol(NamedTuple):
@@ -156,7 +168,7 @@ class Grammar:
     """An LL(1) grammar: one token decides between the branches of a rule."""
 
     def __init__(self, rules: str) -> None:
-        """`rules`: see `RULES`."""
+        """`rules`: see `_RULES`."""
         self.rules: Final = dict(_read_rules(rules))
         self._first: dict[object, First] = {}
 
@@ -238,7 +250,7 @@ class Grammar:
 @functools.cache
 def sparql() -> Grammar:
     """Return the grammar of SPARQL 1.1, built on first use."""
-    return Grammar(RULES)
+    return Grammar(_RULES + _TRIPLES + _TEMPLATE)
 
 
 class Token(Protocol):

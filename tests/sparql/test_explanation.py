@@ -71,6 +71,14 @@ SOSA = "http://www.w3.org/ns/sosa/"
         ("", "The text is empty (line 1, column 1). Expected: ASK, BASE, CONSTRUCT, DESCRIBE, PREFIX or SELECT."),
         ("DESCRIBE", "The text ends too early (line 1, column 9). "),
         ("INSERT DATA { <urn:a> <urn:b> 1 }", "This is an update, not a query: send it as an update"),
+        ("SELECT * { ?s ?p ?o } GROUP BY ?s", "SELECT * cannot be used with GROUP BY (line 1, column 8). Name the"),
+        ("ASK { ?s ?p ?o FILTER(COUNT(?o) > 1) }", "COUNT is an aggregate and cannot stand in FILTER (line 1, col"),
+        ("ASK { VALUES (?a ?b) { (1 2) (1) } }", "This row has 1 values for 2 variables (line 1, column 30)."),
+        ("SELECT (1 AS ?x) (2 AS ?x) {}", "?x is assigned twice (line 1, column 24). Use a new variable after AS."),
+        ('ASK { ?s ?p "\\uD800" }', "is half of a character (a surrogate) (line 1, column 14)."),
+        ("PREFIX ex <urn:x> ASK {}", 'The prefix "ex" has no colon (line 1, column 8). Write PREFIX ex:'),
+        ('ASK { ?s ?p "b"@a1-b2 }', "@a1 is not a language tag (line 1, column 18). Write for example @de-1996."),
+        ("ASK { urn:x ?p ?o }", "Write an IRI in angle brackets: <urn:...>"),
     ],
 )  # fmt: skip
 def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
@@ -86,7 +94,7 @@ def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
             "INSERT DATA { <urn:a> <urn:b> ?x }",
             "Variables are not allowed in INSERT DATA (line 1, column 31). Use a constant, ",
         ),
-        ("DELETE WHERE { _:a ?p ?o }", "Blank nodes are not allowed in DELETE WHERE (line 1, column 16). Use"),
+        ("DELETE WHERE { _:a ?p ?o }", "A blank node cannot stand in DELETE (line 1, column 16). Use a"),
         ("CLEAR ALL ;\n; CLEAR ALL", '";" is not allowed here (line 2, column 1). '),
         (
             "PREFIX ex: <urn:> CLEAR ALL;\nPREFIX foo: <urn:f> INSERT DATA { ex:a foo:b fo:c }",
@@ -95,6 +103,10 @@ def test_the_message_names_problem_place_and_remedy_of_a_query(text, expected):
         ("CLEAR", "The text ends too early (line 1, column 6). Expected: ALL, DEFAULT, GRAPH, NAMED or SILENT."),
         ("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 }", 'The bracket "{" at line 1, column 13 is not closed'),
         ("SELECT * {}", "This is a query, not an update: send it as a query"),
+        ("DELETE { _:b ?p ?o } WHERE { ?s ?p ?o }", "A blank node cannot stand in DELETE (line 1, column 10)."),
+        ("INSERT DATA { <urn:a> <urn:b> }", '"}" is not allowed here (line 1, column 31). Expected: a term or v'),
+        ("INSERT DATA { <urn:a> <urn:b>/<urn:c> 1 }", '"/" is not allowed here (line 1, column 30). Expected: '),
+        ("LOAD urn:x", '(line 1, column 6). Write an IRI in angle brackets: <urn:...>'),
     ],
 )  # fmt: skip
 def test_the_message_names_problem_place_and_remedy_of_an_update(text, expected):

@@ -1,0 +1,312 @@
+"""Explain why a text is not a SPARQL 1.1 query or update: the problem, the place, the remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Sequence
+from typing import Final, Literal
+
+from edge.sparql.diagnosis import Diagnosis, line_and_column
+from edge.sparql.grammar import Failure, Grammar, Token, sparql, symbols
+from edge.sparql.rules import broken_rules, followed_by_bracket
+
+NAMESPACES: Final = {
+    "dcterms": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "geo": "http://www.opengis.net/ont/geosparql#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "qudt": "http://qudt.org/schema/qudt/",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "saref": "https://saref.etsi.org/core/",
+    "schema": "https://schema.org/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "sosa": "http://www.w3.org/ns/sosa/",
+    "ssn": "http://www.w3.org/ns/ssn/",
+    "time": "http://www.w3.org/2006/time#",
+    "unit": "http://qudt.org/vocab/unit/",
+    "wot": "https://www.w3.org/2019/wot/td#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+"""Common prefixes, for which the remedy can offer the whole declaration."""
+
+_LABELS: Final = {
+    "Expression": "an expression",
+    "Call": "a function call",
+    "BuiltIn": "a function call",
+    "Path": "a property path",
+    "Object": "a term or variable",
+    "Literal": "a literal",
+    "VarOrIri": "a variable or IRI",
+    "Iri": "an IRI",
+    "GraphPattern": "a graph pattern such as OPTIONAL",
+    "Comparator": "a comparison",
+    "Additive": "an operator",
+    "Multiplicative": "an operator",
+}
+"""Rules whose terminals a message replaces by one phrase, the larger ones first."""
+
+_KINDS: Final = {
+    "var": "a variable",
+    "iri": "an IRI in < >",
+    "name": "a prefix",
+    "string": "a string",
+    "number": "a number",
+    "blank": "a blank node",
+    "lang": "a language tag",
+}
+_SCHEMES: Final = frozenset({"urn", "http", "https", "mailto", "mqtt", "coap", "tag", "file"})
+"""Prefixes that were most probably meant as the scheme of an IRI."""
+
+_RDF12: Final = frozenset({"<<", "<<(", ">>", ")>>", "~"})
+_PAIRS: Final = {"{": "}", "(": ")", "[": "]"}
+_MOST_EXPECTED: Final = 8
+"""Alternatives that a message lists."""
+
+_MOST_TOKENS: Final = 5_000
+"""Tokens of a text that is checked against the grammar, which takes 10 microseconds for each."""
+
+_CLOSE: Final = 0.77
+"""Similarity (`difflib`) from which a keyword that is allowed at the place is suggested."""
+
+_CLOSE_PREFIX: Final = 0.7
+"""The same for a prefix. Two exchanged letters of four are a similarity of 0.75."""
+
+_VERY_CLOSE: Final = 0.8
+"""The same for a keyword that is not allowed at the place."""
+
+
+_PLACE: Final = re.compile(r"error at (\d+):(\d+)")
+_SENTENCE: Final = re.compile(r"\b[A-Z][a-z]\w*(?: [A-Za-z]+){2,}|\bIRI parsing failed")
+"""Prose among the alternatives that the parser of Oxigraph lists."""
+
+_REMEDIES: Final = {
+    "unbound": "Add the variable to GROUP BY, or put it in an aggregate such as SAMPLE(?x).",
+    "overrid": "Use a new variable after AS.",
+}
+"""By a word of the sentence."""
+
+_CHECKLIST: Final = (
+    "Check that BIND and AS assign new variables, that SELECT with GROUP BY names only grouped variables and "
+    "aggregates, and that no blank node label occurs in two groups."
+)
+
+
+def explain(form: Literal["query", "update"], text: str, tokens: Sequence[Token], parser_message: str) -> str:
+    """Return the message for the author of a text that Oxigraph has rejected. See `diagnose`."""
+    return diagnose(form, text, tokens, parser_message).message(text)
+
+
+def diagnose(form: Literal["query", "update"], text: str, tokens: Sequence[Token], parser_message: str) -> Diagnosis:
+    """Explain why Oxigraph has rejected `text`.
+
+    `tokens`: the whole text. `parser_message`: of Oxigraph's error, which is used only for rules beyond the grammar.
+    """
+    if len(tokens) > _MOST_TOKENS:
+        problem = f"This {form} is not valid SPARQL 1.1 at or before this place"
+        return Diagnosis(_reported(text, parser_message), problem, "Send a shorter text to learn the exact place.")
+    failure = sparql().check(form.capitalize(), symbols(tokens))
+    undeclared = _undeclared_prefix(tokens)
+    if failure is not None and failure.token < len(tokens) and tokens[failure.token].text in _RDF12:
+        failure = None  # Oxigraph accepts it, so the rejection has another reason
+    if undeclared is not None and (failure is None or _position(failure, tokens, text) > undeclared.position):
+        return undeclared
+    if failure is None:
+        return _beyond_grammar(form, text, tokens, parser_message)
+    if failure.token < len(tokens):
+        return _unexpected(form, tokens, failure)
+    return _too_short(text, tokens, failure)
+
+
+def _position(failure: Failure, tokens: Sequence[Token], text: str) -> int:
+    return tokens[failure.token].start if failure.token < len(tokens) else len(text)
+
+
+def unreadable(text: str, position: int) -> Diagnosis:
+    """Explain why no token can be read at `position`."""
+    sign = text[position]
+    if sign in "\"'":
+        remedy = f"Add {sign} at its end, or write {sign * 3} around text that has line breaks."
+        return Diagnosis(position, "The string is not closed", remedy)
+    if sign == "&":
+        return Diagnosis(position, "& is not an operator", "Write && for a logical AND.")
+    if sign in "?$":
+        return Diagnosis(position, f"{sign} begins a variable, but no name follows", "Write for example ?value.")
+    return Diagnosis(position, f"The character {sign!a} cannot stand here", "Remove it, or put it in a string.")
+
+
+# Rules of the grammar
+
+
+def _unexpected(form: str, tokens: Sequence[Token], failure: Failure) -> Diagnosis:
+    """A token that the grammar does not allow."""
+    token = tokens[failure.token]
+    expected = _phrase(sparql(), failure)
+    allowed = {symbol.text or symbol.kind for symbol in failure.expected}
+    problem, remedy = f'"{_short(token.text)}" is not allowed here', f"Expected: {expected}."
+    if token.kind == "word":
+        problem, remedy = _unexpected_word(tokens, failure.token, allowed, expected)
+    elif token.text in _PAIRS.values() and not _open_brackets(tokens[: failure.token]):
+        problem, remedy = f'"{token.text}" closes no bracket', f"Remove it. Expected: {expected}."
+    elif token.text == "," and "var" in allowed:
+        remedy = "Separate variables by spaces."
+    elif token.text == "<" and "iri" in allowed:
+        problem, remedy = "This IRI is not closed", "Add >, and write a space in it as %20."
+    elif token.text == "@" and "lang" in allowed:
+        problem, remedy = "The language tag is missing", "Write for example @en."
+    elif failure.token and tokens[failure.token - 1].kind == "lang" and _touch(tokens[failure.token - 1], token):
+        problem, remedy = (
+            f"{tokens[failure.token - 1].text}{token.text} is not a language tag",
+            "Write for example @de-1996.",
+        )
+    return Diagnosis(token.start, problem, remedy)
+
+
+def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[str], expected: str) -> tuple[str, str]:
+    """Problem and remedy for a word. `allowed`: texts and kinds of terminals."""
+    name, word = _short(tokens[index].text), tokens[index].text.upper()
+    keywords = _keywords(sparql())
+    problem = f"{name} is not allowed here" if word in keywords else f"{name} is not a SPARQL 1.1 keyword"
+    if index and tokens[index - 1].text.upper() == "PREFIX":
+        return f'The prefix "{name}" has no colon', f"Write PREFIX {name}: before its IRI."
+    calls = followed_by_bracket(tokens, index)
+    near = _nearest(word, keywords.intersection(allowed), _CLOSE)
+    if near is not None:
+        return problem, f"Did you mean {near}?"
+    if word in keywords:
+        computed = calls and {"var", "("} <= {*allowed}
+        return problem, f"Write ({name}(...) AS ?name)." if computed else f"Expected: {expected}."
+    if calls and "STR" in allowed:
+        return f"{name} is not a SPARQL 1.1 function", "Use a built-in function, or the IRI of another function."
+    near = _nearest(word, keywords, _VERY_CLOSE)
+    if near is not None:
+        return problem, f"Did you mean {near}?"
+    if "iri" in allowed:
+        problem = f"{name} is neither a keyword nor a term"
+        return problem, f'Write an IRI as <{name}> or prefix:{name}, a string as "{name}", a variable as ?{name}.'
+    return problem, f"Expected: {expected}."
+
+
+def _too_short(text: str, tokens: Sequence[Token], failure: Failure) -> Diagnosis:
+    """The text ends where the grammar requires more."""
+    expected = _phrase(sparql(), failure)
+    if not tokens:
+        return Diagnosis(len(text), "The text is empty", f"Expected: {expected}.")
+    opened = _open_brackets(tokens)
+    if opened:
+        last = opened[-1]
+        line, column = line_and_column(text, last.start)
+        problem = f'The bracket "{last.text}" at line {line}, column {column} is not closed'
+        return Diagnosis(len(text), problem, f'Add "{_PAIRS[last.text]}", or continue with: {expected}.')
+    return Diagnosis(len(text), "The text ends too early", f"Expected: {expected}.")
+
+
+def _open_brackets(tokens: Sequence[Token]) -> list[Token]:
+    """The brackets that are still open after the tokens, the innermost last."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.text in _PAIRS:
+            opened.append(token)
+        elif token.text in _PAIRS.values() and opened:
+            opened.pop()
+    return opened
+
+
+def _phrase(grammar: Grammar, failure: Failure) -> str:
+    """The alternatives in words, the most general ones first."""
+    left = set(failure.expected)
+    phrases: dict[str, None] = {}
+    for rule, label in _LABELS.items():
+        begin = grammar.first(rule).symbols
+        if begin <= left:
+            phrases[label] = None
+            left -= begin
+    phrases |= dict.fromkeys(_KINDS[symbol.kind] for symbol in sorted(left) if symbol.kind in _KINDS)
+    phrases |= dict.fromkeys(sorted(symbol.text for symbol in left if symbol.kind == "word" and symbol.text != "A"))
+    phrases |= dict.fromkeys(f'"{symbol.text}"' for symbol in sorted(left) if symbol.kind == "sign")
+    shown = list(phrases)
+    if failure.ends:
+        shown.append("the end of the text")
+    if len(shown) > _MOST_EXPECTED:
+        return ", ".join(shown[:_MOST_EXPECTED]) + " and others"
+    return " or ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _keywords(grammar: Grammar) -> frozenset[str]:
+    """All keywords and functions of the grammar."""
+    return frozenset(symbol.text for symbol in grammar.terminals() if symbol.kind == "word" and len(symbol.text) > 1)
+
+
+def _nearest(word: str, words: Collection[str], similarity: float) -> str | None:
+    close = difflib.get_close_matches(word, sorted(words), n=1, cutoff=similarity)
+    return close[0] if close else None
+
+
+def _touch(token: Token, other: Token) -> bool:
+    """Whether nothing stands between two tokens."""
+    return token.start + len(token.text) == other.start
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+# Rules beyond the grammar
+
+
+def _undeclared_prefix(tokens: Sequence[Token]) -> Diagnosis | None:
+    """The first prefixed name whose prefix has no declaration before it."""
+    declared: set[str] = set()
+    declaring = False
+    for token in tokens:
+        if token.kind == "name":
+            prefix = token.text.partition(":")[0]
+            if declaring:
+                declared.add(prefix)
+            elif prefix not in declared:
+                near = None if prefix in NAMESPACES else _nearest(prefix, declared, _CLOSE_PREFIX)
+                remedy = f"Add: PREFIX {prefix}: <{NAMESPACES.get(prefix, 'the IRI that it stands for')}>"
+                if prefix in _SCHEMES:
+                    remedy = f"Write an IRI in angle brackets: <{prefix}:...>"
+                elif near is not None:
+                    remedy = f"Did you mean {near}:?"
+                return Diagnosis(token.start, f'The prefix "{prefix}:" is not declared', remedy)
+        declaring = token.kind == "word" and token.text.upper() == "PREFIX"
+    return None
+
+
+def _beyond_grammar(form: str, text: str, tokens: Sequence[Token], parser_message: str) -> Diagnosis:
+    """A rule on IRIs, strings, variables or blank nodes that the grammar above does not express."""
+    found = next(broken_rules(tokens), None)
+    if found is not None:
+        return found
+    position = _reported(text, parser_message)
+    sentence = _SENTENCE.search(parser_message)
+    if sentence is None:
+        problem = f"Oxigraph rejects this {form}, although each of its parts is well formed"
+        return Diagnosis(position, problem, _CHECKLIST)
+    if sentence[0] == "IRI parsing failed":
+        iris = [token for token in tokens if token.kind == "iri" and token.start < position]
+        place = iris[-1].start if iris else position
+        problem = f"{_short(iris[-1].text)} is not a valid IRI" if iris else "An IRI is not valid"
+        return Diagnosis(place, problem, "Write characters that an IRI cannot have as % and two hexadecimal digits.")
+    kinds = [kind for word, kind in (("ariable", "var"), ("lank node", "blank")) if word in sentence[0]]
+    if "not allowed" in sentence[0]:
+        places = [token.start for token in tokens if token.kind in kinds and token.start < position]
+        remedy = "Use a constant, or INSERT or DELETE with a WHERE clause."
+        if "DELETE WHERE" in sentence[0]:
+            remedy = "Use a variable."
+        return Diagnosis(places[-1] if places else position, sentence[0], remedy)
+    remedy = next((remedy for word, remedy in _REMEDIES.items() if word in sentence[0]), _CHECKLIST)
+    return Diagnosis(position, sentence[0], remedy)
+
+
+def _reported(text: str, parser_message: str) -> int:
+    """The position that Oxigraph reports, which is at or after the fault."""
+    place = _PLACE.search(parser_message)
+    if place is None:
+        return len(text)
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    line, column = int(place[1]), int(place[2])
+    return min(starts[min(line, len(starts)) - 1] + column - 1, len(text))
