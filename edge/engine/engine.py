@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import pyoxigraph as ox
@@ -33,7 +34,7 @@ from edge.engine.effort import Effort
 from edge.engine.evaluator import World
 from edge.engine.explanation import Explanation
 from edge.engine.forked_mirror import ForkedMirror
-from edge.engine.general import Rules
+from edge.engine.general import Rules, parse
 from edge.engine.graph import LiveGraph
 from edge.engine.graph_copy import GraphCopy
 from edge.engine.graph_quota import GraphQuota
@@ -56,6 +57,12 @@ from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateConflict, UpdateFailed
 from edge.protocol.results import Term
 
+_LONGEST_PARSED: Final = 65_536
+"""Characters of a subscribed query that is parsed in this process: that takes about 10 ms."""
+_PARSER_MEMORY: Final = 256
+"""Bytes that Oxigraph's parser takes for each character, at most."""
+_PARSING: Final = 60.0
+"""Seconds that it may take for a long text."""
 _SWEPT: Final = 5_000
 """Terms of which it is found out at a time whether anything refers to them: a few milliseconds."""
 
@@ -126,7 +133,8 @@ class Engine:
         world = World(self.graph, self._writer_mirror, self.apart, rules)
         self._updates = UpdateProcessor(world, load)
         committed = World(self.graph, self._reader_mirror, self.apart, rules)
-        self.spus = SpuManager(world, committed, QueryPlans(self.graph, rules), self.performance, quota or ByteQuota())
+        plans = QueryPlans(self.graph, replace(rules, parse=self._parse))
+        self.spus = SpuManager(world, committed, plans, self.performance, quota or ByteQuota())
         self.queries = QueryProcessor(self.graph, self._reader_mirror, rules)
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
@@ -579,10 +587,22 @@ class Engine:
         self.spus.destroy(spuid)
         self.graph.dictionary.sweep()
 
+    def _parse(self, text: str, base_iri: str) -> str | None:
+        """See `general.parse`. A long text is parsed in a forked process: the parser does not release Python's lock."""
+        if len(text) <= _LONGEST_PARSED:
+            return parse(text, base_iri)
+        memory = _PARSER_MEMORY * len(text)
+        child = self.apart.begin(partial(parse, text, base_iri), _PARSING, "60 seconds for the parser", memory)
+        return child.result()
+
     def explain(self, request: QueryRequest) -> Explanation:
         """How a subscription to a query is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
+        return self.explain_prepared(self.prepare_query(request))
+
+    def explain_prepared(self, query: PreparedQuery) -> Explanation:
+        """The same for a query that is compiled."""
         try:
-            return self.spus.explain(_seen(request))
+            return self.spus.explain(query)
         finally:
             self.graph.dictionary.sweep()
 

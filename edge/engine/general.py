@@ -7,7 +7,7 @@ in which the query names them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -61,6 +61,8 @@ class Rules:
     """Bytes that an evaluation apart may take."""
     max_text: int = MAX_TEXT
     """Characters of a text that a function of our own operators may make."""
+    parse: Callable[[str, str], str | None] | None = None
+    """What parses a query in place of `parse`; see there."""
     boost: bool = True
     """Whether subscribed queries are moved by the delta rules, as far as they have some."""
 
@@ -102,24 +104,32 @@ def _stop(_: object) -> ox.NamedNode:
     raise _Parsed
 
 
-def check_query(text: str, rules: Rules) -> list[Token]:
-    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, and `Forbidden` if it is legal.
+def parse(text: str, base_iri: str) -> str | None:
+    """Parse a query. Return the parser's error; None: it is legal.
 
     Nothing is evaluated, nor planned, which takes Oxigraph seconds where much is joined.
     """
+    try:
+        ox.Store().query(text, base_iri=base_iri, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
+    except _Parsed:
+        return None
+    except (SyntaxError, ValueError) as error:
+        return str(error)
+    raise AssertionError("Oxigraph evaluated a query without its dataset")
+
+
+def check_query(text: str, rules: Rules) -> list[Token]:
+    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, and `Forbidden` if it is legal."""
     tokens = tokenize(text)
     check_size(tokens, rules.max_joined)
-    try:
-        ox.Store().query(text, base_iri=rules.base_iri, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
-    except _Parsed:
-        refuse_service(tokens, rules)
-        check_calls(tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
-        return tokens
-    except (SyntaxError, ValueError) as error:
+    error = (rules.parse or parse)(text, rules.base_iri)
+    if error is not None:
         if first_word(text, tokens) in _VERBS:
-            raise ParsingFailed("This is an update, not a query: send it as an update") from None
-        raise ParsingFailed(explain("query", text, tokens, str(error))) from None
-    raise AssertionError("Oxigraph evaluated a query without its dataset")
+            raise ParsingFailed("This is an update, not a query: send it as an update")
+        raise ParsingFailed(explain("query", text, tokens, error))
+    refuse_service(tokens, rules)
+    check_calls(tokens, Names(read_prologue(text, tokens, 0)[0], rules.base_iri))
+    return tokens
 
 
 _VERBS: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"})

@@ -231,7 +231,7 @@ class Scheduler:
         """
         charge = self._charges.subscription(query, alias, sink)
 
-        def begin(ready: Ready) -> None:
+        def begin(ready: Ready, prepared: PreparedQuery) -> None:
             def begun(outcome: Subscription | Exception) -> None:
                 if isinstance(outcome, Subscription):
                     charge.begun(outcome.spuid)
@@ -240,26 +240,10 @@ class Scheduler:
                         self._kept.add(outcome.spuid, query, reevaluated=not boosted)
                 ready(outcome)
 
-            engine = self._engine
             charge.begin()
-            prepared = engine.prepare_query(query) if compiled is None else compiled.result()
-            engine.begin(prepared, charge.sink, alias, query.source, self._clock.wall(), begun)
+            self._engine.begin(prepared, charge.sink, alias, query.source, self._clock.wall(), begun)
 
-        compiled: Future[PreparedQuery] | None = Future() if len(query.sparql) > LONG_TEXT else None
-        task: Begin[Subscription] = Begin(begin, query.source, query.access.priority, compiled)
-        task.future.add_done_callback(charge.done)
-        if compiled is not None:
-            try:
-                self._compiler.put(
-                    query.source,
-                    query.access.priority,
-                    lambda: settle(compiled, lambda: self._engine.prepare_query(query), tell=False),
-                    compiled,
-                )
-            except EdgeError as error:
-                task.failed(error)
-                return task.future
-        return self._queued(task)
+        return self._compiled(query, begin, charge.done)
 
     def unsubscribe(self, spuid: str) -> Future[None]:
         """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
@@ -290,7 +274,11 @@ class Scheduler:
 
     def explain(self, query: QueryRequest) -> Future[Explanation]:
         """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""
-        return self._on_writer(lambda: self._engine.explain(query), query.source, query.access)
+
+        def explain(ready: Callable[[Explanation], None], prepared: PreparedQuery) -> None:
+            ready(self._engine.explain_prepared(prepared))
+
+        return self._compiled(query, explain)
 
     def on_writer(self, action: Callable[[], T]) -> Future[T]:
         """Do something between two commits, on the writer's thread."""
@@ -474,6 +462,37 @@ class Scheduler:
 
     def _on_writer(self, action: Callable[[], T], source: str = HOUSE, access: Access = ANYBODY) -> Future[T]:
         return self._queued(Task(action, source, access.priority))
+
+    def _compiled(
+        self,
+        query: QueryRequest,
+        action: Callable[[Callable[[T | Exception], None], PreparedQuery], None],
+        done: Callable[[Future[T]], None] | None = None,
+    ) -> Future[T]:
+        """Compile a query, and do something with it on the writer's thread. A long text is compiled on another thread.
+
+        `action` gets a function that takes its outcome. `done` is called at the end.
+        """
+
+        def begin(ready: Callable[[T | Exception], None]) -> None:
+            action(ready, self._engine.prepare_query(query) if compiled is None else compiled.result())
+
+        compiled: Future[PreparedQuery] | None = Future() if len(query.sparql) > LONG_TEXT else None
+        task: Begin[T] = Begin(begin, query.source, query.access.priority, compiled)
+        if done is not None:
+            task.future.add_done_callback(done)
+        if compiled is not None:
+            try:
+                self._compiler.put(
+                    query.source,
+                    query.access.priority,
+                    lambda: settle(compiled, lambda: self._engine.prepare_query(query), tell=False),
+                    compiled,
+                )
+            except EdgeError as error:
+                task.failed(error)
+                return task.future
+        return self._queued(task)
 
     def _queued(self, task: Task[T]) -> Future[T]:
         try:

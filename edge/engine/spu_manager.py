@@ -430,12 +430,12 @@ class SpuManager:
 
     # Explain
 
-    def explain(self, request: QueryRequest) -> Explanation:
-        """How a query is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
-        found = self._plans.find(request)
+    def explain(self, query: PreparedQuery) -> Explanation:
+        """How a query is, or would be, kept up to date."""
+        found, evaluator = query.found, query.evaluator
         if isinstance(found, Singular):
             spu = self._singular.get(found)
-            evaluator = self._plans.evaluator(found)
+            assert evaluator is not None, "of a query without a plan"  # noqa: S101
             depends = evaluator.dependencies() if spu is None else spu.depends
             return explain_singular(found, evaluator, depends, self._world, spu, self.reevaluation.total.seconds)
         demoted = self._demoted.get(_key(found))
@@ -444,7 +444,7 @@ class SpuManager:
             return explain_singular(demoted.query, demoted.evaluator, demoted.depends, self._world, demoted, seconds)
         family, open_ = self._family(found)
         try:
-            return explain_member(request, family, open_, self._world)
+            return explain_member(found.request, family, open_, self._world)
         finally:
             if not family.members:
                 family.release()

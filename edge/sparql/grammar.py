@@ -4,7 +4,8 @@ Oxigraph decides whether a text is valid. It reports the furthest character that
 own grammar, SPARQL 1.2 included. The recognizer runs only after Oxigraph has rejected a text, to explain the rejection.
 
 The rules are those of SPARQL 1.1 Query Language, section 19.8, arranged such that one token of look-ahead decides: for
-example INSERT and INSERT DATA share a rule. They accept a few more texts than the original: `[] .` and `() .`.
+example INSERT and INSERT DATA share a rule. They accept a few more texts than the original, as Oxigraph does: `[] .`,
+`() .`, `!!?x`, `- -1`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ Sum         = Product ( Additive Product )*
 Additive    = '+' | '-'
 Product     = Unary ( Multiplicative Unary )*
 Multiplicative = '*' | '/'
-Unary       = ( '!' | '+' | '-' )? Primary
+Unary       = ( '!' | Additive )* Primary
 Primary     = '(' Expression ')' | BuiltIn | Iri Arguments? | Text | number | 'TRUE' | 'FALSE' | var
 BuiltIn     = 'COUNT' '(' 'DISTINCT'? ( '*' | Expression ) ')'
             | 'GROUP_CONCAT' '(' 'DISTINCT'? Expression ( ';' 'SEPARATOR' '=' string )? ')'

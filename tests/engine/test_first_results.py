@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import pyoxigraph as ox
 import pytest
@@ -17,7 +18,8 @@ from scheduler_house import WAIT, House, until
 
 from edge.engine.beginning import Beginning
 from edge.engine.compile_queue import LONG_TEXT
-from edge.engine.general import Rules
+from edge.engine.explanation import Explanation
+from edge.engine.general import Rules, parse
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
 from edge.engine.spu import BoostedSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
@@ -320,7 +322,8 @@ def test_one_that_takes_too_many_steps_is_refused(house):
         house.scheduler.subscribe(expensive(1), lambda _: None).result(WAIT)
 
 
-def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch):
+@pytest.mark.parametrize("request_", ["subscribe", "explain"])
+def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch, request_):
     house = open_house()
     engine = house.scheduler._engine
     compiling, go_on = threading.Event(), threading.Event()
@@ -335,17 +338,48 @@ def test_a_long_text_is_compiled_while_others_go_on(open_house, monkeypatch):
     padding = " " * LONG_TEXT
     told: list[Notification | SubscribeFailed] = []
     texts = (f"SELECT ?o {{ ?s <a:p> ?o {padding} }}", f"SELECT nonsense {padding}")
-    long, wrong = (house.scheduler.subscribe(QueryRequest(text, source="one"), told.append) for text in texts)
+
+    def begin(text: str) -> Future[Subscription] | Future[Explanation]:
+        query = QueryRequest(text, source="one")
+        return (
+            house.scheduler.subscribe(query, told.append) if request_ == "subscribe" else house.scheduler.explain(query)
+        )
+
+    long, wrong = map(begin, texts)
     assert compiling.wait(WAIT)
     house.update("INSERT DATA { <a:s> <a:p> 1 }")
     assert not long.done()
     go_on.set()
-    assert isinstance(long.result(WAIT), Subscription)
+    outcome = long.result(WAIT)
     with pytest.raises(ParsingFailed):
         wrong.result(WAIT)
+    if request_ == "explain":
+        assert isinstance(outcome, Explanation)
+        assert not told
+        return
+    assert isinstance(outcome, Subscription)
     (first,) = told
     assert isinstance(first, Notification)
     assert len(first.delta.added) == 1
+
+
+@pytest.mark.parametrize("fault", ["", "oops"])
+def test_a_text_that_takes_the_parser_long_is_parsed_in_another_process(open_house, monkeypatch, fault):
+    """The parser does not release Python's lock: no thread of the gateway goes on meanwhile."""
+    parsed: list[int] = []
+    monkeypatch.setattr("edge.engine.engine.parse", lambda text, base: parsed.append(len(text)) or parse(text, base))
+    house = open_house()
+    values = " ".join(map(str, range(20_000)))
+    query = QueryRequest(f"SELECT ?o {{ VALUES ?o {{ {values} }} ?s <a:p> ?o {fault} }}")
+    begun = house.scheduler.subscribe(query, lambda _: None)
+    if fault:
+        with pytest.raises(ParsingFailed, match="line 1, column 1089"):
+            begun.result(WAIT)
+    else:
+        begun.result(WAIT)
+    assert not parsed
+    house.scheduler.subscribe(QueryRequest("SELECT ?o { ?s <a:p> ?o }"), lambda _: None).result(WAIT)
+    assert len(parsed) == 1
 
 
 def test_a_subscription_that_begins_late_is_incremental(everything_outside):

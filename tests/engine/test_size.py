@@ -11,8 +11,8 @@ from engine_world import NOW, ask, new_engine, run
 from edge.engine import EngineSettings, open_engine
 from edge.engine.general import Rules, check_query
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
-from edge.engine.sparql.size import MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
-from edge.protocol.errors import ParsingFailed
+from edge.engine.sparql.size import MAX_ARGUMENTS, MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
+from edge.protocol.errors import LimitExceeded, ParsingFailed
 from edge.protocol.syntax import tokenize
 
 T = TypeVar("T")
@@ -177,6 +177,12 @@ def test_limits_are_what_they_say():
     check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 3) + ")}", Rules())
     with pytest.raises(ParsingFailed, match="More than"):
         check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 2) + ")}", Rules())
+    check_query(
+        "SELECT (CONCAT(?a" + ",?a" * (MAX_ARGUMENTS - 1) + ") AS ?b) { ?s ?p ?a FILTER(?a IN (1, 2)) }", Rules()
+    )
+    check_query("SELECT * { ?s ?p ?a FILTER(?a IN (1" + ",1" * MAX_ARGUMENTS + "))}", Rules())
+    with pytest.raises(LimitExceeded, match="arguments in one function call"):
+        check_query("SELECT (CONCAT(?a" + ",?a" * MAX_ARGUMENTS + ") AS ?b) { ?s ?p ?a }", Rules())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyoxigraph as ox
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge.protocol.errors import ParsingFailed
@@ -102,6 +102,7 @@ def check(form: str, text: str) -> None:
 
 
 @given(variants(QUERIES))
+@example("ASK { FILTER(- -1 = 1) }")
 def test_what_the_grammar_rejects_is_not_a_query(text):
     check("Query", text)
 

@@ -20,6 +20,9 @@ MAX_LEVELS: Final = 100
 """Levels of one query, of which each takes up to 8 of Python's 1,000 frames. What goes around all that stands before it
 is one: an OPTIONAL, a MINUS, a BIND, a computed column, an operator."""
 
+MAX_ARGUMENTS: Final = 1000
+"""Arguments of one function call. Oxigraph takes seconds to parse a call with 100,000."""
+
 _LEVELS: Final = {"group": 2, "query": 5, "list": 10}
 """Levels of a bracket, if not one. A sub-query or a path may double the time of planning."""
 
@@ -61,6 +64,8 @@ def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
             f"More than {_LARGEST} groups in which up to {max_joined} triple patterns, groups and OPTIONALs are joined "
             "(engine.max_joined), or many that are nearly as large; split the query"
         )
+    if measure.arguments > MAX_ARGUMENTS:
+        raise LimitExceeded(f"More than {MAX_ARGUMENTS} arguments in one function call; nest several calls")
     if measure.levels > MAX_LEVELS:
         raise LimitExceeded(
             f"The query is nested deeper than {MAX_LEVELS} levels: groups, brackets, and OPTIONAL, MINUS, BIND "
@@ -99,6 +104,8 @@ class _Bracket:
     """Row."""
     deepest: int = 0
     """Levels of what is inside."""
+    arguments: int = 0
+    """Of a call, but for the first one; an IN has none."""
 
     def levels(self) -> int:
         return max(self.longest, self.row) + self.deepest
@@ -114,6 +121,8 @@ class _Measure:
         self.planning = 0
         """Of all groups that stand for themselves."""
         self.levels = 0
+        self.arguments = 0
+        """Of the call that has most."""
         self._open = [_Bracket("query")]
 
     def read(self, token: Token) -> None:
@@ -168,6 +177,7 @@ class _Measure:
         if text in (".", ";"):
             top.begins = triples
         elif text in (",", "&&", "||") and top.kind == "expression":
+            top.arguments += text == ","
             top.longest = max(top.longest, top.row)
             top.row = 0
 
@@ -181,6 +191,8 @@ class _Measure:
             return
         closed = self._open.pop()
         top = self._open[-1]
+        if top.clause != "IN":
+            self.arguments = max(self.arguments, closed.arguments + 1)
         self._merge(closed)
         top.deepest = max(top.deepest, closed.levels() + _LEVELS.get(closed.kind, 1))
         if closed.kind in ("list", "properties"):
