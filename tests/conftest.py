@@ -75,10 +75,13 @@ share_certificates()
 def plain_log(request: pytest.FixtureRequest) -> None:
     """Each test starts with pytest's log format and the default level, whatever an earlier one in this process did.
 
-    PySpark gives a handler that is added to one of its loggers a format of its own, and pytest has one handler for all
-    tests.
+    PySpark gives a handler that is added to one of its loggers a format of its own. Pytest has one handler for all
+    tests, and adds it in each phase of a test to all loggers that do not propagate. Those of PySpark do not.
     """
     logging.getLogger().setLevel(logging.WARNING)
+    for logger in logging.Logger.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger) and type(logger) is not logging.Logger:
+            logger.propagate = True
     plugin = request.config.pluginmanager.get_plugin("logging-plugin")
     plugin.caplog_handler.setFormatter(plugin.formatter)
     plugin.report_handler.setFormatter(plugin.formatter)

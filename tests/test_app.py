@@ -97,6 +97,19 @@ async def test_the_engine_has_the_settings(tmp_path):
         assert (await client.post("/update", data={"update": "#" * 3000})).status_code == 413
 
 
+async def test_a_gateway_serves_clients_when_its_endpoints_file_is_there(tmp_path, monkeypatch):
+    gateway = Gateway(settings(tmp_path))
+    write, answers = gateway._write_endpoints, []
+
+    def write_and_ask():
+        write()
+        answers.append(httpx.get(gateway.endpoints["http"] + "/health").status_code)
+
+    monkeypatch.setattr(gateway, "_write_endpoints", write_and_ask)
+    async with gateway:
+        assert answers == [200]
+
+
 async def test_a_stopping_gateway_tells_its_subscribers(tmp_path):
     gateway = Gateway(settings(tmp_path))
     await gateway.start()

@@ -69,6 +69,31 @@ def test_waiting_tests_run_between_others(project):
     assert names == [name for name in ("test_one", "test_four", "test_two", "test_three") for _ in range(6)]
 
 
+LOGS = """
+import logging
+
+class OwnFormat(logging.Logger):
+    def addHandler(self, handler):
+        handler.setFormatter(logging.Formatter("own format %(name)s"))
+        super().addHandler(handler)
+
+def test_makes_a_logger():
+    logging.setLoggerClass(OwnFormat)
+    logging.getLogger("own").propagate = False
+    logging.setLoggerClass(logging.Logger)
+
+def test_logs(caplog):
+    logging.getLogger("other").error("the message")
+    assert "the message" in caplog.text
+"""
+
+
+def test_a_logger_with_a_format_of_its_own_does_not_change_that_of_later_tests(project):
+    (project / "test_logs.py").write_text(LOGS)
+    done = run(project, 0)
+    assert "14 passed" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_tests_with_the_same_id_are_refused(project, workers):
     with (project / "conftest.py").open("a") as conftest:

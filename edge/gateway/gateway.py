@@ -119,13 +119,13 @@ class Gateway:
         self._began = time.monotonic()
         try:
             await self._start()
+            self._ready = True  # a client that finds the endpoints file is served at once
             await asyncio.to_thread(self._write_endpoints)
         except BaseException as error:
             if isinstance(error, Exception):
                 await self._end_run("start_failed", str(error))
             await self.stop()
             raise
-        self._ready = True
         assert self.last_run is not None, "begun with the engine"  # noqa: S101
         restart, seconds = self.last_run.restart, round(time.monotonic() - self._began, 2)
         told = {"version": __version__, "seconds": seconds, "last_restart": restart.text, "starts": restart.starts}
