@@ -443,7 +443,8 @@ def test_rows_that_subscriptions_keep_are_bounded(house):
             return change()
 
         keep_on(once, 5 * MIB)
-        assert refused
+        while not refused:  # on a busy machine less was sent in the time
+            once()
         assert house.rss - before < 2 * ROOM, "what is kept is text and indexes, and notifications come on top"
         for client in clients:
             client.close()
