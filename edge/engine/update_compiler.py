@@ -30,7 +30,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import Forbidden, LimitExceeded, ParsingFailed
 from edge.protocol.syntax import Token, closing, read_prologue, tokenize
-from edge.sparql.explanation import explain
+from edge.sparql.explanation import explain, reported_position
 
 _TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
 _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
@@ -69,9 +69,9 @@ class UpdateCompiler:
             refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
         if not parts:
-            _judge(text, tokens, text, "", rules)
+            _judge(text, tokens, "", 0, len(text), rules)
         elif len(runs) == 1:
-            _judge(text, tokens, parts[0].prologue, text[parts[0].tokens[0].start :], rules)
+            _judge(text, tokens, parts[0].prologue, parts[0].tokens[0].start, len(text), rules)
         elif len(runs) > _MAX_PROLOGUES:
             raise LimitExceeded(
                 f"PREFIX or BASE stands in more than {_MAX_PROLOGUES} places; put all before the first operation"
@@ -79,7 +79,7 @@ class UpdateCompiler:
         else:  # Oxigraph takes no declarations between operations
             parameters = {}
             for run in runs:
-                _judge(text, tokens, run[0].prologue, text[run[0].tokens[0].start : run[-1].tokens[-1].end], rules)
+                _judge(text, tokens, run[0].prologue, run[0].tokens[0].start, run[-1].tokens[-1].end, rules)
         _refuse_calls(parts, tokens, rules)
         given = given or _NOTHING_GIVEN
         open_: list[Parameter] = []
@@ -153,11 +153,13 @@ _FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
 """An operation that fails on an empty store."""
 
 
-def _judge(text: str, tokens: Sequence[Token], prologue: str, operations: str, rules: Rules) -> None:
+def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: Rules) -> None:
     """Let Oxigraph parse operations: it parses all before it runs the first, and the first fails.
 
-    So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says.
+    So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says. The operations stand
+    from `start` to `end` in the text.
     """
+    operations = text[start:end]
     try:
         ox.Store().update(prologue + _FAILING + operations, base_iri=rules.base_iri)
     except (RuntimeError, OSError):
@@ -167,7 +169,8 @@ def _judge(text: str, tokens: Sequence[Token], prologue: str, operations: str, r
     try:  # again, for the position of the error; it is parsed as before, so it is not legal now either
         ox.Store().update(prologue + operations, base_iri=rules.base_iri)
     except (SyntaxError, ValueError) as error:
-        raise ParsingFailed(explain("update", text, tokens, str(error))) from None
+        position = start - len(prologue) + reported_position(prologue + operations, str(error))
+        raise ParsingFailed(explain("update", text, tokens, str(error), max(0, position))) from None
 
 
 class _Reader:

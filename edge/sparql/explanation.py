@@ -93,19 +93,34 @@ _CHECKLIST: Final = (
 )
 
 
-def explain(form: Literal["query", "update"], text: str, tokens: Sequence[Token], parser_message: str) -> str:
+def explain(
+    form: Literal["query", "update"],
+    text: str,
+    tokens: Sequence[Token],
+    parser_message: str,
+    position: int | None = None,
+) -> str:
     """Return the message for the author of a text that Oxigraph has rejected. See `diagnose`."""
-    return diagnose(form, text, tokens, parser_message).message(text)
+    return diagnose(form, text, tokens, parser_message, position).message(text)
 
 
-def diagnose(form: Literal["query", "update"], text: str, tokens: Sequence[Token], parser_message: str) -> Diagnosis:
+def diagnose(
+    form: Literal["query", "update"],
+    text: str,
+    tokens: Sequence[Token],
+    parser_message: str,
+    position: int | None = None,
+) -> Diagnosis:
     """Explain why Oxigraph has rejected `text`.
 
     `tokens`: the whole text. `parser_message`: of Oxigraph's error, which is used only for rules beyond the grammar.
+    `position`: the index of the character that it reports; None: that of `reported_position`.
     """
+    if position is None:
+        position = reported_position(text, parser_message)
     if len(tokens) > _MOST_TOKENS:
         problem = f"This {form} is not valid SPARQL 1.1 at or before this place"
-        return Diagnosis(_reported(text, parser_message), problem, "Send a shorter text to learn the exact place.")
+        return Diagnosis(position, problem, "Send a shorter text to learn the exact place.")
     failure = sparql().check(form.capitalize(), symbols(tokens))
     undeclared = _undeclared_prefix(tokens)
     if failure is not None and failure.token < len(tokens) and tokens[failure.token].text in _RDF12:
@@ -113,7 +128,7 @@ def diagnose(form: Literal["query", "update"], text: str, tokens: Sequence[Token
     if undeclared is not None and (failure is None or _position(failure, tokens, text) > undeclared.position):
         return undeclared
     if failure is None:
-        return _beyond_grammar(form, text, tokens, parser_message)
+        return _beyond_grammar(form, tokens, parser_message, position)
     if failure.token < len(tokens):
         return _unexpected(form, tokens, failure)
     return _too_short(text, tokens, failure)
@@ -276,12 +291,11 @@ def _undeclared_prefix(tokens: Sequence[Token]) -> Diagnosis | None:
     return None
 
 
-def _beyond_grammar(form: str, text: str, tokens: Sequence[Token], parser_message: str) -> Diagnosis:
+def _beyond_grammar(form: str, tokens: Sequence[Token], parser_message: str, position: int) -> Diagnosis:
     """A rule on IRIs, strings, variables or blank nodes that the grammar above does not express."""
     found = next(broken_rules(tokens), None)
     if found is not None:
         return found
-    position = _reported(text, parser_message)
     sentence = _SENTENCE.search(parser_message)
     if sentence is None:
         problem = f"Oxigraph rejects this {form}, although each of its parts is well formed"
@@ -302,7 +316,7 @@ def _beyond_grammar(form: str, text: str, tokens: Sequence[Token], parser_messag
     return Diagnosis(position, sentence[0], remedy)
 
 
-def _reported(text: str, parser_message: str) -> int:
+def reported_position(text: str, parser_message: str) -> int:
     """The position that Oxigraph reports, which is at or after the fault."""
     place = _PLACE.search(parser_message)
     if place is None:
