@@ -104,8 +104,8 @@ class _Bracket:
     """Row."""
     deepest: int = 0
     """Levels of what is inside."""
-    arguments: int = 0
-    """Of a call, but for the first one; an IN has none."""
+    commas: int = 0
+    """Between expressions."""
 
     def levels(self) -> int:
         return max(self.longest, self.row) + self.deepest
@@ -177,7 +177,7 @@ class _Measure:
         if text in (".", ";"):
             top.begins = triples
         elif text in (",", "&&", "||") and top.kind == "expression":
-            top.arguments += text == ","
+            top.commas += text == ","
             top.longest = max(top.longest, top.row)
             top.row = 0
 
@@ -192,7 +192,7 @@ class _Measure:
         closed = self._open.pop()
         top = self._open[-1]
         if top.clause != "IN":
-            self.arguments = max(self.arguments, closed.arguments + 1)
+            self.arguments = max(self.arguments, closed.commas + 1)
         self._merge(closed)
         top.deepest = max(top.deepest, closed.levels() + _LEVELS.get(closed.kind, 1))
         if closed.kind in ("list", "properties"):
