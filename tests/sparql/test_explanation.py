@@ -114,8 +114,9 @@ def test_the_message_names_problem_place_and_remedy_of_an_update(text, expected)
 
 
 def test_a_declaration_before_the_operation_does_not_move_the_place():
-    text = "PREFIX ex: <urn:> INSERT DATA {" + "<urn:a> <urn:b> 1 .\n" * 2000 + "oops }"
-    assert "(line 2001, column " in message("update", text)
+    lines = "<urn:a> <urn:b> 1 .\n" * 1000
+    text = f"PREFIX ex: <urn:> INSERT DATA {{{lines}oops, oops and oops\n{lines}}}"
+    assert "(line 1001, column " in message("update", text)
 
 
 def test_a_long_text_gets_the_place_that_oxigraph_reports():
