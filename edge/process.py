@@ -1,8 +1,9 @@
-"""One gateway as a process: it runs until a signal, stops within its time, and a second signal ends it at once."""
+"""The gateway as a process: it runs until a signal and exits within the stop timeout; a second signal ends it now."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import logging
 import os
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import IO, Final, NoReturn
 
 from edge import allocator
 from edge.config import Settings
@@ -30,6 +32,10 @@ _SAME_SIGNAL = 1.0
 """Seconds within which another signal is no second thought: who signals a whole group of processes may hit twice."""
 
 
+_GRACE: Final = 3.0
+"""Seconds for the log line and the record of a process that ends because its time is over: the disk, or the reader of
+the log, may not respond."""
+
 _SLICES = 10
 """Parts of the time that an event loop has to move: who was stopped himself misses one of them, not all."""
 
@@ -47,7 +53,8 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
 
     Raises `StartError`, or `StopError` where something that waited was not done, or where the gateway cannot mend
     itself. Where it does not stop within `shutdown.timeout`, or its event loop stands still for `watchdog.end_after`,
-    the process ends with exit code 1.
+    the process ends with exit code 1. The timeout of the stop stays in force after this function: the caller must exit,
+    with `leave`.
     """
     possible, wanted = use_all_descriptors(), _connections(settings)
     if wanted > possible:
@@ -59,6 +66,18 @@ def run(settings: Settings, ready: Callable[[Gateway], None]) -> None:
         asyncio.run(_run(settings, ready, supervisor))
     finally:
         supervisor.close()
+
+
+def leave(code: int) -> NoReturn:
+    """Exit now, without waiting for threads.
+
+    The interpreter would wait for each thread that still parses or evaluates something, without a limit. After the stop
+    no client waits for such a result, and everything that was acknowledged is stored.
+    """
+    with contextlib.suppress(OSError, ValueError):  # standard output is closed
+        sys.stdout.flush()
+    logging.shutdown()
+    os._exit(code)
 
 
 def _connections(settings: Settings) -> int:
@@ -86,6 +105,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
             starting.result()
         except BaseException:
             asked.cancel()
+            _end_after(settings.shutdown.timeout, gateway.last_words)
             raise
         cycles.begin()
         watching = [asyncio.create_task(cycles.watch()), asyncio.create_task(allocator.Trimming().watch())]
@@ -100,30 +120,42 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
         starting.cancel()
         lost = None
     began = time.monotonic()
+    # Nothing cancels this timeout: after the stop, the event loop and the interpreter wait for busy threads.
+    _end_after(settings.shutdown.timeout, gateway.last_words)
     _log.info("gateway.stopping")
     supervisor.stopping("Stores what waits")
-    ending = _end_after(settings.shutdown.timeout, gateway.last_words)
     await asyncio.wait([starting])
     await gateway.stop()
-    ending.cancel()
     _log.info("gateway.stopped", extra={"seconds": round(time.monotonic() - began, 2)})
     if lost is not None and lost.done():
         raise StopError(f"The gateway could not mend itself: {lost.result()}")
 
 
-def _end_after(seconds: float, last_words: LastWords) -> threading.Timer:
-    """End the process then, whatever it is doing: threads that do not end would keep it for ever, and so would a stop
-    that waits for one. What was acknowledged is in the journal."""
+def _end_after(seconds: float, last_words: LastWords) -> None:
+    """End the process with exit code 1 then, whatever its threads do. What was acknowledged is in the journal."""
 
     def end() -> None:
-        _log.error("gateway.stop_timeout", extra={"seconds": seconds})
         last_words("stop_timeout", f"after {seconds:g} s")
+        _log.error("gateway.stop_timeout", extra={"seconds": seconds})
         os._exit(1)
 
+    _end_without_python(seconds + _GRACE)
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
-    return timer
+
+
+def _end_without_python(seconds: float) -> None:
+    """End the process with exit code 1 then, from a thread of C code.
+
+    A Python thread cannot do it while another one holds the interpreter's lock, while its own log line waits for a
+    reader, or after the interpreter has begun to exit. The traceback goes nowhere: a full log would block it.
+    """
+    try:
+        nowhere: IO[bytes] | int = open(os.devnull, "wb")  # noqa: SIM115, PTH123  open until the process ends
+    except OSError:  # no descriptor is free
+        nowhere = 2
+    faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
 
 
 def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float, last_words: LastWords) -> None:
@@ -140,9 +172,10 @@ def end_if_stuck(loop: asyncio.AbstractEventLoop, seconds: float, last_words: La
                 break
             moves.clear()
             time.sleep(seconds / _SLICES)
+        _end_without_python(_GRACE)
+        last_words("stuck", f"for {seconds:g} s")
         _log.critical("gateway.stuck", extra={"seconds": seconds})
         faulthandler.dump_traceback(all_threads=True)
-        last_words("stuck", f"for {seconds:g} s")
         os._exit(1)
 
     threading.Thread(target=watch, name="edge-watch", daemon=True).start()

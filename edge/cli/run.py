@@ -57,7 +57,10 @@ def run(file: Path | None, data_dir: Path | None) -> None:
     try:
         process.run(settings, ready=functools.partial(_greet, file))
     except (StartError, StopError) as error:
-        raise Failure(error.description, REFUSED) from None
+        failure = Failure(error.description, REFUSED)
+        failure.show()
+        process.leave(failure.exit_code)
+    process.leave(0)
 
 
 def _keep_private(data_dir: Path) -> None:

@@ -9,13 +9,14 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from edge_command import DEADLINE, FREE_PORTS, launch, wait_until
-from support.processes import HANGING_ENGINE
+from support.processes import HANGING_ENGINE, HANGING_PARSER
 
 from edge import last_run
 
@@ -23,6 +24,9 @@ OBSERVATIONS = (
     "SELECT ?observation ?value WHERE { ?observation <http://www.w3.org/ns/sosa/hasResult> ?result . "
     "?result <http://qudt.org/1.1/schema/qudt#numericValue> ?value }"
 )
+
+SLOW_MACHINE = 7.0
+"""Seconds that a stop may take beyond `shutdown.timeout` on a machine with other work."""
 
 
 def answers(url):
@@ -200,6 +204,47 @@ def test_what_is_answered_too_late_is_no_fault(edge, tmp_path):
     assert running.log()[-1]["event"] == "gateway.stopped"
     assert last_run.read(running.data_dir).run.reason == "stopped"
     assert faults(running) == []
+
+
+def test_a_text_that_is_being_parsed_does_not_hold_the_exit_up(edge, tmp_path):
+    """The thread that parses it is busy until long after the end of the stop."""
+    hanging = tmp_path / "hanging"
+    hook = {"PYTHONPATH": str(HANGING_PARSER), "HANGING": str(hanging), "PARSING": str(tmp_path / "parsing")}
+    running = launch(edge, tmp_path / "data", EDGE__HOST__ENABLED="false", EDGE__SHUTDOWN__TIMEOUT="3", **hook)
+    update = running.endpoints["http"] + "/update"
+    assert sent(update, "INSERT DATA { <urn:a> <urn:b> 1 }")[0] == 200
+    hanging.touch()
+    large = f"INSERT DATA {{ {' '.join(f'<urn:s{number}> <urn:p> {number} .' for number in range(2_000))} }}"
+    with ThreadPoolExecutor() as clients:
+        told = clients.submit(sent, update, large)
+        wait_until((tmp_path / "parsing").exists, "it is being parsed")
+        began = time.monotonic()
+        code = running.stop()
+        seconds = time.monotonic() - began
+        assert told.result(DEADLINE) == (503, "not_ready")
+    assert hanging.exists(), "nothing has let the thread go"
+    assert (code, running.log()[-1]["event"]) == (0, "gateway.stopped")
+    assert seconds < 3 + SLOW_MACHINE
+    again = launch(edge, running.data_dir)
+    assert edge("query", "ASK { <urn:a> <urn:b> 1 }", "--data-dir", again.data_dir).stdout == "true\n"
+
+
+def test_a_log_that_nobody_reads_does_not_hold_the_exit_up(edge, tmp_path):
+    """Each thread that logs waits for the reader, also the one that ends a stop that takes too long."""
+    data_dir = tmp_path / "data"
+    environ = {**FREE_PORTS, "EDGE__HOST__ENABLED": "false", "EDGE__SHUTDOWN__TIMEOUT": "1"}
+    process = edge.start("run", "--data-dir", data_dir, environ=environ)
+    wait_until((data_dir / "endpoints.json").exists, "it is ready")
+    wait_until(lambda: "gateway.ready" in process.stderr.readline(), "it has logged that it is ready")
+    full = os.open(f"/proc/{process.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, b"." * 4096)
+    os.close(full)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE) == 1
+    assert time.monotonic() - began < 1 + SLOW_MACHINE
 
 
 def test_a_signal_while_it_starts_stops_it(edge, tmp_path):

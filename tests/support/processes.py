@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 HANGING_ENGINE = Path(__file__).parent / "hanging_engine"
 """For `PYTHONPATH` of a process whose updates are to wait as long as the file exists that `HANGING` names."""
+HANGING_PARSER = Path(__file__).parent / "hanging_parser"
+"""The same for the parsing of long updates; the file that `PARSING` names exists from its beginning."""
 
 _BLOCK = 500
 

@@ -1,0 +1,26 @@
+"""A parser that hangs: a long update is not parsed as long as the file exists that `HANGING` names.
+
+It creates the file that `PARSING` names when it begins. Python imports this module when it starts, where its directory
+is on `PYTHONPATH`.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from edge.engine.engine import Engine
+
+_prepare = Engine.prepare
+_LONG = 10_000
+"""Characters of a long text."""
+
+
+def _hang(self, request):
+    if len(request.sparql) > _LONG:
+        Path(os.environ["PARSING"]).touch()
+        while Path(os.environ["HANGING"]).exists():
+            time.sleep(0.01)
+    return _prepare(self, request)
+
+
+Engine.prepare = _hang
