@@ -19,10 +19,11 @@ TEXTS = [
     "INSERT DATA { <urn:s> <urn:p> 'o' . GRAPH <urn:g> { <urn:s> <urn:p> 1 } }",
     "DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:p> 2 } WHERE { ?s <urn:p> ?o }",
     "WITH <urn:g> DELETE WHERE { ?s ?p ?o }",
-    "CLEAR ALL",
+    "CLEAR SILENT GRAPH <urn:g>",
     "LOAD <http://127.0.0.1:1/x>",
     "SELECT * { SERVICE <http://127.0.0.1:1/x> { ?s ?p ?o } }",
 ]
+"""No text, nor a part of one, clears or drops all graphs: the data of neighbours must stay (`test_messages.py`)."""
 WORDS = sorted({word for text in TEXTS for word in text.split()})
 
 

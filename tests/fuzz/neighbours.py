@@ -21,8 +21,12 @@ from websockets.sync.client import connect
 from tests.fuzz.house import House
 
 _PATIENCE = 20.0
-_QUERY = "SELECT ?n { <urn:neighbour> <urn:%s> ?n }"
-_UPDATE = "DELETE WHERE {{ <urn:neighbour> <urn:{0}> ?n }} ; INSERT DATA {{ <urn:neighbour> <urn:{0}> {1} }}"
+# A graph of their own: an update of another client may run at any time.
+QUERY = "SELECT ?n { GRAPH <urn:neighbour> { <urn:neighbour> <urn:%s> ?n } }"
+UPDATE = (
+    "DELETE WHERE {{ GRAPH <urn:neighbour> {{ <urn:neighbour> <urn:{0}> ?n }} }} ; "
+    "INSERT DATA {{ GRAPH <urn:neighbour> {{ <urn:neighbour> <urn:{0}> {1} }} }}"
+)
 
 _numbers = count()
 
@@ -42,12 +46,12 @@ class _Follower:
         self._sequence = 0
 
     def _begin(self) -> None:
-        self._send({"subscribe": {"sparql": _QUERY % self._gate}})
+        self._send({"subscribe": {"sparql": QUERY % self._gate}})
         assert self._receive()["notification"]["sequence"] == 0
 
     def goes_on(self) -> None:
         number = next(_numbers)
-        self._send({"update": {"sparql": _UPDATE.format(self._gate, number), "alias": "write"}})
+        self._send({"update": {"sparql": UPDATE.format(self._gate, number), "alias": "write"}})
         waiting = {"updated", str(number)}
         while waiting:
             message = self._receive()
@@ -115,8 +119,8 @@ class _OverHttp:
 
     def goes_on(self) -> None:
         number = next(_numbers)
-        assert self.http.post("/update", data={"update": _UPDATE.format("http", number)}).status_code == 200
-        rows = self.http.get("/query", params={"query": _QUERY % "http"}).json()["results"]["bindings"]
+        assert self.http.post("/update", data={"update": UPDATE.format("http", number)}).status_code == 200
+        rows = self.http.get("/query", params={"query": QUERY % "http"}).json()["results"]["bindings"]
         assert [row["n"]["value"] for row in rows] == [str(number)]
 
 
@@ -129,7 +133,7 @@ class _OverCoap:
         self.socket.connect(house.address("coap"))
         self._id = 0
         self._sequence = 0
-        created = self._ask(POST, "/subscribe", (_QUERY % "coap").encode())
+        created = self._ask(POST, "/subscribe", (QUERY % "coap").encode())
         assert created.code == Code.CREATED
         self._path = "/" + "/".join(created.opt.location_path)
         assert json.loads(self._ask(GET, self._path, observe=0, token=b"obs").payload)["sequence"] == 0
@@ -137,7 +141,7 @@ class _OverCoap:
     def goes_on(self) -> None:
         number = next(_numbers)
         waiting = {str(number)}
-        answer = self._ask(POST, "/update", _UPDATE.format("coap", number).encode(), waiting=waiting)
+        answer = self._ask(POST, "/update", UPDATE.format("coap", number).encode(), waiting=waiting)
         assert answer.code == Code.CHANGED
         deadline = time.monotonic() + _PATIENCE
         while waiting:

@@ -1,0 +1,42 @@
+"""Requests of the fuzzer leave the data of its neighbours alone.
+
+Many clients do not wait for their answers, and delayed updates run later. So such a request may run while a neighbour
+checks its own data.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyoxigraph as ox
+import pytest
+from hypothesis import given, settings
+
+from tests.fuzz.messages import SPARQL, TEXTS
+from tests.fuzz.neighbours import QUERY, UPDATE
+
+
+def spares_the_neighbour(text: str) -> bool:
+    """Whether the neighbour's data is still there after an update. A text that is none changes nothing."""
+    store = ox.Store()
+    store.update(UPDATE.format("ws", 1))
+    store.update("INSERT DATA { <urn:s> <urn:p> 'o' . GRAPH <urn:g> { <urn:s> <urn:p> 1 } }")
+    with suppress(SyntaxError, OSError, RuntimeError, ValueError):
+        store.update(text)
+    found = store.query(QUERY % "ws")
+    assert isinstance(found, ox.QuerySolutions)
+    return [row["n"].value for row in found] == ["1"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_request_and_its_parts_spare_the_neighbour(text):
+    words = text.split()
+    for first in range(len(words)):
+        for last in range(first, min(first + 3, len(words))):
+            assert spares_the_neighbour(" ".join(words[:first] + words[last:]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(SPARQL)
+def test_any_request_spares_the_neighbour(text):
+    assert spares_the_neighbour(text.encode("utf-8", "replace").decode())
