@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
-from edge.adapters.actuation_wanted import Wanted
+from edge.adapters.desired_state import Wanted
 from edge.adapters.observations import Engine
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.mapping.actuators import Actuator, Command

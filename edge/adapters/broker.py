@@ -10,8 +10,8 @@ from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
+from edge.adapters.broker_auth import Door, OwnDoor
 from edge.adapters.broker_backlog import Backlog
-from edge.adapters.broker_door import Door, OwnDoor
 from edge.adapters.settings import BrokerSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
 from edge.unlink import Unlink
@@ -199,7 +199,7 @@ class EmbeddedBroker:
         door: Door | None,
         known: Callable[[], None],
     ) -> None:
-        from edge.adapters.broker_entrance import let_in
+        from edge.adapters.broker_connect import let_in
         from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
         client = asyncio.current_task()

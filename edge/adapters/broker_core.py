@@ -11,7 +11,7 @@ from amqtt.contexts import Action, BrokerConfig
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
-from edge.adapters.broker_door import Visitor
+from edge.adapters.broker_auth import Visitor
 from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from amqtt.broker import BrokerContext, RetainedApplicationMessage
 from amqtt.plugins.base import BaseAuthPlugin, BasePlugin
 from amqtt.session import Session
 
-from edge.adapters.broker_door import BETWEEN
+from edge.adapters.broker_auth import BETWEEN
 
 _OVERHEAD: Final = 1000
 """Bytes that a retained message takes beside its topic and payload."""

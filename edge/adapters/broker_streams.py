@@ -7,8 +7,8 @@ import logging
 
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 
+from edge.adapters.broker_auth import ANYBODY, Visitor
 from edge.adapters.broker_backlog import Backlog
-from edge.adapters.broker_door import ANYBODY, Visitor
 from edge.adapters.broker_packets import PacketBoundaries
 
 _log = logging.getLogger(__name__)

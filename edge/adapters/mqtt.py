@@ -22,7 +22,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.messages import Inbox, Message
 from edge.adapters.mqtt_client import close_sockets, make_client, subscribe, why_lost
 from edge.adapters.receipts import NEW_SESSION, Receipts, receipt_of

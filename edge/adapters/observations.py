@@ -13,7 +13,7 @@ from typing import Protocol
 import pyoxigraph as ox
 
 from edge.adapters import updates
-from edge.adapters.known import KnownObservations
+from edge.adapters.observation_cache import KnownObservations
 from edge.adapters.planner import Arrival, History, Plan, Planner
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import PREFIXES

@@ -11,7 +11,7 @@ from typing import Protocol
 import pyoxigraph as ox
 
 from edge.adapters import updates
-from edge.adapters.known import Description, Known, KnownObservations
+from edge.adapters.observation_cache import Description, Known, KnownObservations
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import DATE_TIME_STAMP, instant_iri, quantity_iri
 from edge.engine.requests import UpdateRequest

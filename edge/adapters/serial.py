@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.messages import Inbox, Message
 from edge.adapters.serial_port import Port
 from edge.adapters.settings import SerialSettings

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.messages import Message
 from edge.adapters.planner import Arrival
 from edge.adapters.receipts import IDENTIFIERS, RECEIPT

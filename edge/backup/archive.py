@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar, Final
 
 from edge import endpoints, last_run
-from edge.engine import reserve
-from edge.engine.datadir import LOCK_NAME
-from edge.engine.journal_file import FILE_NAME
+from edge.engine.journal import disk_reserve
+from edge.engine.journal.data_directory import LOCK_NAME
+from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.protocol.errors import EdgeError
 
 DATA: Final = "data/"
@@ -26,7 +26,7 @@ JOURNAL: Final = FILE_NAME
 LONGEST_MANIFEST: Final = 16 * 1024 * 1024
 """Bytes: some 100,000 files."""
 
-_OF_A_RUN: Final = (LOCK_NAME, reserve.NAME, endpoints.NAME, last_run.NAME)
+_OF_A_RUN: Final = (LOCK_NAME, disk_reserve.NAME, endpoints.NAME, last_run.NAME)
 """Files that speak of a gateway that runs or ran here, not of what it knows."""
 _DRAFTS: Final = (".part", ".new", "-wal", "-shm", "-journal")
 """How names of files end that are not whole, or belong to an SQLite file that is copied with them."""

@@ -19,8 +19,8 @@ from typing import IO, Final
 
 from edge import __version__, durable
 from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, BackupRefused, Entry, Manifest, belongs
-from edge.engine import journal_file
-from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.data_directory import DataDirectoryRefused
 
 _BUSY: Final = 30.0
 """Seconds to wait where a file is locked, as it is for a moment while the log is moved into it."""
@@ -107,7 +107,7 @@ def _copy(path: Path, copy: Path) -> None:
         if path.name != JOURNAL and (fault := target.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise BackupRefused(f"{path} is damaged: {fault}")
     if path.name == JOURNAL:
-        journal_file.verify(copy)
+        sqlite_schema.verify(copy)
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path, mode: int | None = None) -> Entry:

@@ -18,8 +18,8 @@ from typing import IO, Final
 from edge import __version__, durable, last_run
 from edge.backup.archive import DATA, JOURNAL, LONGEST_MANIFEST, MANIFEST, BackupRefused, Entry, Manifest, is_safe
 from edge.backup.exchange import exchange
-from edge.engine import journal_file
-from edge.engine.datadir import LOCK_NAME, DataDirectoryRefused, DirectoryLock
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.data_directory import LOCK_NAME, DataDirectoryRefused, DirectoryLock
 from edge.security.oscore import leap
 from edge.security.store import NAME as CLIENTS
 
@@ -147,7 +147,7 @@ def _check(found: dict[str, tuple[int, str]], manifest: Manifest) -> None:
 def _make_ready(draft: Path, place: Path) -> None:
     """Verify what the gateway would, and give the files to whom the data directory belongs."""
     try:
-        journal_file.verify(draft / JOURNAL)
+        sqlite_schema.verify(draft / JOURNAL)
     except DataDirectoryRefused as error:
         raise BackupRefused(f"The backup cannot be used: {error.description}") from error
     if (draft / CLIENTS).exists():

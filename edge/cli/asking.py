@@ -14,7 +14,7 @@ from edge.cli.http import Nowhere
 from edge.cli.token import token_for
 
 if TYPE_CHECKING:
-    from edge.doctor.surroundings import Ask
+    from edge.doctor.context import Ask
 
 PATIENCE: Final = 5.0
 """Seconds: one that does not answer in that time does not answer its clients, either."""
@@ -24,7 +24,7 @@ LARGEST: Final = 4 * 1024 * 1024
 
 def asked(data_dir: Path) -> Ask:
     """How to ask the gateway of this data directory, with the token in the environment."""
-    from edge.doctor.surroundings import Unasked
+    from edge.doctor.context import Unasked
 
     def ask(path: str) -> tuple[int, bytes]:
         try:

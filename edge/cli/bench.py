@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import click
 
-from benchmarks.experiment import INDICATORS, ExperimentError, Options
-from benchmarks.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS, experiment
+from edge.bench.experiment import INDICATORS, ExperimentError, Options
+from edge.bench.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS, experiment
 from edge.cli.failures import misused, refused
 
 _EPILOG: Final = "\n".join(

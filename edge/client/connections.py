@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from edge.client.authorization import Authorization
-from edge.client.link import Link
 from edge.client.options import Options
 from edge.client.over_http import Http
 from edge.client.subscriptions import Subscriptions
+from edge.client.websocket import Link
 
 
 class Connections:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from edge.client.answers import Scheduled, Timer, Updated
-from edge.client.calls import Message
 from edge.client.errors import BadAnswer
-from edge.client.link import Link
+from edge.client.pending_requests import Message
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
+from edge.client.websocket import Link
 
 
 class OverSocket:

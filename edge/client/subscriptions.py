@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edge.client.authorization import Authorization
-from edge.client.calls import Message
 from edge.client.errors import RETRY_LATER, UNAUTHORIZED, Closed, NoAnswer, Refused
-from edge.client.link import Link
 from edge.client.options import Options
+from edge.client.pending_requests import Message
 from edge.client.results import read_rows
 from edge.client.subscription import Subscription
+from edge.client.websocket import Link
 
 _log = logging.getLogger("edge.client")
 

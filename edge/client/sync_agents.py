@@ -10,12 +10,12 @@ from typing import Self, overload
 from edge.client.answers import Scheduled, Updated
 from edge.client.backlog import Notification
 from edge.client.brokers import Agent, Brokers
+from edge.client.callback_thread import Teller
 from edge.client.consumer import Consumer
 from edge.client.loop_thread import LoopThread
 from edge.client.options import Options
 from edge.client.producer import Producer
 from edge.client.rows import Row
-from edge.client.teller import Teller
 from edge.jsap import Profile, Value
 
 

@@ -14,6 +14,7 @@ import pyoxigraph as ox
 
 from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.backlog import Notification
+from edge.client.callback_thread import Teller
 from edge.client.client import Client, Graphs, Over
 from edge.client.endpoints import Endpoints
 from edge.client.errors import ClientError, Closed
@@ -23,7 +24,6 @@ from edge.client.options import Options
 from edge.client.results import Result, Rows
 from edge.client.rows import Row
 from edge.client.subscription import Subscription
-from edge.client.teller import Teller
 
 T = TypeVar("T")
 

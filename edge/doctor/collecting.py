@@ -21,9 +21,9 @@ from typing import Final
 from edge import __version__, last_run
 from edge.config.reference import to_toml
 from edge.doctor.checks.units import UNIT
+from edge.doctor.context import Surroundings, Unasked
 from edge.doctor.examination import examine
 from edge.doctor.redaction import Redactor
-from edge.doctor.surroundings import Surroundings, Unasked
 
 _LARGEST: Final = 2 * 1024 * 1024
 """Characters of a file in the archive."""

@@ -21,8 +21,8 @@ from edge.doctor.checks import (
     units,
     update,
 )
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, unknown
-from edge.doctor.surroundings import Surroundings
 
 Check = Callable[[Surroundings], Iterable[Finding]]
 

@@ -1,6 +1,6 @@
 """The SUB Engine: a live RDF graph, exact change sets, and subscriptions that are told what changed."""
 
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 

@@ -15,8 +15,29 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.apart import Apart, Child
-from edge.engine.attempt import (
+from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.admission.graph_quota import GraphQuota
+from edge.engine.journal.codec import EncodedQuads
+from edge.engine.journal.ledger import Ledger
+from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
+from edge.engine.queries.evaluator import World
+from edge.engine.queries.forked_evaluation import Apart, Child
+from edge.engine.queries.lutt import Key, Lutt
+from edge.engine.queries.oxigraph_queries import Rules, parse
+from edge.engine.queries.query_plans import QueryPlans
+from edge.engine.queries.query_processor import QueryProcessor
+from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
+from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
+from edge.engine.store.forked_mirror import ForkedMirror
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.graph_copy import GraphCopy
+from edge.engine.store.mirror import Mirror
+from edge.engine.store.step_budget import Effort
+from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions.explanation import Explanation
+from edge.engine.subscriptions.spu import Ready
+from edge.engine.subscriptions.spu_manager import Activation, PreparedQuery, SpuManager
+from edge.engine.updates.attempt import (
     LAST_STEPS,
     Attempt,
     Documents,
@@ -27,32 +48,11 @@ from edge.engine.attempt import (
     Recorded,
     Unfinished,
 )
-from edge.engine.byte_quota import ByteQuota
-from edge.engine.changes import NO_CHANGE, ChangeSet, Statement
-from edge.engine.documents import Loader
-from edge.engine.effort import Effort
-from edge.engine.evaluator import World
-from edge.engine.explanation import Explanation
-from edge.engine.forked_mirror import ForkedMirror
-from edge.engine.general import Rules, parse
-from edge.engine.graph import LiveGraph
-from edge.engine.graph_copy import GraphCopy
-from edge.engine.graph_quota import GraphQuota
-from edge.engine.journal_codec import EncodedQuads
-from edge.engine.ledger import Ledger
-from edge.engine.lutt import Key, Lutt
-from edge.engine.mirror import Mirror
-from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
-from edge.engine.plan import Load, Modify, UpdatePlan, is_data
-from edge.engine.query import QueryProcessor
-from edge.engine.query_plans import QueryPlans
-from edge.engine.read_set import read_set
-from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
-from edge.engine.spu import Ready
-from edge.engine.spu_manager import Activation, PreparedQuery, SpuManager
-from edge.engine.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
-from edge.engine.transaction import Transaction
-from edge.engine.update import UpdateProcessor
+from edge.engine.updates.loaded_documents import Loader
+from edge.engine.updates.read_set import read_set
+from edge.engine.updates.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
+from edge.engine.updates.update_plan import Load, Modify, UpdatePlan, is_data
+from edge.engine.updates.update_processor import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateConflict, UpdateFailed
 from edge.protocol.results import Term

@@ -19,12 +19,12 @@ from typing import Any, Final, NoReturn
 import pyoxigraph as ox
 
 from edge import durable
-from edge.engine import journal_codec, journal_file
-from edge.engine.atomic import GraphName
-from edge.engine.datadir import DataDirectoryRefused, DirectoryLock
-from edge.engine.journal_codec import Entry
-from edge.engine.journal_file import checksum
-from edge.engine.timer_table import is_sound as is_sound_timer
+from edge.engine.journal import codec, sqlite_schema
+from edge.engine.journal.codec import Entry
+from edge.engine.journal.data_directory import DataDirectoryRefused, DirectoryLock
+from edge.engine.journal.sqlite_schema import checksum
+from edge.engine.store.oxigraph_transaction import GraphName
+from edge.engine.timers.timer_table import is_sound as is_sound_timer
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, MemoryError, struct.error, sqlite3.Error)
 """What reading a damaged row can raise."""
@@ -47,13 +47,13 @@ class DamagedFile:
         self.commits = 0
         """Commits after it that were read."""
         self._graphs: set[GraphName] = set()
-        self.connection = journal_file.open_for_reading(path)
+        self.connection = sqlite_schema.open_for_reading(path)
         try:
             self.connection.execute("BEGIN")
-            journal_file.verify_identity(path, self.connection)
+            sqlite_schema.verify_identity(path, self.connection)
         except (sqlite3.Error, OSError) as error:
             self.connection.close()
-            journal_file.refuse(path, f"is damaged so that nothing of it can be read: {error}")
+            sqlite_schema.refuse(path, f"is damaged so that nothing of it can be read: {error}")
         except BaseException:
             self.connection.close()
             raise
@@ -97,7 +97,7 @@ class DamagedFile:
 
     def _checked(self, body: bytes) -> list[Entry]:
         """The entries of a body, whose quads are in graphs that exist. Raises one of `UNREADABLE`."""
-        entries = list(journal_codec.decode(body))
+        entries = list(codec.decode(body))
         for entry in entries:
             changes = entry.changes
             self._graphs.update(changes.created)
@@ -140,7 +140,7 @@ def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop
     beside the new one, as FILE.`suffix`. Nothing changes where the file is sound, or where anything fails.
     Raises `DataDirectoryRefused`.
     """
-    path = directory / journal_file.FILE_NAME
+    path = directory / sqlite_schema.FILE_NAME
     if not path.exists():
         raise DataDirectoryRefused(f"There is no {path}. Name the data directory with --data-dir.")
     lock = DirectoryLock(directory)
@@ -150,13 +150,13 @@ def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop
         draft.mkdir(mode=0o700)
         damaged = DamagedFile(path)
         try:
-            report = _rebuild(damaged, draft / journal_file.FILE_NAME)
+            report = _rebuild(damaged, draft / sqlite_schema.FILE_NAME)
         finally:
             damaged.close()
         report.fault = _fault(path, check, draft) or report.graph_fault
         if drop and report.fault:
             check(draft)  # the new file is one that a gateway starts on
-            report.copy = _exchange(path, draft / journal_file.FILE_NAME, suffix)
+            report.copy = _exchange(path, draft / sqlite_schema.FILE_NAME, suffix)
         return report
     except (OSError, sqlite3.Error) as error:
         _failed(path, error)
@@ -208,7 +208,7 @@ def _exchange(path: Path, new: Path, suffix: str) -> Path:
         new.replace(path)
         durable.sync_file(path)
         durable.sync_directory(path.parent)
-    journal_file.verify(path)
+    sqlite_schema.verify(path)
     return copy
 
 
@@ -223,7 +223,7 @@ def _rebuild(damaged: DamagedFile, new: Path) -> Report:
     report.graph_fault, report.sequence, report.quads = damaged.fault, damaged.sequence, len(quads)
     meta = dict(_pairs(damaged.rows("meta")))
     durability = meta.get("durability")
-    journal_file.create(new, durability if durability in ("commit", "interval") else "commit")
+    sqlite_schema.create(new, durability if durability in ("commit", "interval") else "commit")
     with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         _copy_graph(damaged, connection)
@@ -303,7 +303,7 @@ def _sound_subscription(row: _Row) -> bool:
 
 
 def _sound_outbox(parts: tuple[str | None, list[_Row], list[_Row], list[_Row]]) -> bool:
-    """Whether all rows are what was written, with numbers that have no gap (`edge.outbox.storing`)."""
+    """Whether all rows are what was written, with numbers that have no gap (`edge.outbox.recorder`)."""
     head, rows, contexts, lost = parts
     if head is None:
         return not rows

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edge.engine.clock import Trust
-from edge.engine.effort import MAX_STEPS, MAX_TEXT
-from edge.engine.sparql.size import MAX_JOINED
+from edge.engine.sparql.size_limits import MAX_JOINED
+from edge.engine.store.step_budget import MAX_STEPS, MAX_TEXT
 
 Booster = Literal["delta", "re-evaluate"]
 """What becomes of the subscribed queries that an update concerns: moved by the delta rules, or all evaluated anew."""

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pyoxigraph as ox
 
-from edge.engine import journal_file
-from edge.engine.byte_quota import ByteQuota
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.clock import Clock, SystemClock
-from edge.engine.datadir import DataDamaged, DirectoryLock
-from edge.engine.documents import Loader
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
-from edge.engine.journal import Journal
-from edge.engine.ledger import Ledger
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.data_directory import DataDamaged, DirectoryLock
+from edge.engine.journal.journal import Journal
+from edge.engine.journal.ledger import Ledger
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.rescue import UNREADABLE, DamagedFile
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
+from edge.engine.scheduling.work import Rights
 from edge.engine.settings import EngineSettings
-from edge.engine.work import Rights
+from edge.engine.updates.loaded_documents import Loader
 from edge.protocol.errors import Forbidden
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _open(
         snapshot_ratio=settings.snapshot_ratio,
     )
     # While another connection reads, closing the journal does not move its log into the file, which may be damaged.
-    reader = None if directory is None else journal_file.open_for_reading(directory / journal_file.FILE_NAME)
+    reader = None if directory is None else sqlite_schema.open_for_reading(directory / sqlite_schema.FILE_NAME)
     try:
         if reader is not None:
             reader.execute("BEGIN")
@@ -127,7 +127,7 @@ def _open_damaged(directory: Path, settings: EngineSettings, clock: Clock, damag
     """
     lock = DirectoryLock(directory)
     try:
-        file = DamagedFile(directory / journal_file.FILE_NAME)
+        file = DamagedFile(directory / sqlite_schema.FILE_NAME)
         engine = make_engine(settings, _no_loader)
         try:
             for entries in file.units():

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from edge.engine.byte_quota import Charge
+from edge.engine.admission.byte_quota import Charge
 from edge.engine.requests import Notification
-from edge.gates.net import Net
+from edge.gates.conflation import Net
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import notification_message
 

@@ -8,15 +8,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from edge.gates.allowance import Allowance, client_of, outgoing
-from edge.gates.asks import ask
-from edge.gates.bridge import Bridge
-from edge.gates.calls import Subscribe, Unsubscribe
-from edge.gates.engine import SessionEngine
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard, permitted
+from edge.gates.loop_dispatcher import Bridge
 from edge.gates.outgoing import Connection, Outgoing
-from edge.gates.parking import Parking, parked_of
+from edge.gates.pending_requests import ask
+from edge.gates.rate_limit import Allowance, client_of, outgoing
+from edge.gates.resume import Parking, parked_of
 from edge.gates.settings import LimitSettings, SessionLimits
+from edge.gates.subscriptions import Subscribe, Unsubscribe
 from edge.metrics import Metrics
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidRequest, NotFound, SubscriptionFailed, TooLarge, TooManyRequests

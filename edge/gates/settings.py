@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from edge.engine.byte_quota import MAX_CLIENT_BYTES, MAX_TOTAL_BYTES
+from edge.engine.admission.byte_quota import MAX_CLIENT_BYTES, MAX_TOTAL_BYTES
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from edge.config import Settings
 from edge.config.parts import part
 from edge.engine import Scheduler
-from edge.gates.allowance import Allowance
 from edge.gates.guard import Authority, Guard
 from edge.gates.http import HttpGate, Views
-from edge.gates.parking import Parking
+from edge.gates.rate_limit import Allowance
+from edge.gates.resume import Parking
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
-from edge.gateway.door import Door, Server
+from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
-from edge.gateway.listening import listening, url_host
 from edge.gateway.probes import coap_answers, http_answers
+from edge.gateway.restartable_server import Door, Server
 from edge.gateway.watchdog import Part
 from edge.metrics import Metrics
 from edge.protocol.addresses import is_loopback

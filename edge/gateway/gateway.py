@@ -16,16 +16,17 @@ from edge.adapters.observations import Observations
 from edge.config import Settings
 from edge.config.keys import default_data_dir
 from edge.config.parts import part
-from edge.engine import EngineSettings, Scheduler, open_engine, reserve
-from edge.engine.byte_quota import ByteQuota
-from edge.engine.datadir import DataDirectoryRefused
-from edge.engine.journal import Journal
-from edge.engine.journal_file import FILE_NAME
+from edge.engine import EngineSettings, Scheduler, open_engine
+from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.journal import disk_reserve
+from edge.engine.journal.data_directory import DataDirectoryRefused
+from edge.engine.journal.journal import Journal
+from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.performance import Figures
-from edge.gates.allowance import Allowance
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
-from edge.gates.parking import Parking
+from edge.gates.rate_limit import Allowance
+from edge.gates.resume import Parking
 from edge.gates.settings import LimitSettings
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
@@ -39,10 +40,10 @@ from edge.gateway.watchdog import Part, StandsStill, Watchdog
 from edge.last_run import LastRun
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
-from edge.outbox.choosing import Chooser
 from edge.outbox.outbox import Outbox
+from edge.outbox.recorder import Storing
+from edge.outbox.sampling import Chooser
 from edge.outbox.settings import OutboxSettings as OutboxOptions
-from edge.outbox.storing import Storing
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, UpdateFailed
 
@@ -156,7 +157,7 @@ class Gateway:
         watched = settings.watchdog
         interval = min(watched.interval, self._longest_silence)
         watchdog = Watchdog(interval, watched.stall_after, watched.end_after, self.metrics, self._on_progress)
-        self._stack.enter_context(reserve.used(settings.data_dir))
+        self._stack.enter_context(disk_reserve.used(settings.data_dir))
         tls = await self._start_security()  # the engine asks it for the rights of updates that were given to run later
         engine = await self._start_engine()
         security = self._security

@@ -12,7 +12,7 @@ from edge.adapters import actuation
 from edge.adapters import settings as adapters
 from edge.adapters.actuation import Actuation
 from edge.adapters.files import MappingFiles
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.observations import Observations
 from edge.config import Settings
 from edge.config.parts import part

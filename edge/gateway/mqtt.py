@@ -18,14 +18,14 @@ from edge.adapters.mqtt_link import Link
 from edge.config import Settings, read_password
 from edge.config.parts import part
 from edge.engine import Scheduler
-from edge.gates.allowance import Allowance
 from edge.gates.guard import Guard
 from edge.gates.mqtt import MqttGate, Strays, Visitors, Wire
 from edge.gates.mqtt.query_files import read_queries
-from edge.gates.parking import Parking
+from edge.gates.rate_limit import Allowance
+from edge.gates.resume import Parking
 from edge.gates.settings import MqttGateSettings
+from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
-from edge.gateway.listening import listening, url_host
 from edge.gateway.mappings import Mappings
 from edge.gateway.probes import connects
 from edge.gateway.progress import Progress

@@ -8,13 +8,13 @@ from pathlib import Path
 from edge.config import Settings
 from edge.config.parts import part
 from edge.engine import EngineSettings
-from edge.engine.journal import Journal
-from edge.engine.kept_table import KeptTable
+from edge.engine.journal.journal import Journal
 from edge.engine.rescue import UNREADABLE, Report, rebuild
+from edge.engine.resume.subscription_table import KeptTable
 from edge.engine.start import make_engine
-from edge.engine.timer_table import TimerTable
+from edge.engine.timers.timer_table import TimerTable
+from edge.outbox.recorder import Storing
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.storing import Storing
 
 __all__ = ["Report", "rescue"]
 

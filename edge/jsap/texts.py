@@ -11,9 +11,9 @@ import pyoxigraph as ox
 
 from edge.jsap.bindings import ForcedBinding, Term, written
 from edge.jsap.findings import Findings
-from edge.jsap.judge import judge
 from edge.jsap.names import meant
 from edge.jsap.nodes import Node
+from edge.jsap.syntax_check import judge
 from edge.jsap.targets import Kind
 from edge.jsap.template import Edit, Template, blank_prefix, cut, edits, original
 from edge.protocol.errors import ParsingFailed

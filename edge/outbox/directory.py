@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from edge import durable
-from edge.outbox.cut import Segment
 from edge.outbox.landing import Known, LandingFailed, acknowledged, parsed
 from edge.outbox.segment import MANIFEST, ROWS, held
+from edge.outbox.segmenter import Segment
 
 ACKNOWLEDGEMENTS: Final = "ack.json"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from edge.outbox.cut import Segment
+from edge.outbox.segmenter import Segment
 
 
 class LandingFailed(Exception):

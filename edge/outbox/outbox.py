@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from edge.outbox import table
 from edge.outbox.observation import Context
-from edge.outbox.storing import Storing
+from edge.outbox.recorder import Storing
 from edge.outbox.table import Lost, Row
 
 T = TypeVar("T")

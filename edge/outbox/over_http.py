@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from edge import __version__
-from edge.outbox.cut import Segment
 from edge.outbox.landing import Known, LandingFailed, acknowledged, held, parsed
 from edge.outbox.segment import MANIFEST, ROWS
+from edge.outbox.segmenter import Segment
 from edge.protocol.trust import trusting
 
 PART: Final = 256 * 1024

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from edge.outbox.cut import Segment, Stored, cut
 from edge.outbox.landing import Known, Landing, LandingFailed
+from edge.outbox.segmenter import Segment, Stored, cut
 from edge.outbox.table import Damaged
 from edge.protocol.errors import EdgeError
 

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from edge.engine.journal_file import checksum
+from edge.engine.journal.sqlite_schema import checksum
 from edge.outbox.observation import Context
 from edge.outbox.segment import told
 

@@ -30,7 +30,7 @@ def variant(package: Path, directory: Path, version: str, settings: str = "") ->
     control.write_text(control.read_text().replace(before, f"Version: {version}"))
     (lib / "edge" / "__init__.py").write_text(f'"""Of the test."""\n\n__version__ = "{version}"\n')
     (lib / "edge" / "added.py").write_text('"""Of the test."""\n')
-    shutil.rmtree(lib / "benchmarks")
+    shutil.rmtree(lib / "edge" / "bench")
     if settings:
         file = directory / "etc" / "sepa-edge" / "edge.toml"
         file.write_text(f"{file.read_text()}\n{settings}\n")

@@ -31,9 +31,9 @@ def bench(rows: int, runs: int, only: tuple[str, ...], as_json: bool) -> None:
     edge-history bench --only questions --rows 100000 --json
     """
     # With PySpark, which other commands do without.
-    from benchmarks.experiment import ExperimentError
-    from benchmarks.history.figures import to_json, to_text
-    from benchmarks.history.parts import measure
+    from edge.bench.experiment import ExperimentError
+    from spark_offload.bench.figures import to_json, to_text
+    from spark_offload.bench.parts import measure
 
     try:
         figures = measure(only or PARTS, rows, runs)

@@ -2,7 +2,7 @@
 
 import paho.mqtt.client as paho
 
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.mqtt import MqttAdapter
 from edge.adapters.settings import MqttSettings
 from edge.engine.requests import QueryRequest, UpdateRequest

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.adapters.actuation_outbox import WINDOW, Outbox
-from edge.adapters.actuation_wanted import Wanted
+from edge.adapters.desired_state import Wanted
 from edge.mapping.actuators import Command
 from edge.mapping.pack import load_pack
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 from adapter_parts import Publisher
 
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
 from tests.support.processes import Mosquitto, wait_for
 
 WAITING = int(os.environ.get("EDGE_WAITING_READINGS", "3000"))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from adapter_parts import select, update
 
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.settings import MappingsSettings
 from edge.mapping import Mapper
 

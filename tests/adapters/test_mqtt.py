@@ -331,6 +331,6 @@ def _stored(data: Path) -> int:
 
 
 def _readings(body: bytes) -> int:
-    from edge.engine.journal_codec import decode
+    from edge.engine.journal.codec import decode
 
     return sum(quad.predicate.value.endswith("numericValue") for entry in decode(body) for quad in entry.changes.added)

@@ -8,7 +8,7 @@ import pytest
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.serial import SerialAdapter
 from edge.adapters.serial_device import Away, find, open_device
 from edge.adapters.serial_frames import encoded

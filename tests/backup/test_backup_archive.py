@@ -19,7 +19,7 @@ from edge import last_run
 from edge.backup import BackupRefused, make, restore
 from edge.backup.exchange import exchange
 from edge.engine import EngineSettings, open_engine
-from edge.engine.datadir import DirectoryLock
+from edge.engine.journal.data_directory import DirectoryLock
 from edge.engine.requests import UpdateRequest
 from edge.security.clients import Rights
 from edge.security.security import Security, SecuritySettings

@@ -6,8 +6,8 @@ from collections import Counter
 import pyoxigraph as ox
 import pytest
 
-from benchmarks.city import CITY, DIMMING, NS, SMALL_CITY, lamp_uri, road_uri
-from benchmarks.primitives import (
+from edge.bench.city import CITY, DIMMING, NS, SMALL_CITY, lamp_uri, road_uri
+from edge.bench.primitives import (
     expected_notifications,
     lamp_updates,
     road_updates,

@@ -8,14 +8,14 @@ import tempfile
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import attacks, chat, readings
-from benchmarks.city import CITY, SMALL_CITY
-from benchmarks.experiment import INDICATORS, ExperimentError, Figure, Options, Report
-from benchmarks.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS
-from benchmarks.lighting import UPDATES
-from benchmarks.primitives import expected_notifications, subscriptions, value_of_run
-from benchmarks.subject import subject
-from benchmarks.tables import hit_rate
+from edge.bench import attacks, chat, readings
+from edge.bench.city import CITY, SMALL_CITY
+from edge.bench.experiment import INDICATORS, ExperimentError, Figure, Options, Report
+from edge.bench.experiments import ATTACKS, BOTH_MODES, EXPERIMENTS
+from edge.bench.lighting import UPDATES
+from edge.bench.primitives import expected_notifications, subscriptions, value_of_run
+from edge.bench.subject import subject
+from edge.bench.tables import hit_rate
 from edge.cli import edge
 
 MEMBERS = {"experiment", "mode", *INDICATORS}

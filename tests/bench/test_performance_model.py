@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
 from edge.engine.performance import PerformanceModel, Statistics
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import QueryRequest, UpdateRequest
 
 NANOSECONDS = st.integers(0, 10**10)

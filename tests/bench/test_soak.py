@@ -6,9 +6,9 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import soak
-from benchmarks.experiment import Figure, Report
-from benchmarks.soak import QUANTITIES, Sample, growth, verdict
+from edge.bench import soak
+from edge.bench.experiment import Figure, Report
+from edge.bench.soak import QUANTITIES, Sample, growth, verdict
 from edge.cli import edge
 
 STEADY = {"memory_mb": 80.0, "fds": 25.0, "threads": 12.0, "p50_ms": 4.0, "p99_ms": 20.0, "files_kb": 5000.0}

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pyoxigraph as ox
 from expression_world import DURATIONS, NUMBERS, OTHERS, STRINGS, iri, typed
 
-from edge.engine.effort import Effort
 from edge.engine.operators.aggregates import Accumulator
 from edge.engine.operators.aggregates import accumulator as new_accumulator
 from edge.engine.sparql.algebra import Aggregate, Call, Reference, Variable
-from edge.engine.terms import canonical
+from edge.engine.store.step_budget import Effort
+from edge.engine.store.terms import canonical
 from edge.protocol.results import Term
 
 X = Reference(Variable("x"))

@@ -12,11 +12,10 @@ import pytest
 from freedom import Groups, open_columns, settled
 from oracle import Bag, NaiveEngine, Query, Refused, as_stored, blank_nodes, canonical, canonical_triples, named_graphs
 
-from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
-from edge.engine.query import collect
-from edge.engine.query_plans import Member, QueryPlans
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.query_plans import Member, QueryPlans
+from edge.engine.queries.query_processor import collect
 from edge.engine.requests import (
     Dataset,
     Graph,
@@ -27,6 +26,7 @@ from edge.engine.requests import (
     SubscribeFailed,
     UpdateRequest,
 )
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import EdgeError, Forbidden
 
 NOW = 1_700_000_000_000_000

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
-from edge.engine.effort import Effort
 from edge.engine.operators.expression import Moment, compile_condition, compile_expression
 from edge.engine.operators.layout import Frame
-from edge.engine.oxigraph_text import corrections, edited
 from edge.engine.sparql.algebra import Call, Constant, Expression, Node, Parameter, Reference, Slot, Variable
-from edge.engine.terms import XSD, Dictionary
+from edge.engine.sparql.oxigraph_text import corrections, edited
+from edge.engine.store.step_budget import Effort
+from edge.engine.store.terms import XSD, Dictionary
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
 

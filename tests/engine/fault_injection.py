@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from edge.engine import boosting, evaluator, family, spu
 from edge.engine.operators import aggregates, operators, stages
+from edge.engine.queries import evaluator
+from edge.engine.subscriptions import delta_evaluation, plan_group, spu
 
 panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
 """Like a panic of Oxigraph in builds that do not abort then."""
@@ -61,15 +62,15 @@ OTHERS = (
     Point(stages.Groups, "_row"),
     Point(stages.Template, "_blank"),
     Point(stages.Template, "_add"),
-    Point(boosting.Boosting, "_solve"),
-    Point(boosting.Boosting, "_follow_member"),
-    Point(boosting.Boosting, "_evaluated"),
-    Point(boosting.Boosting, "_restrict"),
-    Point(boosting.Boosting, "_add"),
-    Point(family.FamilyTrigger, "restriction"),
-    Point(family.FamilyTrigger, "recall"),
-    Point(family.FamilyTrigger, "remember"),
-    Point(family.Family, "whose"),
+    Point(delta_evaluation.Boosting, "_solve"),
+    Point(delta_evaluation.Boosting, "_follow_member"),
+    Point(delta_evaluation.Boosting, "_evaluated"),
+    Point(delta_evaluation.Boosting, "_restrict"),
+    Point(delta_evaluation.Boosting, "_add"),
+    Point(plan_group.FamilyTrigger, "restriction"),
+    Point(plan_group.FamilyTrigger, "recall"),
+    Point(plan_group.FamilyTrigger, "remember"),
+    Point(plan_group.Family, "whose"),
     Point(spu.BoostedSpu, "move"),
     Point(spu.BoostedSpu, "take"),
     Point(spu.BoostedSpu, "delta"),

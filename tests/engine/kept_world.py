@@ -12,10 +12,10 @@ from pathlib import Path
 from oracle import Query
 from scheduler_house import evaluated, until
 
-from edge.engine import journal_file
-from edge.engine.replay import Restored
+from edge.engine.journal import sqlite_schema
 from edge.engine.requests import Dataset, Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.resume.recovery import Restored
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 
@@ -108,7 +108,7 @@ class KeptWorld:
 
     def rows(self) -> int:
         """Subscriptions on disk."""
-        with contextlib.closing(sqlite3.connect(self.directory / journal_file.FILE_NAME)) as connection:
+        with contextlib.closing(sqlite3.connect(self.directory / sqlite_schema.FILE_NAME)) as connection:
             return int(connection.execute("SELECT count(*) FROM subscriptions").fetchone()[0])
 
     def settle(self, rows: int) -> None:

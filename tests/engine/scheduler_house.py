@@ -12,10 +12,10 @@ from pathlib import Path
 
 from fake_clock import FakeClock
 
-from edge.engine import journal_file
-from edge.engine.journal import Journal
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, Solutions, SubscribeFailed, UpdateOutcome, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
 
@@ -63,7 +63,7 @@ class House:
 
 def commits(directory: Path) -> int:
     """How many commits the journal in a directory has."""
-    with contextlib.closing(sqlite3.connect(directory / journal_file.FILE_NAME)) as connection:
+    with contextlib.closing(sqlite3.connect(directory / sqlite_schema.FILE_NAME)) as connection:
         return int(connection.execute("SELECT count(*) FROM commits").fetchone()[0])
 
 

@@ -9,13 +9,13 @@ from generated_sparql import Queries, Updates, seeds
 from hypothesis import given, settings
 from oracle import BASE, NaiveEngine, Query
 
-from edge.engine.analysis import dependencies
-from edge.engine.evaluator import compile_evaluator
-from edge.engine.general import Rules
-from edge.engine.graph import LiveGraph
-from edge.engine.lutt import EVERYTHING, Dependencies, Lutt, Watch
+from edge.engine.queries.dependencies import dependencies
+from edge.engine.queries.evaluator import compile_evaluator
+from edge.engine.queries.lutt import EVERYTHING, Dependencies, Lutt, Watch
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.parser import parse_query
+from edge.engine.store.graph import LiveGraph
 from edge.protocol.syntax import tokenize
 
 EX = "http://example.org/"

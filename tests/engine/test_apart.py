@@ -13,8 +13,8 @@ import pyoxigraph as ox
 import pytest
 from scheduler_house import WAIT, House, until
 
-from edge.engine.apart import Apart, _Pipe
-from edge.engine.general import EvaluationFailed
+from edge.engine.queries.forked_evaluation import Apart, _Pipe
+from edge.engine.queries.oxigraph_queries import EvaluationFailed
 from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import (
     EdgeError,
@@ -64,7 +64,7 @@ def children() -> Callable[[], set[str]]:
 
 @pytest.fixture
 def everything_apart(monkeypatch):
-    monkeypatch.setattr("edge.engine.bounds.SURE", 0)
+    monkeypatch.setattr("edge.engine.queries.cost_estimate.SURE", 0)
 
 
 def query(house: House, text: str):
@@ -114,7 +114,7 @@ def test_what_is_evaluated_apart_is_answered_as_everything_else(house, form, mon
     house = house()
     text = f"{form} {{ ?s <urn:name>|<urn:p> ?o }}"
     near = query(house, text).result(WAIT)
-    monkeypatch.setattr("edge.engine.bounds.SURE", 0)
+    monkeypatch.setattr("edge.engine.queries.cost_estimate.SURE", 0)
     far = query(house, text).result(WAIT)
     if isinstance(near, Solutions):
         assert isinstance(far, Solutions)

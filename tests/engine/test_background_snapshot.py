@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from support.processes import wait_for
 from test_mirror import some_update
 
-from edge.engine import EngineSettings, background_snapshot, open_engine
-from edge.engine import journal as journal_module
-from edge.engine.background_snapshot import BackgroundSnapshot
+from edge.engine import EngineSettings, open_engine
 from edge.engine.engine import Engine
-from edge.engine.graph_copy import GraphCopy
-from edge.engine.journal import Entry, Journal
-from edge.engine.journal_codec import decode
+from edge.engine.journal import journal as journal_module
+from edge.engine.journal.codec import decode
+from edge.engine.journal.journal import Entry, Journal
 from edge.engine.requests import UpdateRequest
-from edge.engine.writer import Writer
+from edge.engine.scheduling import background_snapshot
+from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
+from edge.engine.scheduling.writer import Writer
+from edge.engine.store.graph_copy import GraphCopy
 from edge.protocol.errors import UpdateFailed
 
 

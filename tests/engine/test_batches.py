@@ -10,9 +10,9 @@ import pytest
 from fake_clock import FakeClock
 from scheduler_house import WAIT, commits
 
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
 from edge.engine.requests import UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine
 from edge.protocol.access import Access, Priority

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import BASE, Query
 
-from edge.engine.bounds import is_small, most, outline
 from edge.engine.engine import Engine
+from edge.engine.queries.cost_estimate import is_small, most, outline
 from edge.engine.requests import STORE_DATASET, Dataset, Graph, Solutions
 from edge.protocol.syntax import tokenize
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scheduler_house import WAIT, until
 
-from edge.engine.compile_queue import CompileQueue
+from edge.engine.scheduling.compile_queue import CompileQueue
 
 
 class Texts:

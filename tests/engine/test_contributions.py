@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from edge.engine import EngineSettings, contributions, open_engine
-from edge.engine.contributions import STEP, Contributions
-from edge.engine.journal import Journal
+from edge.engine import EngineSettings, open_engine
+from edge.engine.journal import contributions
+from edge.engine.journal.contributions import STEP, Contributions
+from edge.engine.journal.journal import Journal
 from edge.engine.requests import UpdateRequest
 from edge.protocol.access import ACTIONS, Access
 from edge.protocol.errors import StorageFailed, UpdateFailed

@@ -11,12 +11,12 @@ from generated_data import requests, spoiled
 from hypothesis import HealthCheck, example, given, settings
 from oracle import blank_nodes, canonical
 
-from edge.engine import data_compiler, update_compiler
-from edge.engine.data_compiler import data_plan
-from edge.engine.general import Rules
-from edge.engine.plan import Data
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import UpdateRequest
-from edge.engine.sparql.plans import LONGEST_TEXT
+from edge.engine.sparql.plan_cache import LONGEST_TEXT
+from edge.engine.updates import data_compiler, update_compiler
+from edge.engine.updates.data_compiler import data_plan
+from edge.engine.updates.update_plan import Data
 from edge.protocol.errors import EdgeError, ParsingFailed
 from edge.protocol.syntax import MAX_DEPTH
 

@@ -9,10 +9,10 @@ from follower import Follower, result_of
 from test_first_results import QUERIES, change
 from test_first_results import Simulation as Base
 
-from edge.engine.general import Rules
-from edge.engine.reevaluation import MAX_UNDELIVERED
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import QueryRequest, SubscribeFailed
-from edge.engine.spu import BoostedSpu, ReevaluatedSpu
+from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED
+from edge.engine.subscriptions.spu import BoostedSpu, ReevaluatedSpu
 
 
 class Simulation(Base):
@@ -71,8 +71,8 @@ class Simulation(Base):
 @pytest.fixture
 def too_expensive(monkeypatch):
     """Whatever has to be looked up for an update is too much."""
-    monkeypatch.setattr("edge.engine.demotion.STEPS", -1)
-    monkeypatch.setattr("edge.engine.demotion.STEPS_PER_QUAD", 0)
+    monkeypatch.setattr("edge.engine.subscriptions.demotion.STEPS", -1)
+    monkeypatch.setattr("edge.engine.subscriptions.demotion.STEPS_PER_QUAD", 0)
 
 
 JOINED = "SELECT ?s ?t { ?s <urn:p> ?o . ?o <urn:p> ?t }"

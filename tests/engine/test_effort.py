@@ -7,7 +7,7 @@ from engine_client import Client, refused, triples, update
 from engine_world import new_engine
 
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import SubscribeFailed
 from edge.protocol.errors import ResultTooLarge
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyoxigraph as ox
 import pytest
 
-from edge.engine import journal_codec
-from edge.engine.changes import ChangeSet, Statement
-from edge.engine.journal_codec import EncodedQuads, Entry, NotRestorable
+from edge.engine.journal import codec
+from edge.engine.journal.codec import EncodedQuads, Entry, NotRestorable
+from edge.engine.store.changes import ChangeSet, Statement
 
 P = ox.NamedNode("urn:p")
 GRAPH = ox.NamedNode("urn:g")
@@ -26,10 +26,10 @@ def test_the_entry_comes_back(piece, added, removed):
         quads.add(changes._added[first : first + piece], changes._removed[first : first + piece])
     entry = Entry(17, changes, b"receipt")
     body = quads.body(entry)
-    assert journal_codec._content(body) == journal_codec._content(journal_codec.encode([entry]))
-    (found,) = journal_codec.decode(body)
+    assert codec._content(body) == codec._content(codec.encode([entry]))
+    (found,) = codec.decode(body)
     assert (found.at, found.changes, found.receipt) == (17, changes, b"receipt")
-    assert journal_codec.receipts(body) == [b"receipt"]
+    assert codec.receipts(body) == [b"receipt"]
 
 
 def test_quads_that_cannot_be_read_again_are_refused():

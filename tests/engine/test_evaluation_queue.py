@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.engine.evaluation_queue import BURST, EvaluationQueue
+from edge.engine.subscriptions.evaluation_queue import BURST, EvaluationQueue
 
 
 def queue(budget: float = 0.5) -> EvaluationQueue[str]:

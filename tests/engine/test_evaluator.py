@@ -9,10 +9,10 @@ from engine_world import new_engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.evaluator import compile_evaluator
-from edge.engine.general import Rules
+from edge.engine.queries.evaluator import compile_evaluator
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.result_table import decoded
 from edge.engine.requests import QueryRequest, SubscribeFailed
-from edge.engine.tables import decoded
 from edge.protocol.errors import ResultTooLarge
 
 XSD = "http://www.w3.org/2001/XMLSchema#"

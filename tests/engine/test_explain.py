@@ -12,11 +12,11 @@ from generated_sparql import Queries, Updates, seeds
 from hypothesis import given
 
 from edge.engine.engine import Engine
-from edge.engine.explanation import Explanation, PatternExplained
-from edge.engine.general import Rules
 from edge.engine.operators.operators import Scan
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import Dataset, QueryRequest
-from edge.engine.spu import BoostedSpu, ReevaluatedSpu
+from edge.engine.subscriptions.explanation import Explanation, PatternExplained
+from edge.engine.subscriptions.spu import BoostedSpu, ReevaluatedSpu
 from edge.protocol.errors import Forbidden, ParsingFailed
 
 LAMPS = 60

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.operators.expression import Moment, Unsupported, compile_expression, uses_now, volatile
-from edge.engine.operators.moment import NOW_FUNCTION
+from edge.engine.operators.now import NOW_FUNCTION
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import (
     Call,
@@ -25,7 +25,7 @@ from edge.engine.sparql.algebra import (
     Reference,
     Variable,
 )
-from edge.engine.terms import XSD, canonical
+from edge.engine.store.terms import XSD, canonical
 from edge.protocol.results import Term
 
 A, B, C, D = map(Reference, VARIABLES)

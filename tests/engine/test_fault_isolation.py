@@ -13,12 +13,12 @@ from engine_world import NOW, new_engine, run
 from fault_injection import ERRORS, POINTS, Injector, Point, injector, panic
 from support.logs import records_of
 
-from edge.engine.boosting import Boosting
 from edge.engine.engine import Engine
-from edge.engine.family import Family
 from edge.engine.faults import contained
 from edge.engine.operators.stages import Distinct, row_bytes
 from edge.engine.requests import Notification, SubscribeFailed, UpdateRequest
+from edge.engine.subscriptions.delta_evaluation import Boosting
+from edge.engine.subscriptions.plan_group import Family
 from edge.protocol.errors import NotFound
 
 __all__ = ["injector"]

@@ -16,12 +16,12 @@ from engine_world import NOW, new_engine
 from follower import Follower, result_of
 from scheduler_house import WAIT, House, until
 
-from edge.engine.beginning import Beginning
-from edge.engine.compile_queue import LONG_TEXT
-from edge.engine.explanation import Explanation
-from edge.engine.general import Rules, parse
+from edge.engine.queries.oxigraph_queries import Rules, parse
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
-from edge.engine.spu import BoostedSpu
+from edge.engine.scheduling.compile_queue import LONG_TEXT
+from edge.engine.subscriptions.beginning import Beginning
+from edge.engine.subscriptions.explanation import Explanation
+from edge.engine.subscriptions.spu import BoostedSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
 
 QUERIES = (
@@ -135,8 +135,8 @@ def change(author: random.Random) -> str:
 @pytest.fixture
 def everything_outside(monkeypatch):
     """Each first result takes too long for the writer, and is taken in in pieces of two solutions."""
-    monkeypatch.setattr("edge.engine.first_results.FIRST_STEPS", -1)
-    monkeypatch.setattr("edge.engine.beginning.PIECE", 2)
+    monkeypatch.setattr("edge.engine.subscriptions.first_results.FIRST_STEPS", -1)
+    monkeypatch.setattr("edge.engine.subscriptions.beginning.PIECE", 2)
 
 
 @pytest.mark.parametrize("seed", range(24))

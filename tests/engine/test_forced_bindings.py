@@ -7,9 +7,9 @@ import pytest
 from engine_client import PREFIX, XSD, engine_with, ex, refused, triples
 from engine_world import new_engine, run
 
-from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import UpdateFailed
 
 # Forced bindings

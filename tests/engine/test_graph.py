@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.engine import index_merge
-from edge.engine.graph import TripleIndex, TripleMerge
+from edge.engine.store import index_merge
+from edge.engine.store.graph import TripleIndex, TripleMerge
 
 IDS = st.integers(1, 4)
 TRIPLES = st.tuples(IDS, IDS, IDS)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.logs import records_of
 
-from edge.engine import journal_codec
-from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal import codec
+from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import StorageFailed
 
 VALUE = ox.NamedNode("http://qudt.org/schema/qudt#numericValue")
@@ -134,7 +134,7 @@ def test_a_chunk_of_a_snapshot_is_bounded_by_characters_as_well(place):
     }[place]
     quads = [made(number) for number in range(20)]
     _, *bodies = snapshot_bodies(quads, [])
-    decoded = [quad for body in bodies for entry in journal_codec.decode(body) for quad in entry.changes.added]
+    decoded = [quad for body in bodies for entry in codec.decode(body) for quad in entry.changes.added]
     assert decoded == quads
     assert len(bodies) == 5
 

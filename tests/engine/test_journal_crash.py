@@ -10,7 +10,7 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
 
 # Group n holds (n % 5) + 1 entries. Entry i adds the value i and takes away the value i - 3, on two subjects. The
 # number of the last entry goes to standard output once it is committed.
@@ -18,8 +18,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import pyoxigraph as ox
-from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal, snapshot_bodies
+from edge.engine.store.changes import ChangeSet
+from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
 
 def quads(i):
     return tuple(ox.Quad(ox.NamedNode(f"urn:{s}"), ox.NamedNode("urn:value"), ox.Literal(str(i))) for s in "ab")
@@ -106,8 +106,8 @@ FILLER = """
 import os, resource, sys
 from pathlib import Path
 import pyoxigraph as ox
-from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal, snapshot_bodies
+from edge.engine.store.changes import ChangeSet
+from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
 from edge.protocol.errors import StorageFailed
 
 directory, kind = Path(sys.argv[1]), sys.argv[2]
@@ -209,7 +209,7 @@ def test_the_disk_is_full_and_has_room_again(tmp_path):
 
 
 def test_a_full_disk_at_the_very_start(tmp_path):
-    starter = "import resource, sys; from pathlib import Path; from edge.engine.journal import Journal\n"
+    starter = "import resource, sys; from pathlib import Path; from edge.engine.journal.journal import Journal\n"
     starter += "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))\n"
     starter += "Journal.open(Path(sys.argv[1]))"
     result = subprocess.run([sys.executable, "-c", starter, tmp_path], capture_output=True, text=True, check=False)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from edge.engine.changes import ChangeSet
-from edge.engine.datadir import DataDirectoryRefused
-from edge.engine.journal import Entry, Journal, snapshot_bodies
-from edge.engine.journal_file import APPLICATION_ID, FILE_NAME, FORMAT_VERSION
+from edge.engine.journal.data_directory import DataDirectoryRefused
+from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.sqlite_schema import APPLICATION_ID, FILE_NAME, FORMAT_VERSION
+from edge.engine.store.changes import ChangeSet
 
 
 @pytest.fixture(autouse=True)

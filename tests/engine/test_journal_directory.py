@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from edge.engine.changes import ChangeSet
-from edge.engine.datadir import DataDirectoryRefused
-from edge.engine.journal import Entry, Journal
+from edge.engine.journal.data_directory import DataDirectoryRefused
+from edge.engine.journal.journal import Entry, Journal
+from edge.engine.store.changes import ChangeSet
 
 HOLDER = """
 import sys
 from pathlib import Path
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
 journal = Journal.open(Path(sys.argv[1]))
 print("open", flush=True)
 sys.stdin.read()
@@ -64,7 +64,9 @@ def test_a_second_process_is_refused_after_somebody_removed_the_lock_file(tmp_pa
 def test_a_new_journal_file_is_locked_at_once(tmp_path):
     journal = Journal.open(tmp_path / "new")
     (tmp_path / "new" / "lock").unlink()
-    script = "import sys, pathlib; from edge.engine.journal import Journal; Journal.open(pathlib.Path(sys.argv[1]))"
+    script = (
+        "import sys, pathlib; from edge.engine.journal.journal import Journal; Journal.open(pathlib.Path(sys.argv[1]))"
+    )
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "new"], capture_output=True, text=True, check=False)
     assert "in use by another gateway" in done.stderr
     assert journal.commit([Entry(1, ChangeSet())]) == 1

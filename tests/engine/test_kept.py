@@ -19,15 +19,16 @@ from kept_world import WAIT, KeptWorld, told
 from scheduler_house import until
 from story import Subscribe, Unsubscribe, Update, draw
 
-from edge.engine import journal_file, kept, replay
-from edge.engine.datadir import DataDirectoryRefused
 from edge.engine.engine import Engine
-from edge.engine.evaluator import Evaluator, World
-from edge.engine.journal import Journal
-from edge.engine.kept import repeatable
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.data_directory import DataDirectoryRefused
+from edge.engine.journal.journal import Journal
+from edge.engine.queries.evaluator import Evaluator, World
 from edge.engine.requests import Dataset, Notification, QueryRequest, UpdateRequest
-from edge.engine.spu_manager import SpuManager
+from edge.engine.resume import durable_subscriptions, recovery
+from edge.engine.resume.durable_subscriptions import repeatable
 from edge.engine.start import make_engine, open_engine
+from edge.engine.subscriptions.spu_manager import SpuManager
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError
 
@@ -57,7 +58,7 @@ def boot(tmp_path: Path):
     """The file that tells one start of the machine from the next."""
     file = tmp_path / "boot_id"
     file.write_text("first\n")
-    with mock.patch.object(kept, "_BOOT_ID", file):
+    with mock.patch.object(durable_subscriptions, "_BOOT_ID", file):
         yield file
 
 
@@ -256,7 +257,7 @@ def test_with_other_rules_or_another_version_all_begin_anew(make):
     assert world.restart() == {}
     follower = world.subscribe(VALUES)
     assert list(world.restart()) == [follower.spuid]
-    with mock.patch.object(kept, "__version__", "another"):
+    with mock.patch.object(durable_subscriptions, "__version__", "another"):
         assert world.restart() == {}
         assert world.scheduler.subscriptions == 0
     world.update(put(1))
@@ -347,7 +348,7 @@ def test_nothing_is_written_for_what_is_told(make):
     world = make()
     follower = world.subscribe(VALUES)
     world.settle(1)
-    with mock.patch.object(kept.KeptSubscriptions, "write", side_effect=AssertionError("written")):
+    with mock.patch.object(durable_subscriptions.KeptSubscriptions, "write", side_effect=AssertionError("written")):
         for number in range(10):
             world.update(put(number))
     assert follower.told[-1][0] == 10
@@ -376,10 +377,10 @@ def test_the_start_waits_for_them_so_long_and_no_longer(tmp_path, make, caplog):
         world.update(put(number))
     world.stop()
     journal = Journal.open(world.directory)
-    table = kept.KeptSubscriptions(journal, make_engine(world.settings).rules, 10)
+    table = durable_subscriptions.KeptSubscriptions(journal, make_engine(world.settings).rules, 10)
     engine = make_engine(world.settings)
     clock = itertools.count()
-    assert len(replay.Replay(engine, journal, patience=5, clock=lambda: next(clock)).run(table.starts)) == 1
+    assert len(recovery.Replay(engine, journal, patience=5, clock=lambda: next(clock)).run(table.starts)) == 1
     assert (engine.spus.subscriptions, len(engine.graph)) == (0, 10)
     assert "subscriptions.given_up" in caplog.text
     journal.close()
@@ -391,7 +392,7 @@ def test_a_fault_with_one_costs_the_subscriptions_and_not_the_start(make, caplog
     world.subscribe(VALUES)
     for number in range(3):
         world.update(put(number))
-    with mock.patch("edge.engine.isolation.Boosting", side_effect=ZeroDivisionError):
+    with mock.patch("edge.engine.subscriptions.fault_isolation.Boosting", side_effect=ZeroDivisionError):
         assert world.restart() == {}
     assert world.current(QueryRequest(VALUES)).total() == 3
     assert world.scheduler.subscriptions == 0
@@ -402,7 +403,7 @@ def test_of_what_was_told_the_last_rows_are_known_again(make):
     followers = [world.subscribe(VALUES) for _ in range(2)]
     for number in range(10):
         world.update(put(number))
-    with mock.patch.object(replay, "MOST_ROWS", 12):
+    with mock.patch.object(recovery, "MOST_ROWS", 12):
         for one in world.restart().values():
             assert [notification.sequence for notification in one.unread] == [8, 9, 10]
     world.update(put(10))
@@ -437,7 +438,7 @@ def test_damage_is_noticed(make):
     ):
         damaged = world.directory.with_name("damaged")
         shutil.copytree(world.directory, damaged)
-        with contextlib.closing(sqlite3.connect(damaged / journal_file.FILE_NAME, isolation_level=None)) as connection:
+        with contextlib.closing(sqlite3.connect(damaged / sqlite_schema.FILE_NAME, isolation_level=None)) as connection:
             connection.execute(statement)
         with pytest.raises(DataDirectoryRefused, match=said):
             open_engine(damaged, world.settings)
@@ -448,10 +449,10 @@ def test_damage_is_noticed(make):
 @pytest.mark.parametrize("version", range(1, 4))
 def test_a_file_of_an_older_format_is_read_and_can_keep_them_from_then_on(make, version):
     world = make()
-    path = world.directory.with_name("old") / journal_file.FILE_NAME
+    path = world.directory.with_name("old") / sqlite_schema.FILE_NAME
     path.parent.mkdir()
-    with mock.patch.object(journal_file, "SCHEMA", journal_file.SCHEMA[:version]):
-        journal_file.create(path, "commit")
+    with mock.patch.object(sqlite_schema, "SCHEMA", sqlite_schema.SCHEMA[:version]):
+        sqlite_schema.create(path, "commit")
     world.stop()
     world.directory = path.parent
     world._open()

@@ -14,7 +14,7 @@ from engine_world import current, new_engine, run
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import Dataset, SubscribeFailed
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, ParsingFailed
 

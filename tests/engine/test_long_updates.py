@@ -13,13 +13,14 @@ import pytest
 from fake_clock import FakeClock
 from scheduler_house import WAIT, House, insert, until
 
-from edge.engine import attempt, engine
-from edge.engine.apart import Apart, Child
-from edge.engine.journal import Journal
+from edge.engine import engine
+from edge.engine.journal.journal import Journal
+from edge.engine.queries.forked_evaluation import Apart, Child
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
+from edge.engine.updates import attempt
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import Forbidden, NotReady, RequestTimeout, ResultTooLarge, StorageFailed, UpdateConflict
 from edge.protocol.moments import After

@@ -10,8 +10,8 @@ import pyoxigraph as ox
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
-from edge.engine.lutt import EVERYTHING, Key, Lutt, Watch
+from edge.engine.queries.lutt import EVERYTHING, Key, Lutt, Watch
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 
 T = TypeVar("T")
 

@@ -15,16 +15,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.processes import wait_for
 
-from edge.engine import mirror as mirror_module
 from edge.engine import open_engine
-from edge.engine.atomic import apply_atomically
-from edge.engine.changes import ChangeSet, as_quad
 from edge.engine.engine import Engine, Executed
-from edge.engine.general import Rules
-from edge.engine.graph import LiveGraph
-from edge.engine.graph_copy import GraphCopy
-from edge.engine.mirror import Mirror
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import UpdateRequest
+from edge.engine.store import mirror as mirror_module
+from edge.engine.store.changes import ChangeSet, as_quad
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.graph_copy import GraphCopy
+from edge.engine.store.mirror import Mirror
+from edge.engine.store.oxigraph_transaction import apply_atomically
 from edge.protocol.errors import NotReady, UpdateFailed
 
 T = TypeVar("T")

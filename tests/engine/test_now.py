@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.general import Rules, prepare_query
-from edge.engine.plan import GeneralWhere, Modify, NativeWhere
+from edge.engine.queries.oxigraph_queries import Rules, prepare_query
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
-from edge.engine.sparql import plans
+from edge.engine.sparql import plan_cache
+from edge.engine.updates.update_plan import GeneralWhere, Modify, NativeWhere
 from edge.protocol.errors import EdgeError, ParsingFailed
 
 F = "PREFIX f: <urn:sepa:function:> PREFIX now: <urn:sepa:function:now> "
@@ -276,7 +276,7 @@ def test_what_another_endpoint_is_asked_is_not_judged_here():
 @pytest.mark.parametrize("often", [1, 1_000_000], ids=["moulds", "no moulds"])
 @pytest.mark.parametrize("pattern", [NATIVE, GENERAL])
 def test_the_name_of_a_function_is_no_constant_that_may_differ(pattern, often, monkeypatch):
-    monkeypatch.setattr(plans, "_OFTEN", often)
+    monkeypatch.setattr(plan_cache, "_OFTEN", often)
     engine = engine_with("ex:a ex:p 1 . ex:b ex:p 2")
 
     def changed(function: str, subject: str, declared: str = "") -> object:

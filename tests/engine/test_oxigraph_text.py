@@ -9,8 +9,8 @@ from engine_client import PREFIX, plain
 from engine_world import ask, current, new_engine, run
 from oracle import Query
 
-from edge.engine.oxigraph_text import corrections, edited
 from edge.engine.requests import Solutions
+from edge.engine.sparql.oxigraph_text import corrections, edited
 from edge.protocol.syntax import tokenize
 
 LEAST = "-9223372036854775808"

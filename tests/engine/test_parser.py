@@ -42,7 +42,7 @@ from edge.engine.sparql.algebra import (
 from edge.engine.sparql.algebra import Sequence as Steps
 from edge.engine.sparql.parser import parse_group, parse_quads, parse_query
 from edge.engine.sparql.terms_text import Names
-from edge.engine.terms import XSD
+from edge.engine.store.terms import XSD
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
 

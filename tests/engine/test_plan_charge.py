@@ -10,7 +10,7 @@ import pytest
 
 from edge import allocator
 from edge.engine import EngineSettings, open_engine
-from edge.engine.byte_quota import ByteQuota
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import QueryRequest
 from edge.protocol.errors import TooManyRequests
 

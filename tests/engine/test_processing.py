@@ -14,14 +14,14 @@ from fake_clock import FakeClock
 from scheduler_house import WAIT, Client, evaluated, insert
 
 from edge.engine.engine import Engine
-from edge.engine.evaluator import SelectEvaluator
-from edge.engine.general import Rules
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
+from edge.engine.queries.evaluator import SelectEvaluator
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.result_table import Table
 from edge.engine.requests import QueryRequest, SubscribeFailed, UpdateOutcome, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings, Processing
 from edge.engine.start import make_engine
-from edge.engine.tables import Table
 
 QUERIES = (
     "SELECT ?o { ?s <a:p> ?o }",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from edge.engine import query_plans
-from edge.engine.general import Rules
-from edge.engine.graph import LiveGraph
-from edge.engine.query_plans import Member, QueryPlans
+from edge.engine.queries import query_plans
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.query_plans import Member, QueryPlans
 from edge.engine.requests import QueryRequest
+from edge.engine.store.graph import LiveGraph
 
 
 def test_a_shape_is_compiled_once_and_again_for_equal_constants(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_house import WAIT, House, insert
 
-from edge.engine.fair_queue import LEAD, LEAST_COST, FairQueue
-from edge.engine.places import HOUSE, Places
+from edge.engine.admission.fair_queue import LEAD, LEAST_COST, FairQueue
+from edge.engine.admission.round_robin import Turns
+from edge.engine.admission.slots import HOUSE, Places
+from edge.engine.admission.step_rate import StepRate
 from edge.engine.requests import QueryRequest, UpdateRequest
-from edge.engine.step_rate import StepRate
-from edge.engine.turns import Turns
 from edge.protocol.access import Access, Priority
 from edge.protocol.errors import TooManyRequests
 

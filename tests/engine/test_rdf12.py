@@ -7,8 +7,8 @@ import pytest
 from engine_client import PREFIX, Client, refused, triples, update
 from engine_world import new_engine
 
-from edge.engine.general import EvaluationFailed
-from edge.engine.query import collect
+from edge.engine.queries.oxigraph_queries import EvaluationFailed
+from edge.engine.queries.query_processor import collect
 from edge.engine.requests import QueryRequest
 from edge.protocol.errors import ParsingFailed
 

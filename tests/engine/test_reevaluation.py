@@ -13,9 +13,9 @@ import pytest
 from engine_world import NOW, new_engine
 from follower import Follower, result_of
 
-from edge.engine.general import Rules
-from edge.engine.reevaluation import MAX_UNDELIVERED, Evaluated, Job
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import QueryRequest, Subscription, UpdateRequest
+from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED, Evaluated, Job
 
 QUERIES = (
     "SELECT ?s ?o { ?s <urn:p> ?o } ORDER BY ?o ?s LIMIT 3",

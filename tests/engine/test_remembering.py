@@ -6,7 +6,7 @@ import pytest
 from engine_client import Client, update
 from engine_world import new_engine, run
 
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import UpdateRequest
 
 QUERY = "SELECT ?v { ?room ex:has ?sensor . ?sensor ex:value ?v . ?room ex:name %s }"

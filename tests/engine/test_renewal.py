@@ -11,10 +11,10 @@ from test_demotion import Simulation as Base
 from test_first_results import QUERIES, change
 from test_staged_changes import COUNT, LARGE, data
 
-from edge.engine.attempt import Attempt, Unfinished
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import SubscribeFailed, UpdateRequest
-from edge.engine.spu import BoostedSpu
+from edge.engine.subscriptions.spu import BoostedSpu
+from edge.engine.updates.attempt import Attempt, Unfinished
 
 
 class Simulation(Base):
@@ -49,8 +49,8 @@ class Simulation(Base):
 def large_ones(monkeypatch):
     """Each change that clears a graph is a large one, and each hit is too much."""
     monkeypatch.setattr("edge.engine.engine.STAGED_FROM", 0)
-    monkeypatch.setattr("edge.engine.renewal.MOST_HITS", -1)
-    monkeypatch.setattr("edge.engine.renewal._FEW", 0)
+    monkeypatch.setattr("edge.engine.subscriptions.renewal.MOST_HITS", -1)
+    monkeypatch.setattr("edge.engine.subscriptions.renewal._FEW", 0)
 
 
 def _large(author: random.Random) -> str:
@@ -65,8 +65,8 @@ def _large(author: random.Random) -> str:
 @pytest.mark.parametrize("first_steps", [-1, 5_000])
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones, monkeypatch):
-    monkeypatch.setattr("edge.engine.first_results.FIRST_STEPS", first_steps)
-    monkeypatch.setattr("edge.engine.beginning.PIECE", 2)
+    monkeypatch.setattr("edge.engine.subscriptions.first_results.FIRST_STEPS", first_steps)
+    monkeypatch.setattr("edge.engine.subscriptions.beginning.PIECE", 2)
     author = random.Random(seed)
     simulation = Simulation()
     simulation.commit(*(change(author) for _ in range(12)))

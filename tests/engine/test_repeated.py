@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from oracle import Query
 
 from edge.engine import EngineSettings, open_engine
-from edge.engine.general import Rules, check_query
-from edge.engine.oxigraph_text import edited
+from edge.engine.queries.oxigraph_queries import Rules, check_query
 from edge.engine.requests import QueryRequest, UpdateRequest
-from edge.engine.sparql.repeated import repeated, without_repeated
-from edge.engine.sparql.size import MAX_JOINED
+from edge.engine.sparql.oxigraph_text import edited
+from edge.engine.sparql.repeated_patterns import repeated, without_repeated
+from edge.engine.sparql.size_limits import MAX_JOINED
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
 

@@ -11,7 +11,7 @@ import pytest
 
 from edge.engine import EngineSettings, open_engine
 from edge.engine.requests import QueryRequest, UpdateRequest
-from edge.engine.work import Task, Work
+from edge.engine.scheduling.work import Task, Work
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.moments import After
 

@@ -13,16 +13,16 @@ import pyoxigraph as ox
 import pytest
 
 from edge.config import Settings
-from edge.engine.datadir import DataDamaged, DataDirectoryRefused
-from edge.engine.journal import Journal, snapshot_bodies
-from edge.engine.journal_file import APPLICATION_ID, FILE_NAME, FORMAT_VERSION, checksum
+from edge.engine.journal.data_directory import DataDamaged, DataDirectoryRefused
+from edge.engine.journal.journal import Journal, snapshot_bodies
+from edge.engine.journal.sqlite_schema import APPLICATION_ID, FILE_NAME, FORMAT_VERSION, checksum
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.gateway.rescue import rescue
+from edge.outbox.recorder import Storing
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.storing import Storing
 from edge.protocol.errors import ReadOnly
 from edge.protocol.moments import After
 

@@ -12,13 +12,13 @@ from generated_terms import EXPRESSIONS, TERMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
-from edge.engine.terms import LONGEST_TERM
+from edge.engine.store.changes import ChangeSet
+from edge.engine.store.terms import LONGEST_TERM
 from edge.protocol.errors import EdgeError, StorageFailed, UpdateFailed
 from edge.protocol.moments import After
 from edge.protocol.results import Term

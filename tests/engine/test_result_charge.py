@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.engine import EngineSettings, open_engine
-from edge.engine.byte_quota import ByteQuota
+from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.admission.result_charge import STEP
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
-from edge.engine.result_charge import STEP
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, StorageFailed, TooManyRequests
 from tests.support.processes import wait_for

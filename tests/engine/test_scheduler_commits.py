@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scheduler_house import WAIT, Client, House, commits, insert, until
 
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.protocol.errors import (
     ParsingFailed,

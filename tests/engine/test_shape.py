@@ -14,15 +14,15 @@ from generated_constants import EX, PREFIX, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.general import Rules, check_query
-from edge.engine.sparql import plans
+from edge.engine.queries.oxigraph_queries import Rules, check_query
+from edge.engine.sparql import plan_cache
 from edge.engine.sparql.algebra import Parameter, Query
 from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.fingerprint import places, prologue, shape
 from edge.engine.sparql.parser import parse_query
-from edge.engine.sparql.plans import LONGEST_TEXT, Compiled, PlanCache
-from edge.engine.sparql.shape import places, prologue, shape
+from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled, PlanCache
 from edge.engine.sparql.terms_text import Names
-from edge.engine.terms import canonical
+from edge.engine.store.terms import canonical
 from edge.protocol.errors import EdgeError, ParsingFailed
 from edge.protocol.syntax import read_prologue
 
@@ -33,7 +33,7 @@ RULES = Rules()
 def often(request: pytest.FixtureRequest) -> Iterator[None]:
     """Texts are matched with moulds from the second on, or never."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plans, "_OFTEN", request.param)
+        patch.setattr(plan_cache, "_OFTEN", request.param)
         yield
 
 

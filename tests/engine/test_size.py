@@ -9,9 +9,9 @@ import pytest
 from engine_world import NOW, ask, new_engine, run
 
 from edge.engine import EngineSettings, open_engine
-from edge.engine.general import Rules, check_query
+from edge.engine.queries.oxigraph_queries import Rules, check_query
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
-from edge.engine.sparql.size import MAX_ARGUMENTS, MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
+from edge.engine.sparql.size_limits import MAX_ARGUMENTS, MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
 from edge.protocol.errors import LimitExceeded, ParsingFailed
 from edge.protocol.syntax import tokenize
 
@@ -271,7 +271,7 @@ def test_what_does_not_fit_the_stack_all_the_same_is_refused(monkeypatch):
         lambda: engine.subscribe(QueryRequest("SELECT * " + text), lambda _: None, None, NOW),
         lambda: run(engine, f"INSERT {{ ?s <a:q> 1 }} WHERE {text}"),
     ):
-        for module in ("query_plans.parse_query", "modify_compiler.parse_group"):
+        for module in ("queries.query_plans.parse_query", "updates.modify_compiler.parse_group"):
             monkeypatch.setattr(f"edge.engine.{module}", _overflow)
         with pytest.raises(ParsingFailed, match="fewer levels"):
             work()

@@ -10,12 +10,12 @@ import pytest
 from fake_clock import FakeClock
 from scheduler_house import WAIT, Client, House, evaluated, insert, until
 
-from edge.engine import staged_change
-from edge.engine.journal import Journal
+from edge.engine.journal.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, Solutions, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
+from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
 
@@ -500,14 +500,14 @@ OPTIONAL = "SELECT * { ?s <a:p> ?o OPTIONAL { ?s <a:q> ?x FILTER(?x > 100) } }"
 def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, tmp_path, monkeypatch, turns):
     random_ = random.Random(seed)
     for limit, values in {
-        "staged_change._PIECE": [3, 10, 40],
-        "staged_change._ENCODED": [2, 50],
-        "staged_change._MOST_STALE": [0, 5, 1_000],
-        "staged_change._FEW_TURNED": [0, 5, 1_000],
-        "staged_change._MOST_TURNED": [5, 1_000],
+        "updates.staged_change._PIECE": [3, 10, 40],
+        "updates.staged_change._ENCODED": [2, 50],
+        "updates.staged_change._MOST_STALE": [0, 5, 1_000],
+        "updates.staged_change._FEW_TURNED": [0, 5, 1_000],
+        "updates.staged_change._MOST_TURNED": [5, 1_000],
         "engine.STAGED_FROM": [2, 20],
-        "update.FIRST_QUADS": [2, 20, 2_000],
-        "deferred_changes.LARGE": [2, 20],
+        "updates.update_processor.FIRST_QUADS": [2, 20, 2_000],
+        "store.deferred_changes.LARGE": [2, 20],
     }.items():
         monkeypatch.setattr(f"edge.engine.{limit}", random_.choice(values))
     world = turns(tmp_path)

@@ -12,7 +12,7 @@ from engine_world import NOW, World, new_engine, run
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import UpdateRequest
 
 # Who is told

@@ -10,9 +10,9 @@ from generated_sparql import query_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.general import Rules, check_query
-from edge.engine.graph import LiveGraph
-from edge.engine.update_compiler import UpdateCompiler
+from edge.engine.queries.oxigraph_queries import Rules, check_query
+from edge.engine.store.graph import LiveGraph
+from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.protocol.errors import Forbidden, ParsingFailed
 from edge.protocol.syntax import (
     built_in_calls,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.terms import IRI, LITERAL, XSD, Dictionary, canonical
+from edge.engine.store.terms import IRI, LITERAL, XSD, Dictionary, canonical
 
 NAMES = [
     "string", "integer", "decimal", "double", "float", "boolean", "dateTime", "date", "time", "duration",

@@ -7,13 +7,13 @@ import pytest
 from engine_client import PREFIX, Client, refused, triples, update
 from engine_world import NOW, new_engine
 
-from edge.engine.bounds import is_small, outline
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
-from edge.engine.operators.searches import Search
-from edge.engine.remembered import remembered
+from edge.engine.operators.text_search import Search
+from edge.engine.queries.cost_estimate import is_small, outline
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import STORE_DATASET, SubscribeFailed, UpdateRequest
-from edge.engine.terms import Dictionary
+from edge.engine.store.lru_cache import remembered
+from edge.engine.store.terms import Dictionary
 from edge.protocol.errors import ResultTooLarge
 from edge.protocol.syntax import tokenize
 

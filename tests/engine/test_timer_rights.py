@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timer_box import WAIT, Box, after
 
-from edge.engine import journal_file
-from edge.engine.datadir import DataDirectoryRefused
-from edge.engine.journal_file import SCHEMA
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.data_directory import DataDirectoryRefused
+from edge.engine.journal.sqlite_schema import SCHEMA
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.protocol.access import ACTIONS, ANYBODY, Access
 from edge.protocol.errors import Forbidden, InvalidClient, NotFound, StorageFailed, TooManyRequests
@@ -217,7 +217,7 @@ def test_a_file_of_the_format_before_is_read_and_its_updates_are_run(box, tmp_pa
     """Written by hand, as version 2 wrote it: without an owner, and without rights."""
     schedule(box, ANYBODY, write(THEIRS))
     box.stop()
-    path = tmp_path / "data" / journal_file.FILE_NAME
+    path = tmp_path / "data" / sqlite_schema.FILE_NAME
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for table in ("timers", "timer_outcomes"):
             connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
@@ -249,12 +249,12 @@ def test_a_file_of_the_format_before_is_read_and_its_updates_are_run(box, tmp_pa
 def test_rights_that_are_damaged_on_the_disk_are_noticed(box, tmp_path, damage):
     schedule(box, LAMP)
     box.stop()
-    with contextlib.closing(sqlite3.connect(tmp_path / "data" / journal_file.FILE_NAME)) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / sqlite_schema.FILE_NAME)) as connection:
         connection.execute(f"UPDATE timers SET {damage}")
         connection.commit()
     with pytest.raises(DataDirectoryRefused, match="fails its checksum"):
         box.start()
-    with contextlib.closing(sqlite3.connect(tmp_path / "data" / journal_file.FILE_NAME)) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / sqlite_schema.FILE_NAME)) as connection:
         connection.execute("DELETE FROM timers")
         connection.commit()
     box.start()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timer_box import WAIT, Box, after, at, insert
 
-from edge.engine.datadir import DataDirectoryRefused
+from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.requests import (
     Dataset,
     Notification,

@@ -7,11 +7,11 @@ import pytest
 from engine_client import PREFIX, engine_with, ex, refused
 from engine_world import NOW, World, ask, new_engine, run
 
-from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import UpdateRequest
-from edge.engine.sparql.size import MAX_JOINED
+from edge.engine.sparql.size_limits import MAX_JOINED
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import ParsingFailed, UpdateFailed
 
 # Each form beside Oxigraph

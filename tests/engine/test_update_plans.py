@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from edge.engine.engine import Engine
 from edge.engine.requests import Dataset, UpdateRequest
-from edge.engine.sparql import plans
-from edge.engine.update import UpdateProcessor
+from edge.engine.sparql import plan_cache
+from edge.engine.updates.update_processor import UpdateProcessor
 from edge.protocol.errors import EdgeError, ParsingFailed
 from edge.protocol.syntax import tokenize
 
@@ -27,7 +27,7 @@ from edge.protocol.syntax import tokenize
 def often(request: pytest.FixtureRequest) -> Iterator[None]:
     """Texts are matched with moulds from the second on, or never."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plans, "_OFTEN", request.param)
+        patch.setattr(plan_cache, "_OFTEN", request.param)
         yield
 
 

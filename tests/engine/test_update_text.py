@@ -9,10 +9,10 @@ import pytest
 from engine_client import EX, PREFIX, XSD, engine_with, ex, refused, triples
 from engine_world import ask, new_engine, run
 
-from edge.engine.changes import ChangeSet
 from edge.engine.engine import Engine
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import Forbidden, ParsingFailed, UpdateFailed
 
 # Text

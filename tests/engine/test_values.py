@@ -9,7 +9,7 @@ from engine_client import PREFIX, Client, update
 from engine_world import World, new_engine
 from oracle import Query
 
-from edge.engine.general import Rules
+from edge.engine.queries.oxigraph_queries import Rules
 
 NODES = ("ex:a", "ex:b", "ex:c", "1", "2", "1.0", '"x"', '"x"@en')
 ROWS = 12

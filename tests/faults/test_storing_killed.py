@@ -14,7 +14,7 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from edge.engine.journal_file import FILE_NAME
+from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.outbox import table
 from edge.outbox.observation import OWL_TIME, QUDT, SOSA
 from edge.outbox.segment import cells

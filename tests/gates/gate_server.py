@@ -11,11 +11,11 @@ import httpx
 from gate_client import Client
 from websockets.asyncio.client import connect
 
-from edge.engine.byte_quota import ByteQuota
-from edge.gates.allowance import Allowance
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
-from edge.gates.parking import Parking
+from edge.gates.rate_limit import Allowance
+from edge.gates.resume import Parking
 from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from edge.gates.allowance import Allowance, peer_of
+from edge.gates.rate_limit import Allowance, peer_of
 from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
 from edge.listener import is_local
 from edge.protocol.access import Access

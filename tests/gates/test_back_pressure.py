@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from edge.engine import requests
 from edge.engine.requests import Delta, Notification, QueryRequest, UpdateOutcome, UpdateRequest
-from edge.gates.bridge import Bridge
 from edge.gates.guard import OPEN_GUARD
+from edge.gates.loop_dispatcher import Bridge
 from edge.gates.outgoing import Outgoing, to_text
-from edge.gates.parking import Feed, Parked
+from edge.gates.resume import Feed, Parked
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
 from edge.metrics import Metrics

@@ -7,7 +7,7 @@ import threading
 
 from gate_client import eventually
 
-from edge.gates.bridge import Bridge
+from edge.gates.loop_dispatcher import Bridge
 
 
 class CountingLoop:

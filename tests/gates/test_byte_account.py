@@ -18,9 +18,9 @@ from test_resume import update, vanish
 
 from edge import allocator
 from edge.engine import EngineSettings, open_engine
-from edge.engine.byte_quota import ByteQuota
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import Delta, Notification
-from edge.gates.net import Net, size_of
+from edge.gates.conflation import Net, size_of
 from edge.gates.outgoing import Outgoing
 from edge.gates.settings import LimitSettings
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import schemathesis
 
 from edge import __version__
-from edge.engine.general import EvaluationFailed
-from edge.gates.allowance import Allowance
+from edge.engine.queries.oxigraph_queries import EvaluationFailed
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.page import FILES
+from edge.gates.rate_limit import Allowance
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, SubscriptionFailed, Unauthorized, UpgradeRequired

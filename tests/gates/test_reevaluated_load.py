@@ -9,7 +9,7 @@ from unittest import mock
 
 from gate_client import rows
 
-from edge.engine.evaluator import Evaluator, World
+from edge.engine.queries.evaluator import Evaluator, World
 
 COUNT = 200
 UPDATES = 4

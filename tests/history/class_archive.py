@@ -37,7 +37,7 @@ def java_options() -> str:
 
 def make() -> None:
     """Make the archive in a JVM that ingests observations and answers a query."""
-    from benchmarks.history.observations import fill
+    from spark_offload.bench.observations import fill
     from spark_offload.history import History
     from spark_offload.ingest import ingest
     from spark_offload.session import session

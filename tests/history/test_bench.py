@@ -14,9 +14,9 @@ from edge.outbox.segment import MANIFEST, ROWS, Manifest, unpacked
 
 pytest.importorskip("pyspark")
 
-from benchmarks.history import asking, ingesting
-from benchmarks.history.figures import Figure, to_json, to_text
-from benchmarks.history.observations import SEGMENT, fill
+from spark_offload.bench import asking, ingesting
+from spark_offload.bench.figures import Figure, to_json, to_text
+from spark_offload.bench.observations import SEGMENT, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

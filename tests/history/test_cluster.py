@@ -13,8 +13,8 @@ import psutil
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.history.cluster import Cluster
-from benchmarks.history.observations import fill
+from spark_offload.bench.cluster import Cluster
+from spark_offload.bench.observations import fill
 from spark_offload.session import java
 
 ROWS = 300_000

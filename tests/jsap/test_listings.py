@@ -6,11 +6,11 @@ import pytest
 from profiles import CHAT, MONITORING
 
 from edge.engine import open_engine
-from edge.engine.general import Rules
-from edge.engine.graph import LiveGraph
+from edge.engine.queries.oxigraph_queries import Rules
 from edge.engine.requests import QueryRequest, UpdateRequest
-from edge.engine.sparql.plans import PlanCache
-from edge.engine.update_compiler import UpdateCompiler
+from edge.engine.sparql.plan_cache import PlanCache
+from edge.engine.store.graph import LiveGraph
+from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.jsap import Profile, SemanticMapping
 
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import pyoxigraph as ox
 
 from edge.engine import EngineSettings, open_engine
-from edge.engine.journal import Journal
-from edge.engine.journal_file import FILE_NAME
+from edge.engine.journal.journal import Journal
+from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.requests import QueryRequest, Solutions, UpdateOutcome, UpdateRequest
 from edge.outbox.observation import Cells, Context, quads
 from edge.outbox.outbox import Outbox
+from edge.outbox.recorder import Storing
 from edge.outbox.segment import cells
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.storing import Storing
 from edge.protocol.access import ANYBODY, Access
 
 WAIT = 30.0

@@ -6,9 +6,9 @@ import os
 import pytest
 from memory_outbox import EPOCH, MemoryOutbox, Zone
 
-from edge.outbox.cut import cut
 from edge.outbox.directory import DirectoryLanding
 from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.segmenter import cut
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 from cut_line import Relay
 from memory_outbox import EPOCH, MemoryOutbox, Zone
 
-from edge.outbox.cut import cut
 from edge.outbox.landing import Known, LandingFailed
 from edge.outbox.observation import Cells
 from edge.outbox.over_http import PART, HttpLanding
 from edge.outbox.segment import body
+from edge.outbox.segmenter import cut
 from edge.security import certificates
 from tests.history.receiving import Receiver
 from tests.support.processes import free_port

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from memory_outbox import SECOND, MemoryOutbox, ToldShipper, Zone
 from support.logs import records_of
 
-from edge.outbox.cut import cut
 from edge.outbox.directory import DirectoryLanding
 from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.segmenter import cut
 from edge.outbox.shipper import OffloadSettings, Shipper
 from edge.outbox.table import Damaged
 from edge.protocol.errors import StorageFailed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edge.mapping import Mapper, load_pack
 from edge.mapping.reading import XSD_DECIMAL, Reading
 from edge.mapping.store import Store
-from edge.outbox.choosing import Chooser
+from edge.outbox.sampling import Chooser
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SERIES = "http://example.org/o"

@@ -8,8 +8,8 @@ import pyoxigraph as ox
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.outbox.fitting import observations
 from edge.outbox.observation import DCTERMS, MONITOR, OWL_TIME, QUDT, RDF, SOSA, XSD, Cells, Context, quads
+from edge.outbox.row_encoding import observations
 from edge.outbox.segment import body, cells
 
 NOW = 1_700_000_000_000_000

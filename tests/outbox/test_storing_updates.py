@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored import WAIT, House, note, storing
 
-from edge.engine.datadir import DataDirectoryRefused
-from edge.engine.journal_file import FILE_NAME
+from edge.engine.journal.data_directory import DataDirectoryRefused
+from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.requests import Dataset, QueryRequest, UpdateRequest
-from edge.engine.staged_change import StagedChange
+from edge.engine.updates.staged_change import StagedChange
 from edge.outbox.observation import OWL_TIME, QUDT, RDF, SOSA
 from edge.outbox.settings import OutboxSettings
 from edge.outbox.table import Damaged

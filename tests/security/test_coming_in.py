@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edge.gates.allowance import Allowance
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.page import FILES
+from edge.gates.rate_limit import Allowance
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 from edge.security.clients import Rights

@@ -12,7 +12,7 @@ import pytest
 
 from edge.config import Settings
 from edge.doctor.checks import files
-from edge.doctor.surroundings import Surroundings, Unasked
+from edge.doctor.context import Surroundings, Unasked
 from edge.protocol.errors import EdgeError, InvalidClient, UnauthorizedClient
 from edge.security import row_checksums
 from edge.security.clients import Rights

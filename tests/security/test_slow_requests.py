@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from secured import House
 
-from edge.gates.allowance import Allowance
+from edge.gates.rate_limit import Allowance
 from edge.security.clients import Rights
 
 INSERT = "INSERT DATA { <urn:t:lamp> <urn:t:is> 'on' }"

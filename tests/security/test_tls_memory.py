@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from edge.gates.authorization_watch import Tenure
 from edge.gates.session import Session
-from edge.gates.tenure import Tenure
 from edge.gates.ws.bounded import BoundedConnection
 from edge.listener import _Connection
 from tests.gates.gate_client import eventually

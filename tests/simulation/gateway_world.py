@@ -34,16 +34,16 @@ from simulated_clients import rows as rows_of
 from simulated_disk import DISK
 from simulated_readings import SERIES, Readings
 
-from edge.engine import journal_file
-from edge.engine.journal import Journal
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.journal import Journal
 from edge.engine.requests import Delta, Notification, QueryRequest, SubscribeFailed, UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.outbox import table
 from edge.outbox.observation import Cells, Context
+from edge.outbox.recorder import Storing
 from edge.outbox.settings import OutboxSettings
-from edge.outbox.storing import Storing
 from edge.protocol.errors import NotFound, StorageFailed
 from edge.protocol.moments import After, At, When
 
@@ -195,7 +195,7 @@ class World:
         self.large = LargeChanges(random.Random(seed))
         self.connected = Clients(self.chance, self.clock, self.story)
         self.scheduler: Scheduler
-        (directory / journal_file.FILE_NAME).write_bytes(_new_file())
+        (directory / sqlite_schema.FILE_NAME).write_bytes(_new_file())
         self._open()
 
     def run(self, steps: int) -> None:
@@ -526,4 +526,4 @@ def _new_file() -> bytes:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         Journal.open(directory).close()
-        return (directory / journal_file.FILE_NAME).read_bytes()
+        return (directory / sqlite_schema.FILE_NAME).read_bytes()

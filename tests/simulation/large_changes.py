@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from edge.engine.requests import UpdateRequest
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 
 PARTS = 30
 _PADDING = "\n# " + "a text that is so long that Oxigraph reads it " * 500
@@ -22,7 +22,7 @@ PROPERTY = "urn:part"
 @contextlib.contextmanager
 def small_pieces() -> Iterator[None]:
     """Have changes of 20 quads prepared in pieces, of 8 quads each."""
-    limits = {"staged_change._PIECE": 8, "staged_change._MOST_STALE": 4, "engine.STAGED_FROM": 20}
+    limits = {"updates.staged_change._PIECE": 8, "updates.staged_change._MOST_STALE": 4, "engine.STAGED_FROM": 20}
     with contextlib.ExitStack() as stack:
         for name, value in limits.items():
             stack.enter_context(mock.patch(f"edge.engine.{name}", value))

@@ -23,14 +23,14 @@ from typing import Any
 
 from simulated_devices import Devices
 
-from edge.engine.byte_quota import ByteQuota
-from edge.engine.replay import Restored
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import Notification, Sink, SubscribeFailed
-from edge.engine.scheduler import Scheduler
-from edge.gates.allowance import Allowance
-from edge.gates.bridge import Bridge
+from edge.engine.resume.recovery import Restored
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.guard import OPEN_GUARD
-from edge.gates.parking import Parking
+from edge.gates.loop_dispatcher import Bridge
+from edge.gates.rate_limit import Allowance
+from edge.gates.resume import Parking
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
 from edge.metrics import Metrics

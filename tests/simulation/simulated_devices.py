@@ -18,13 +18,13 @@ from aiocoap.interfaces import EndpointAddress
 from aiocoap.message import Direction
 from aiocoap.numbers.types import Type
 
-from edge.engine.scheduler import Scheduler
-from edge.gates.allowance import Allowance
-from edge.gates.bridge import Bridge
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.site import Site
 from edge.gates.coap.transport import Endpoint
 from edge.gates.guard import OPEN_GUARD
+from edge.gates.loop_dispatcher import Bridge
+from edge.gates.rate_limit import Allowance
 from edge.gates.session import Sessions
 from edge.gates.settings import SessionLimits
 from edge.metrics import Metrics

@@ -21,14 +21,14 @@ from simulated_broker import Broker, Connection, Message
 from simulated_threads import Threads, results_wait_on
 
 from edge.adapters import messages, mqtt
-from edge.adapters.intake import Intake
+from edge.adapters.ingest import Intake
 from edge.adapters.mqtt import MqttAdapter
 from edge.adapters.observations import Observations
 from edge.adapters.settings import MqttSettings
-from edge.engine.scheduler import Scheduler
+from edge.engine.scheduling.scheduler import Scheduler
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
-from edge.outbox.choosing import Chooser
+from edge.outbox.sampling import Chooser
 
 SERIES = "urn:room:"
 _MAPPING = f"""

@@ -8,8 +8,8 @@ import pyoxigraph as ox
 import pytest
 from simulated_disk import DISK
 
-from edge.engine.changes import ChangeSet
-from edge.engine.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import StorageFailed
 
 

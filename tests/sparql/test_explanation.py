@@ -5,10 +5,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.engine.evaluator import Rules
-from edge.engine.general import check_query
-from edge.engine.graph import LiveGraph
-from edge.engine.update_compiler import UpdateCompiler
+from edge.engine.queries.evaluator import Rules
+from edge.engine.queries.oxigraph_queries import check_query
+from edge.engine.store.graph import LiveGraph
+from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.protocol.errors import LimitExceeded, ParsingFailed
 
 

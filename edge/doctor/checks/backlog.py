@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _NEAR: Final = 0.8
 _LONG: Final = 86_400.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _PATIENCE: Final = 5.0
 """Seconds."""

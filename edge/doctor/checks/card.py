@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from edge.doctor.checks.disk import existing
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _SECTOR: Final = 512
 """Bytes, in /sys/block/*/stat, whatever the disk's own are."""

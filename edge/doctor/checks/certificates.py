@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok
-from edge.doctor.surroundings import Surroundings
 from edge.security import certificates
 
 _SOON: Final = timedelta(days=14)

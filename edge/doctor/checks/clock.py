@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from edge import last_run
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
 """It is later than this."""

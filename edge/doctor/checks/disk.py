@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok
-from edge.doctor.surroundings import Surroundings
-from edge.engine.journal_file import FILE_NAME
+from edge.engine.journal.sqlite_schema import FILE_NAME
 
 _LEAST: Final = 32 * 1024 * 1024
 """Bytes below which updates may be refused any moment."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from edge import endpoints
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok
-from edge.doctor.surroundings import Surroundings
-from edge.engine import journal_file
-from edge.engine.datadir import LOCK_NAME, DirectoryLock
+from edge.engine.journal import sqlite_schema
+from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
 from edge.security import row_checksums, store
 
 _OTHERS: Final = 0o077
@@ -25,7 +25,7 @@ _SECRET: Final = ("edge.sqlite3*", "clients.sqlite3*", "tls/*.key", "mqtt-client
 _DRAFTS: Final = ("*.part", "*.new")
 _OLD: Final = 3_600.0
 """Seconds after which a draft is nobody's any more."""
-_LARGE: Final = 10 * journal_file.WAL_PAGES * journal_file.PAGE_SIZE
+_LARGE: Final = 10 * sqlite_schema.WAL_PAGES * sqlite_schema.PAGE_SIZE
 """Bytes of the write-ahead log; it is emptied long before."""
 
 
@@ -186,7 +186,7 @@ def _remove_draft(draft: Path) -> str:
 
 
 def _log(around: Surroundings) -> Iterator[Finding]:
-    wal = around.data_dir / f"{journal_file.FILE_NAME}-wal"
+    wal = around.data_dir / f"{sqlite_schema.FILE_NAME}-wal"
     size = wal.stat().st_size if wal.exists() else 0
     if size <= _LARGE:
         return
@@ -211,8 +211,8 @@ def _move(directory: Path) -> str:
     """What the gateway would do at its start. Raises `DataDirectoryRefused`: it runs, or the file is damaged."""
     lock = DirectoryLock(directory)
     try:
-        path = directory / journal_file.FILE_NAME
-        journal_file.verify(path)
+        path = directory / sqlite_schema.FILE_NAME
+        sqlite_schema.verify(path)
         try:
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

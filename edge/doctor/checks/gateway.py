@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from edge.doctor.context import Surroundings, Unasked
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings, Unasked
 
 _MOVES: Final = "moves"
 _READY: Final = 200

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _LITTLE: Final = 0.10
 _LEAST: Final = 0.05

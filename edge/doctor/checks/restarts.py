@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from edge import last_run
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _ODD: Final = ("crashed", "power", "lost", "stuck", "stop_timeout", "start_failed", "unknown")
 _RECENT: Final = timedelta(days=1)

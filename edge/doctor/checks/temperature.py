@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok, unknown
-from edge.doctor.surroundings import Surroundings
 
 _HOT: Final = 80.0
 """°C at which a Raspberry Pi begins to run slower."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from edge.doctor.context import Surroundings
 from edge.doctor.finding import Finding, ok
-from edge.doctor.surroundings import Surroundings
 
 
 def check(around: Surroundings) -> Iterator[Finding]:

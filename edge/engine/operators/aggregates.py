@@ -19,11 +19,11 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.effort import Effort
-from edge.engine.operators.extremes import Extremes
+from edge.engine.operators.sorted_terms import Extremes
 from edge.engine.operators.sums import Sum
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
+from edge.engine.store.step_budget import Effort
 from edge.protocol.results import Term
 
 Added = Term | Hashable

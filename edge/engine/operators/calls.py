@@ -7,7 +7,7 @@ from typing import Any
 
 from edge.engine.operators.functions import Function
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.library import Question, ask
+from edge.engine.operators.oxigraph_functions import Question, ask
 from edge.engine.operators.values import Value, decode, encode
 
 Result = Any

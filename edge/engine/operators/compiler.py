@@ -15,12 +15,10 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.effort import Effort
-from edge.engine.graph import LiveGraph
 from edge.engine.operators.aggregates import accumulator
 from edge.engine.operators.expression import Moment, Unsupported, compile_condition, compile_expression
 from edge.engine.operators.layout import Frame, Hidden, Layout, Places
-from edge.engine.operators.normal import normal
+from edge.engine.operators.normal_form import normal
 from edge.engine.operators.operators import (
     Bind,
     Condition,
@@ -40,7 +38,7 @@ from edge.engine.operators.operators import (
     Without,
     holds,
 )
-from edge.engine.operators.table import Table
+from edge.engine.operators.values_index import Table
 from edge.engine.operators.variables import (
     Name,
     Names,
@@ -76,7 +74,9 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.terms import Dictionary, canonical
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.step_budget import Effort
+from edge.engine.store.terms import Dictionary, canonical
 from edge.protocol.results import Term
 
 _FEW_ROWS: Final = 8

@@ -21,14 +21,13 @@ from uuid import uuid4
 
 import pyoxigraph as ox
 
-from edge.engine.effort import Effort
 from edge.engine.operators.calls import Evaluate, Result, oxigraph, strict, with_constant
 from edge.engine.operators.functions import FUNCTIONS, Function, truth
+from edge.engine.operators.in_index import LONG, Items, member
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.library import Unsupported, ask, question
-from edge.engine.operators.membership import LONG, Items, member
-from edge.engine.operators.moment import NOW_FUNCTION, Moment, date_time
-from edge.engine.operators.texts import affordable, affordable_answer, length
+from edge.engine.operators.now import NOW_FUNCTION, Moment, date_time
+from edge.engine.operators.oxigraph_functions import Unsupported, ask, question
+from edge.engine.operators.text_functions import affordable, affordable_answer, length
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
 from edge.engine.operators.volatility import uses_now, volatile
 from edge.engine.sparql.algebra import (
@@ -41,7 +40,8 @@ from edge.engine.sparql.algebra import (
     Reference,
     Slot,
 )
-from edge.engine.terms import SHORT, Dictionary, canonical
+from edge.engine.store.step_budget import Effort
+from edge.engine.store.terms import SHORT, Dictionary, canonical
 from edge.protocol.results import Term
 
 __all__ = ["Moment", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]

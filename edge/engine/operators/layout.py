@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.sparql.algebra import Blank, Fresh, Parameter, Slot, Triple, Variable
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 
 Frame = list[int | None]
 """Term ids by place; None: not bound."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
 from edge.engine.operators.aggregates import Accumulator
 from edge.engine.operators.layout import Frame, Places
-from edge.engine.terms import LITERAL
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, TripleIndex
+from edge.engine.store.terms import LITERAL
 
 Condition = Callable[[Frame], bool]
 Value = Callable[[Frame], "int | None"]

@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 
 import pyoxigraph as ox
 
-from edge.engine.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.operators.aggregates import Accumulator
 from edge.engine.operators.layout import Frame, Places
 from edge.engine.operators.operators import Condition, Value
-from edge.engine.terms import XSD, Dictionary
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.store.terms import XSD, Dictionary
 
 R = TypeVar("R")
 

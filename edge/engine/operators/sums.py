@@ -19,7 +19,7 @@ from edge.engine.operators.values import (
     double_text,
     round_single,
 )
-from edge.engine.terms import canonical
+from edge.engine.store.terms import canonical
 from edge.protocol.results import Term
 
 Number = int | Decimal | float

@@ -1,6 +1,6 @@
 """Literals as values: the ones that operators meet often as Python objects, all others as the terms they are.
 
-A number, string, boolean or moment in the form that the engine keeps literals in (see `edge.engine.terms`) becomes a
+A number, string, boolean or moment in the form that the engine keeps literals in (`edge.engine.store.terms`) becomes a
 Python object that compares and computes as SPARQL wants it. What is left a term (NaN, language strings, dates,
 durations, moments in other zones, huge numbers, ill-typed literals) is for Oxigraph to judge.
 """
@@ -17,8 +17,8 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.remembered import remembered
-from edge.engine.terms import XSD, canonical, size
+from edge.engine.store.lru_cache import remembered
+from edge.engine.store.terms import XSD, canonical, size
 from edge.protocol.results import Term
 
 INTEGER: Final = ox.NamedNode(XSD + "integer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edge.engine.operators.moment import NOW_FUNCTION
+from edge.engine.operators.now import NOW_FUNCTION
 from edge.engine.operators.variables import children
 from edge.engine.sparql.algebra import Call, Exists, Expression, Extend, Filter, Group, LeftJoin, Node, OrderBy
 

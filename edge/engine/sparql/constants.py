@@ -11,7 +11,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.sparql.terms_text import Declarations, Names
-from edge.engine.terms import XSD, canonical
+from edge.engine.store.terms import XSD, canonical
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 

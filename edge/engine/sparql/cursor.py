@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from edge.engine.sparql.algebra import Parameter, Slot, Variable
 from edge.engine.sparql.terms_text import Names, number, string_value
-from edge.engine.terms import XSD
+from edge.engine.store.terms import XSD
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import Token

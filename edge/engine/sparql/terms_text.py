@@ -14,7 +14,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.terms import XSD
+from edge.engine.store.terms import XSD
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
 

@@ -9,11 +9,11 @@ from typing import Final
 from aiocoap import Code, Message
 from aiocoap.numbers.optionnumbers import OptionNumber
 
-from edge.engine.byte_quota import ByteQuota
-from edge.gates.allowance import incoming, outgoing
+from edge.engine.admission.byte_quota import ByteQuota
 from edge.gates.coap.formats import incomplete
 from edge.gates.coap.requests import peer
 from edge.gates.coap.transfers import Transfer, Transfers
+from edge.gates.rate_limit import incoming, outgoing
 from edge.protocol.errors import NotReady, TooLarge
 
 _PARTS: Final = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from edge.gates.allowance import Allowance
-from edge.gates.bridge import Bridge
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.contexts import ContextGuard, Contexts
-from edge.gates.coap.following import Following
+from edge.gates.coap.observe import Following
 from edge.gates.coap.protection import ProtectedSite
 from edge.gates.coap.site import Readings, Site
 from edge.gates.coap.transport import Endpoint
-from edge.gates.engine import SessionEngine
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
+from edge.gates.loop_dispatcher import Bridge
+from edge.gates.rate_limit import Allowance
 from edge.gates.session import Sessions
 from edge.gates.settings import CoapGateSettings, SessionLimits
 from edge.metrics import Metrics

@@ -14,13 +14,13 @@ from aiocoap.interfaces import Resource
 from aiocoap.numbers.optionnumbers import OptionNumber
 from aiocoap.pipe import Pipe
 
-from edge.gates.calls import as_told
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.contexts import ContextGuard
 from edge.gates.coap.formats import BadOption, diagnosed, refused
 from edge.gates.coap.requests import check_options
 from edge.gates.coap.transport import Peer
 from edge.gates.session import Sessions
+from edge.gates.subscriptions import as_told
 from edge.protocol.errors import MethodNotAllowed, MissingAuthorization, TooManyRequests
 
 if TYPE_CHECKING:

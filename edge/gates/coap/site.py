@@ -17,11 +17,8 @@ from aiocoap.pipe import Pipe
 from aiocoap.resource import WKCResource
 from aiocoap.util.linkformat import Link, LinkFormat
 
-from edge.gates.allowance import client_of
-from edge.gates.calls import as_told
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.cbor import read_cbor
-from edge.gates.coap.following import Followed, Following
 from edge.gates.coap.formats import (
     CBOR,
     JSON,
@@ -36,11 +33,14 @@ from edge.gates.coap.formats import (
     refused,
     unsupported,
 )
+from edge.gates.coap.observe import Followed, Following
+from edge.gates.coap.quota import Shares
 from edge.gates.coap.requests import Primitive, check_options, peer, read_message, token
 from edge.gates.coap.senml import as_json
-from edge.gates.coap.shares import Shares
 from edge.gates.guard import check, check_publish
+from edge.gates.rate_limit import client_of
 from edge.gates.session import Session, Sessions
+from edge.gates.subscriptions import as_told
 from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
 from edge.protocol.topics import is_topic
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
 
-from edge.engine.byte_quota import ByteQuota, Charge
+from edge.engine.admission.byte_quota import ByteQuota, Charge
 
 _LIFETIME: Final = 93.0
 """Seconds until what is not asked for any more is forgotten: MAX_TRANSMIT_WAIT (RFC 7252, 4.8.2)."""

@@ -19,8 +19,8 @@ from aiocoap.numbers.types import Type
 from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
+from edge.gates.coap.deduplication import Recent
 from edge.gates.coap.formats import diagnosed
-from edge.gates.coap.recent import Recent
 
 Remote = Any
 """A client's address, as the library has it; or a `Peer`."""

@@ -20,18 +20,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from edge.engine.requests import Answer, QueryRequest, UpdateRequest
-from edge.gates.allowance import Allowance, client_of, peer_of
-from edge.gates.engine import OperatedEngine
+from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import Authority, Guard, check, check_timers
 from edge.gates.http import oauth
 from edge.gates.http.body import CHARGE
 from edge.gates.http.boundary import PRIMITIVE, Boundary, error_response
 from edge.gates.http.description import openapi
-from edge.gates.http.engine import read_processing, shown
+from edge.gates.http.engine_resource import read_processing, shown
 from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_client, read_listing
+from edge.gates.rate_limit import Allowance, client_of, peer_of
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
 from edge.protocol.access import Access

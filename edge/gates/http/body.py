@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from edge.engine.byte_quota import Charge
+from edge.engine.admission.byte_quota import Charge
 from edge.gates.settings import HttpGateSettings
 from edge.protocol.errors import (
     InvalidRequest,

@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from edge.engine.requests import Answer
 from edge.gates.http.negotiation import choose
-from edge.gates.output import Output
+from edge.gates.result_limit import Output
 from edge.protocol.errors import NotAcceptable
 
 _JSON = ox.QueryResultsFormat.JSON

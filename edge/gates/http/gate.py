@@ -14,12 +14,12 @@ from functools import partial
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from edge.gates.allowance import Allowance
-from edge.gates.engine import OperatedEngine
+from edge.gates.engine_interface import OperatedEngine
 from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.origins import ANY
+from edge.gates.rate_limit import Allowance
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
 from edge.metrics import Metrics

@@ -8,11 +8,11 @@ import json
 import time
 from collections.abc import Callable
 
-from edge.gates.allowance import incoming
-from edge.gates.mqtt.connection import MqttConnection
+from edge.gates.mqtt.client_output import MqttConnection
+from edge.gates.mqtt.connection import Came, Wire
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.gates.mqtt.topics import Topics
-from edge.gates.mqtt.wire import Came, Wire
+from edge.gates.rate_limit import incoming
 from edge.gates.session import Session, Sessions
 from edge.protocol.errors import EdgeError, InvalidRequest, RequestTimeout, TooManyRequests
 from edge.protocol.messages import MAX_ALIAS, parse_message

@@ -1,124 +1,187 @@
-"""The way to one client over the broker, as its session writes to it."""
+"""The connection to the broker as the event loop sees it: messages come, messages leave and are acknowledged."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Callable
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
-from edge.gates.mqtt.correlation import Correlation
-from edge.gates.mqtt.wire import Wire
-from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
-_WINDOW = 20
-"""Messages to one client that the broker may have yet to acknowledge."""
-_PATIENCE = 30.0
-"""Seconds a broker may leave as many unacknowledged before the connection to it is given up."""
+from edge.gates.loop_dispatcher import Bridge
+
+_log = logging.getLogger(__name__)
+
+_WAITING = 1000
+"""Messages that may wait for the event loop. Of QoS 1 the broker holds back what is beyond; of QoS 0 it is dropped."""
 
 
-class MqttConnection:
-    """The sending side of a client; a `Connection` of `edge.gates.outgoing`.
+class Came(NamedTuple):
+    """A message from the broker. The last two are MQTT 5's; empty where the client gave none."""
 
-    What the broker has acknowledged counts as taken: how much it keeps for a client that is slow is for it to decide.
-    """
+    topic: str
+    payload: bytes
+    retained: bool
+    """Whether it was said before this connection began."""
+    response_topic: str
+    correlation: bytes
+
+
+class Link(Protocol):
+    """What keeps the connection up, on a thread of its own."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread works."""
+
+    def start(self) -> None:
+        """Connect and stay connected. Returns at once."""
+
+    def stop(self, timeout: float) -> None:
+        """Disconnect."""
+
+    def drop(self, reason: str) -> None:
+        """Give this connection up, so that another is made."""
+
+
+class Owner(Protocol):
+    """What is told of the connection, on the event loop."""
+
+    def up(self) -> None:
+        """The broker sends what clients say, from now on."""
+
+    def down(self) -> None:
+        """The connection is lost, and what was not acknowledged with it."""
+
+    def came(self, message: Came) -> None:
+        """A message."""
+
+
+class Wire:
+    """One broker. `prepare`, `opened`, `closed` and `answered` belong to the link's thread, all else to the loop."""
 
     def __init__(
         self,
-        wire: Wire,
-        topic: str,
-        correlation: Correlation,
-        max_payload: int,
-        *,
-        on_close: Callable[[], None],
-        on_too_large: Callable[[str], None],
+        bridge: Bridge,
+        owner: Owner,
+        filters: Iterable[str],
+        will: tuple[str, bytes],
+        make_link: Callable[[Wire], Link],
     ) -> None:
-        """`max_payload` in bytes. `on_too_large`: the spuid of a subscription that has more to tell."""
-        self._wire = wire
-        self._topic = topic
-        self._correlation = correlation
-        self._max_payload = max_payload
-        self._on_close = on_close
-        self._on_too_large = on_too_large
-        self._unanswered = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        """`filters`: what clients send. `will`: topic and payload of what the broker retains when we are gone."""
+        self._bridge = bridge
+        self._owner = owner
+        self._filters = tuple(filters)
+        self._will = will
+        self._client: Client | None = None
+        self._arrived: deque[tuple[Client, MQTTMessage]] = deque()
+        self._unanswered: dict[int, Callable[[], None]] = {}
+        self._link = make_link(self)
+        self.start = self._link.start
+        self.stop = self._link.stop
+        self.drop = self._link.drop
 
     @property
-    def writable(self) -> bool:
-        """Whether the broker has acknowledged enough."""
-        return self._room.is_set()
+    def connected(self) -> bool:
+        """Whether clients can be heard and answered."""
+        return self._client is not None
 
     @property
-    def unsent(self) -> int:
-        """None: the broker takes everything, or the connection to it is given up."""
-        return 0
+    def alive(self) -> bool:
+        """Whether the link's thread works."""
+        return self._link.alive
 
-    def write(self, text: str) -> None:
-        """Send without waiting. Nothing while the broker is away: sessions end with the connection to it."""
-        if len(text.encode()) > self._max_payload:
-            text = self._instead(text).to_json()
-        found = self._correlation.take(text)
-        if found is not None:
-            text, reply = found
-            sent = self._wire.publish(reply.topic, text.encode(), correlation=reply.correlation, done=self._taken)
-        else:
-            sent = self._wire.publish(self._topic, text.encode(), done=self._taken)
-        if sent:
-            self._unanswered += 1
-            if self._unanswered >= _WINDOW:
-                self._room.clear()
-
-    async def write_and_wait(self, text: str) -> bool:
-        """Send, and wait until the broker has acknowledged enough. False: the connection is lost."""
-        self.write(text)
-        return await self.taken()
-
-    async def taken(self) -> bool:
-        """Wait until the broker has acknowledged enough. False: the connection is lost."""
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await self._room.wait()
-        except TimeoutError:
-            self._wire.drop(f"messages were not acknowledged within {_PATIENCE:.0f} s")
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        retain: bool = False,
+        correlation: bytes = b"",
+        done: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Send at QoS 1; `done` is called when the broker has it. False: there is no connection."""
+        client = self._client
+        if client is None:
             return False
-        return self._wire.connected
+        properties: Properties | None = None
+        if correlation:
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            properties.CorrelationData = correlation
+        self._unanswered[client.publish(topic, payload, 1, retain, properties).mid] = done
+        return True
 
-    def close(self, code: int, reason: str) -> None:
-        """The session has ended."""
-        self._on_close()
+    # The link's thread
 
-    def abort(self) -> None:
-        """There is nothing to abort: the broker has what was written."""
+    def prepare(self, client: Client) -> None:
+        """Complete a client that is about to connect."""
+        topic, payload = self._will
+        client.will_set(topic, payload, qos=1, retain=True)
+        client.on_message = self._message
+        client.on_subscribe = self._subscribed
 
-    def unlink(self) -> None:
-        """Forget the client, which refers to this, as it has gone."""
-        self._on_close = _nothing
-        self._on_too_large = _ignore
+    def opened(self, client: Client) -> None:
+        """The broker took the connection."""
+        client.subscribe([(topic, 1) for topic in self._filters])
 
-    def _taken(self) -> None:
-        self._unanswered -= 1
-        if self._unanswered < _WINDOW:
-            self._room.set()
+    def closed(self) -> None:
+        """The connection is lost, or none came about."""
+        self._bridge.put(self._down, None)
 
-    def _instead(self, text: str) -> EdgeError:
-        """The error for a message that is too large. A subscription cannot leave one out, so it ends."""
-        message = json.loads(text)
-        kind, body = next(iter(message.items()))
-        alias = (body if isinstance(body, dict) else message).get("alias")
-        limit = f"is larger than {self._max_payload} bytes (mqtt_gate.max_result)"
-        if kind != "notification":
-            return ResultTooLarge(f"The answer {limit}; ask for less", alias=alias)
-        self._on_too_large(body["spuid"])
-        return SubscriptionFailed(
-            f"A notification {limit}, so the subscription has ended; subscribe to less",
-            alias=alias,
-            spuid=body["spuid"],
-        )
+    def answered(self, client: Client, mid: int, refused: str) -> None:
+        """The broker has a message, or refuses it."""
+        if refused:
+            _log.warning("mqtt_gate.refused", extra={"reason": refused})
+        self._bridge.put(self._done, (client, mid))
+
+    def _subscribed(self, client: Client, _: object, __: int, codes: list[ReasonCode], ___: Properties | None) -> None:
+        if refused := [code for code in codes if code.is_failure]:
+            _log.error("mqtt_gate.subscription_refused", extra={"reason": str(refused[0]), "topics": self._filters})
+        else:
+            self._bridge.put(self._up, client)
+
+    def _message(self, client: Client, _: object, message: MQTTMessage) -> None:
+        if message.qos or len(self._arrived) < _WAITING:
+            self._arrived.append((client, message))
+            self._bridge.put(self._came, None)
+
+    # The event loop
+
+    def _up(self, client: Client) -> None:
+        self._client = client
+        self._owner.up()
+
+    def _down(self, _: None) -> None:
+        self._unanswered.clear()
+        if self._client is not None:
+            self._client = None
+            self._owner.down()
+
+    def _done(self, answer: tuple[Client, int]) -> None:
+        client, mid = answer
+        if client is self._client:
+            self._unanswered.pop(mid, _nothing)()
+
+    def _came(self, _: None) -> None:
+        client, message = self._arrived.popleft()
+        if message.qos:
+            # Only now: as long as the loop is busy, the broker keeps what is beyond its window.
+            client.ack(message.mid, message.qos)
+        if client is not self._client:
+            return
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            return
+        properties = message.properties
+        response_topic = getattr(properties, "ResponseTopic", "")
+        correlation = getattr(properties, "CorrelationData", b"")
+        self._owner.came(Came(topic, bytes(message.payload), message.retain, response_topic, correlation))
 
 
 def _nothing() -> None:
-    pass
-
-
-def _ignore(_: str) -> None:
     pass

@@ -10,18 +10,18 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from edge.gates.allowance import Allowance
-from edge.gates.bridge import Bridge
-from edge.gates.engine import SessionEngine
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
+from edge.gates.loop_dispatcher import Bridge
 from edge.gates.mqtt.client import MqttClient, state_of
+from edge.gates.mqtt.connection import Came, Link, Wire
+from edge.gates.mqtt.continuous_queries import StandingQueries
 from edge.gates.mqtt.correlation import Correlation
 from edge.gates.mqtt.query_files import read_queries
-from edge.gates.mqtt.standing import StandingQueries
-from edge.gates.mqtt.strays import Strays
 from edge.gates.mqtt.topics import Topics
-from edge.gates.mqtt.wire import Came, Link, Wire
-from edge.gates.parking import Parking
+from edge.gates.mqtt.unhandled_topics import Strays
+from edge.gates.rate_limit import Allowance
+from edge.gates.resume import Parking
 from edge.gates.session import Sessions
 from edge.gates.settings import MqttGateSettings, SessionLimits
 from edge.metrics import Metrics

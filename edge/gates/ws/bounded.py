@@ -10,8 +10,8 @@ from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.protocol import CLOSED, OPEN, Event
 from websockets.server import ServerProtocol
 
-from edge.engine.byte_quota import Charge
-from edge.gates.allowance import Allowance, incoming, peer_of
+from edge.engine.admission.byte_quota import Charge
+from edge.gates.rate_limit import Allowance, incoming, peer_of
 from edge.gates.ws.unlink import unlink
 from edge.protocol.errors import TooManyRequests
 from edge.unlink import Unlink

@@ -16,12 +16,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
-from edge.gates.allowance import Allowance, peer_of
-from edge.gates.bridge import Bridge
-from edge.gates.engine import SessionEngine
+from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
+from edge.gates.loop_dispatcher import Bridge
 from edge.gates.origins import host_allowed, origin_allowed, wrong_hosts
-from edge.gates.parking import Parking
+from edge.gates.rate_limit import Allowance, peer_of
+from edge.gates.resume import Parking
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
 from edge.gates.ws.bounded import BoundedConnection

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from coap_client import CoapClient, Datagrams
 
-from edge.gates.allowance import Allowance
 from edge.gates.coap import CoapGate
+from edge.gates.rate_limit import Allowance
 from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
 

@@ -4,7 +4,7 @@ import pytest
 from aiocoap import FETCH, POST, Code
 from coap_client import ALL, CoapClient, body
 
-from edge.gates.allowance import Allowance
+from edge.gates.rate_limit import Allowance
 from edge.gates.settings import LimitSettings
 
 

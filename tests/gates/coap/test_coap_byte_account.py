@@ -8,8 +8,8 @@ from coap_client import ALL, CoapClient, Datagrams, body
 from gate_client import eventually
 
 from edge.engine.requests import UpdateRequest
-from edge.gates.allowance import Allowance
 from edge.gates.coap import transfers
+from edge.gates.rate_limit import Allowance
 from edge.gates.settings import LimitSettings
 
 BLOCK = 1024

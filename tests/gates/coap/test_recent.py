@@ -8,7 +8,7 @@ from coap_client import ALL, Datagrams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.gates.coap.recent import Recent
+from edge.gates.coap.deduplication import Recent
 
 PLAIN = 860
 

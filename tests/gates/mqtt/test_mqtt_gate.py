@@ -14,8 +14,8 @@ from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessio
 
 from edge.cli.run import _greet
 from edge.gates.mqtt.client import state_of
-from edge.gates.mqtt.strays import Strays
 from edge.gates.mqtt.topics import Topics
+from edge.gates.mqtt.unhandled_topics import Strays
 from edge.security.clients import Rights
 from tests.support.clients import clients_of
 from tests.support.processes import wait_for

@@ -4,8 +4,8 @@ import asyncio
 
 import paho.mqtt.client as paho
 
-from edge.gates.bridge import Bridge
-from edge.gates.mqtt.wire import Wire
+from edge.gates.loop_dispatcher import Bridge
+from edge.gates.mqtt.connection import Wire
 
 
 class Link:

@@ -1,0 +1,214 @@
+"""Clients that ask much of a gateway, each in a process of its own: `python -m edge.bench.attacks NAME HTTP WS SIZE`.
+
+An attack prints a line when it is under way, and goes on until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from edge.bench.experiment import ExperimentError
+from edge.bench.gateway import Publisher
+
+NODES: Final = 670
+"""Nodes with a number: to compare each pair of them takes the engine about a second."""
+CHAIN: Final = 3_000
+"""Nodes that are linked one after the other: a path of any length through them has millions of solutions."""
+
+_PAIRS: Final = "{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < 0) }"
+_CONNECTIONS: Final = 10
+_BITS: Final = 14
+"""Parts of a query that can be one thing or another: with so many there are 16,384 different shapes."""
+
+
+def seed() -> str:
+    """The data that attacks work on, as an update."""
+    nodes = [f"<urn:node:{number}> <urn:n> {number}" for number in range(NODES)]
+    chain = [f"<urn:link:{number}> <urn:next> <urn:link:{number + 1}>" for number in range(CHAIN)]
+    return "INSERT DATA { " + " . ".join(nodes + chain) + " }"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The gateway that is attacked."""
+
+    http: str
+    ws: str
+    small: bool
+    begun: asyncio.Event
+    """To be set when the attack is under way."""
+
+    def many(self, count: int) -> int:
+        """How many of something: a tenth in a short run."""
+        return count // 10 if self.small else count
+
+
+async def updates(target: Target) -> None:
+    """40 updates of about a second each wait, always."""
+    async with _socket(target) as socket:
+        text = f"INSERT {{ <urn:x> <urn:found> ?a }} WHERE {_PAIRS}"
+        await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 40)
+
+
+async def general(target: Target) -> None:
+    """20 updates wait whose WHERE clauses are evaluated as a whole."""
+    async with _socket(target) as socket:
+        text = "INSERT { <urn:x> <urn:found> ?a } WHERE { ?a <urn:next>+ ?b . ?b <urn:next>+ ?c FILTER(?a = ?c) }"
+        await _keep_waiting(socket, target, (_update(text) for _ in iter(int, 1)), 20)
+
+
+async def timers(target: Target) -> None:
+    """36,000 delayed updates become due at one moment."""
+    count = target.many(36_000)
+    due = time.time() + 6 + count / 2_000
+    at = int(due * 1_000_000)
+    async with _socket(target) as socket:
+
+        async def receive() -> None:
+            for _ in range(count):
+                await socket.recv()
+
+        receiving = asyncio.create_task(receive())
+        for number in range(count):
+            text = f"INSERT DATA {{ <urn:timer:{number}> <urn:fired> {number} }}"
+            await socket.send(json.dumps({"update": {"sparql": text, "at": at, "id": f"{number}"}}))
+        await receiving
+        await asyncio.sleep(max(0.0, due - time.time()))
+        target.begun.set()
+        await asyncio.Future()
+
+
+async def insert(target: Target) -> None:
+    """INSERT DATA of 6 MB, one after the other, over two connections."""
+    size = target.many(80_000)
+
+    def texts() -> Iterator[str]:
+        for number in iter(_count().__next__, None):
+            triples = (f"<urn:big:{number}:{one}> <urn:value> 'a value of a few words {one}'" for one in range(size))
+            yield "INSERT DATA { " + " . ".join(triples) + " }"
+
+    await asyncio.gather(*(_post(target, texts(), "update") for _ in range(2)))
+
+
+async def values(target: Target) -> None:
+    """Queries with VALUES of 100,000 rows, over two connections."""
+    rows = " ".join(f"<urn:node:{number}>" for number in range(target.many(100_000)))
+
+    def texts() -> Iterator[str]:
+        for number in _count():
+            yield f"SELECT ?a ?x {{ VALUES ?a {{ <urn:other:{number}> {rows} }} ?a <urn:n> ?x }}"
+
+    await asyncio.gather(*(_post(target, texts(), "query") for _ in range(2)))
+
+
+async def subscriptions(target: Target) -> None:
+    """30 subscriptions wait whose first result takes about a second each."""
+    async with _socket(target) as socket:
+        texts = (f"SELECT ?a {{ ?a <urn:n> ?x . ?b <urn:n> ?y FILTER(?x + ?y < -{n}) }}" for n in _count())
+        await _keep_waiting(socket, target, (_subscribe(text) for text in texts), 30)
+
+
+async def shapes(target: Target) -> None:
+    """10,000 subscriptions, each with a text of another shape, over ten connections."""
+    count = target.many(10_000) // _CONNECTIONS
+
+    async def some(first: int) -> None:
+        async with _socket(target) as socket:
+            texts = (_shape(number) for number in range(first, first + count))
+            await _keep_waiting(socket, target, (_subscribe(text) for text in texts), 20)
+            await asyncio.Future()
+
+    await asyncio.gather(*(some(number * count) for number in range(_CONNECTIONS)))
+
+
+async def distinct(target: Target) -> None:
+    """50 subscriptions with DISTINCT and LIMIT, which every update concerns."""
+    async with _socket(target) as socket:
+        for number in range(50):
+            query = f"SELECT DISTINCT ?s {{ ?s ?p ?o . ?s <urn:n> ?x FILTER(?x > {number}) }} ORDER BY ?x LIMIT 10"
+            await socket.send(_subscribe(query))
+            await socket.recv()
+        target.begun.set()
+        while True:
+            await socket.recv()
+
+
+ATTACKS: Final[dict[str, Callable[[Target], Awaitable[None]]]] = {
+    attack.__name__: attack for attack in (updates, general, timers, insert, subscriptions, shapes, values, distinct)
+}
+
+
+def _shape(number: int) -> str:
+    """A query whose text has a shape of its own for each number below 16,384."""
+    filters = " ".join(f"FILTER(?x {'>' if number >> bit & 1 else '<'} {bit - 1})" for bit in range(_BITS))
+    return f"SELECT ?a {{ ?a <urn:n> ?x . ?a <urn:shape:{number}> ?y {filters} }}"
+
+
+def _count() -> Iterator[int]:
+    number = 0
+    while True:
+        number += 1
+        yield number
+
+
+def _update(text: str) -> str:
+    return json.dumps({"update": {"sparql": text}})
+
+
+def _subscribe(text: str) -> str:
+    return json.dumps({"subscribe": {"sparql": text}})
+
+
+@asynccontextmanager
+async def _socket(target: Target) -> AsyncIterator[ClientConnection]:
+    async with connect(target.ws, proxy=None, max_size=None, ping_interval=None) as socket:
+        yield socket
+
+
+async def _keep_waiting(socket: ClientConnection, target: Target, messages: Iterator[str], waiting: int) -> None:
+    """Send messages so that so many are always without an answer. What the answers say does not matter."""
+    for number, message in enumerate(messages):
+        await socket.send(message)
+        if number >= waiting:
+            target.begun.set()
+            await socket.recv()
+    target.begun.set()
+
+
+async def _post(target: Target, texts: Iterator[str], primitive: str) -> None:
+    while True:
+        async with Publisher(target.http) as publisher:
+            with contextlib.suppress(ExperimentError, asyncio.IncompleteReadError, OSError):
+                for text in texts:
+                    target.begun.set()
+                    await (publisher.update(text) if primitive == "update" else publisher.query(text))
+        await asyncio.sleep(0.05)  # refused: try again
+
+
+async def _main(name: str, http: str, ws: str, size: str) -> None:
+    target = Target(http, ws, size == "small", asyncio.Event())
+    attack = asyncio.ensure_future(ATTACKS[name](target))
+    begun = asyncio.create_task(target.begun.wait())
+    await asyncio.wait([attack, begun], return_when=asyncio.FIRST_COMPLETED)
+    if begun.done():
+        print("begun", flush=True)
+    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await asyncio.wait([attack, ended], return_when=asyncio.FIRST_COMPLETED)
+    if attack.done():
+        attack.result()
+        await ended
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_main(*sys.argv[1:]))

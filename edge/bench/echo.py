@@ -1,0 +1,27 @@
+"""A bare WebSocket echo with the library that the gateway uses: what its notifications are measured against.
+
+`python -m edge.bench.echo` prints its address and serves until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from websockets.asyncio.server import ServerConnection, serve
+
+
+async def main() -> None:
+    """Serve."""
+    async with serve(_echo, "127.0.0.1", 0, compression=None) as server:
+        print(f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+async def _echo(socket: ServerConnection) -> None:
+    async for message in socket:
+        await socket.send(message)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,48 @@
+"""A bare Oxigraph behind as little HTTP as there can be: what the gateway's answers are measured against.
+
+`python -m edge.bench.endpoint` prints its address and serves until its standard input ends. It takes SPARQL by POST, as
+our own client sends it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+
+import pyoxigraph as ox
+
+_STORE = ox.Store()
+
+
+async def main() -> None:
+    """Serve."""
+    server = await asyncio.start_server(_serve, "127.0.0.1", 0)
+    async with server:
+        print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            text = (await reader.readexactly(int(length[1]) if length else 0)).decode()
+            body = _answer(text, query=b"application/sparql-query" in head)
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    except asyncio.IncompleteReadError:
+        writer.close()
+
+
+def _answer(text: str, *, query: bool) -> bytes:
+    if not query:
+        _STORE.update(text)
+        return b""
+    found = _STORE.query(text)
+    assert isinstance(found, ox.QuerySolutions)
+    return found.serialize(format=ox.QueryResultsFormat.JSON) or b""
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

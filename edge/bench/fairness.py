@@ -1,0 +1,178 @@
+"""What one client that asks much does to another: the latency of small updates alone, and under each attack.
+
+For each attack a gateway process of its own. The victim sends small updates at a steady rate over a WebSocket, and is
+subscribed to what they change; measured is the time from when an update was to be sent to its notification.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from edge.bench.attacks import seed
+from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
+from edge.bench.experiments import ATTACKS
+from edge.bench.gateway import Gateway, Publisher
+
+_RATE: Final = 20
+"""Updates a second of the victim."""
+_SECONDS: Final = 10.0
+"""How long the victim is measured alone, and how long under attack."""
+_PATIENCE: Final = 30.0
+"""Seconds for which the victim waits for what is missing at the end; what is missing then counts as so long."""
+_BEGIN: Final = 60.0
+"""Seconds for an attack to be under way."""
+_GOAL_MS: Final = 250.0
+_GOAL_RATIO: Final = 5.0
+
+_SETTINGS: Final = {
+    "EDGE__HOST__ENABLED": "false",
+    "EDGE__LIMITS__MAX_SUBSCRIPTIONS": "100000",
+    "EDGE__WS__MAX_SUBSCRIPTIONS": "100000",
+    "EDGE__SHUTDOWN__TIMEOUT": "1",
+}
+
+
+def run(options: Options) -> Report:
+    """Each attack once, whatever the number of runs."""
+    report = Report("fairness", options.mode)
+    for name in steps(options.attacks or tuple(ATTACKS), "fairness"):
+        with TemporaryDirectory(prefix="edge-bench-") as directory:
+            durability = "commit" if options.commit else "interval"
+            settings = {**_SETTINGS, "EDGE__ENGINE__DURABILITY": durability}
+            with Gateway(Path(directory), **settings) as gateway:
+                alone, under = asyncio.run(_measure(options, gateway.endpoints, name))
+        report.figures += _figures(name, alone, under)
+        p50, p99 = _quantile(under, 0.5), _quantile(under, 0.99)
+        ratios = p50 / _quantile(alone, 0.5), p99 / _quantile(alone, 0.99)
+        missed = p99 > _GOAL_MS or ratios[1] > _GOAL_RATIO
+        report.notes.append(
+            f"{name:<14} p50 {p50:8.1f} ms (x {ratios[0]:6.1f})  p99 {p99:8.1f} ms (x {ratios[1]:6.1f})"
+            f"{'  misses the goal' if missed else ''}"
+        )
+    report.notes.append(f"Goal: p99 below {_GOAL_MS:g} ms, and at most {_GOAL_RATIO:g} times as long as without attack")
+    return report
+
+
+async def _measure(options: Options, endpoints: dict[str, str], name: str) -> tuple[list[float], list[float]]:
+    """The latencies of the victim alone and under an attack, in milliseconds."""
+    seconds = _SECONDS / 4 if options.small else _SECONDS
+    async with Publisher(endpoints["http"]) as publisher:
+        await publisher.update(seed())
+    async with connect(endpoints["ws"], proxy=None, ping_interval=None) as socket:
+        victim = Victim(socket)
+        await victim.subscribe()
+        await victim.measure(1.0)  # plans compiled, files open
+        alone = await victim.measure(seconds)
+        async with _attack(name, endpoints, small=options.small):
+            under = await victim.measure(seconds)
+        victim.reading.cancel()
+    return alone, under
+
+
+class Victim:
+    """A client that sends small updates at a steady rate."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._number = 0
+        self._waiting: dict[int, float] = {}
+        """Values that were not notified yet, and when they were to be sent."""
+        self._latencies: list[float] = []
+        self.reading: asyncio.Task[None]
+
+    async def subscribe(self) -> None:
+        """Subscribe to what it updates."""
+        await self._socket.send(json.dumps({"subscribe": {"sparql": "SELECT ?v { <urn:victim> <urn:value> ?v }"}}))
+        if "notification" not in json.loads(await self._socket.recv()):
+            raise ExperimentError("the gateway refused the victim's subscription")
+        self.reading = asyncio.create_task(self._read())
+
+    async def measure(self, seconds: float) -> list[float]:
+        """Milliseconds from when each update was to be sent until its notification came."""
+        self._latencies = []
+        began = time.perf_counter()
+        for number in range(round(seconds * _RATE)):
+            wanted = began + number / _RATE
+            await asyncio.sleep(max(0.0, wanted - time.perf_counter()))
+            self._number += 1
+            self._waiting[self._number] = wanted
+            text = (
+                "DELETE { <urn:victim> <urn:value> ?v } "
+                f"INSERT {{ <urn:victim> <urn:value> {self._number} }} "
+                "WHERE { OPTIONAL { <urn:victim> <urn:value> ?v } }"
+            )
+            await self._socket.send(json.dumps({"update": {"sparql": text}}))
+        deadline = time.perf_counter() + _PATIENCE
+        while self._waiting and time.perf_counter() < deadline:
+            if self.reading.done():
+                break
+            await asyncio.sleep(0.005)
+        now = time.perf_counter()
+        self._latencies += [1000 * (now - wanted) for wanted in self._waiting.values()]
+        self._waiting.clear()
+        return self._latencies
+
+    async def _read(self) -> None:
+        async for message in self._socket:
+            told = json.loads(message)
+            if "error" in told:
+                raise ExperimentError(f"the gateway refused the victim: {told}")
+            if "notification" not in told:
+                continue
+            now = time.perf_counter()
+            for row in told["notification"]["addedResults"]["results"]["bindings"]:
+                value = int(row["v"]["value"])
+                for done in [number for number in self._waiting if number <= value]:  # earlier ones may be merged
+                    self._latencies.append(1000 * (now - self._waiting.pop(done)))
+
+
+@asynccontextmanager
+async def _attack(name: str, endpoints: dict[str, str], *, small: bool) -> AsyncIterator[None]:
+    """An attack that is under way."""
+    arguments = (name, endpoints["http"], endpoints["ws"], "small" if small else "large")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "edge.bench.attacks", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        try:
+            async with asyncio.timeout(_BEGIN):
+                begun = await process.stdout.readline()
+        except TimeoutError:
+            begun = b""
+        if not begun:
+            raise ExperimentError(f'the attack "{name}" does not begin')
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _figures(name: str, alone: Sequence[float], under: Sequence[float]) -> list[Figure]:
+    figures = []
+    for part, share in (("p50", 0.5), ("p99", 0.99)):
+        before, now = _quantile(alone, share), _quantile(under, share)
+        figures += [
+            Figure(f"{name}_alone_{part}_ms", f"update to notification without attack, {part}, ms", [before]),
+            Figure(f"{name}_{part}_ms", f"the same under attack: {ATTACKS[name]}", [now]),
+            Figure(f"{name}_{part}_ratio", "second to first", [now / before]),
+        ]
+    return figures
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[round(100 * share) - 1]

@@ -1,0 +1,55 @@
+"""Figure 7: coarse-grain subscriptions, sequential against parallel (SPS Architecture, section VI.C).
+
+The subscriptions are made to evaluate their whole query on every hit: with deltas there would be nothing to share out.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from edge.bench.experiment import Figure, Mode, Options, Report, steps
+from edge.bench.primitives import s_road, u_road, value_of_run
+from edge.bench.subject import Round, subject
+
+_SUBSCRIBED: Final = range(300, 311)
+_UPDATED: Final = (1, 100, 200, 300)
+_NOTIFICATIONS: Final = 1
+"""All updates hit all subscriptions, but only that of road 300 moves a result, of one subscription."""
+
+_MODES: Final[tuple[Mode, Mode]] = ("sequential", "parallel")
+
+
+def run(options: Options) -> Report:
+    """Run the four updates through the scheduler of a sequential and of a parallel engine, in turns."""
+    quads = list(options.city.quads())
+    rounds: dict[Mode, list[Round]] = {mode: [] for mode in _MODES}
+    with ExitStack() as stack:
+        engines = {
+            mode: stack.enter_context(subject(quads, replace(options, mode=mode), booster="re-evaluate"))
+            for mode in _MODES
+        }
+        for engine in engines.values():
+            engine.subscribe(s_road(road) for road in _SUBSCRIBED)
+        for number in steps(range(options.runs), "figure7"):
+            for mode, engine in engines.items():
+                texts = [u_road(road, value_of_run(number)) for road in _UPDATED]
+                rounds[mode].append(engine.evaluated_round(texts))
+                engine.check(_NOTIFICATIONS)
+    elapsed = {mode: [one.spent / 1e6 for one in rounds[mode]] for mode in _MODES}
+    of_mode = rounds[options.mode]
+    indicators: dict[str, list[float]] = {
+        "subscriptions": [len(_SUBSCRIBED) for _ in of_mode],
+        "updates": [one.updates for one in of_mode],
+        "notifications": [one.notifications for one in of_mode],
+        "ups": [1e9 * one.updates / one.spent for one in of_mode],
+        "t_total_ms": elapsed[options.mode],
+    }
+    ratios = [p / s for s, p in zip(elapsed["sequential"], elapsed["parallel"], strict=True)]
+    figures = [
+        Figure("sequential_ms", "elapsed, one thread evaluates", elapsed["sequential"]),
+        Figure("parallel_ms", "elapsed, subscriptions evaluated side by side", elapsed["parallel"]),
+        Figure("parallel_to_sequential", "their ratio in one run; published 0.63 on 8 cores", ratios),
+    ]
+    return Report("figure7", options.mode, indicators, figures)

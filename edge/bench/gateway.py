@@ -1,0 +1,138 @@
+"""A gateway as its user starts it, on free ports, and a client that sends it updates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import psutil
+import pyoxigraph as ox
+
+from edge.bench.experiment import ExperimentError
+
+_FREE_PORTS: Final = {"EDGE__HTTP__PORT": "0", "EDGE__WS__PORT": "0", "EDGE__MQTT__PORT": "0"}
+_PATIENCE: Final = 60.0
+"""Seconds for a gateway to begin, or to end."""
+_CHUNK: Final = 5_000
+"""Triples of one INSERT DATA."""
+
+
+class Gateway:
+    """`edge run` as a process of its own. A context manager: it is stopped on the way out."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        """`directory` is its data directory; `settings` are environment variables."""
+        self._directory = directory
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGE__")}
+        self._environment = {**kept, **_FREE_PORTS, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.endpoints: dict[str, str] = {}
+        self.start_s = 0.0
+        """Seconds from the start of the process until it was ready."""
+
+    def __enter__(self) -> Self:
+        """Start it; returns when it is ready. Raises `ExperimentError` if it does not start."""
+        file = self._directory / "endpoints.json"
+        command = [sys.executable, "-m", "edge", "run", "--data-dir", str(self._directory)]
+        began = time.perf_counter()
+        with (self._directory / "gateway.log").open("ab") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
+        self._process = process
+        while not file.exists():
+            if process.poll() is not None or time.perf_counter() - began > _PATIENCE:
+                self.__exit__()
+                text = (self._directory / "gateway.log").read_text(errors="replace")
+                raise ExperimentError(f"the gateway does not start:\n{text}")
+            time.sleep(0.005)
+        self.start_s = time.perf_counter() - began
+        self.endpoints = json.loads(file.read_text())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def memory_mb(self) -> float:
+        """Megabytes of the process that are in memory."""
+        return self.process.memory_info().rss / 1e6
+
+    def cpu_percent(self, seconds: float) -> float:
+        """Percent of one core that it takes, watched for so long."""
+        process = self.process
+        before = process.cpu_times()
+        time.sleep(seconds)
+        after = process.cpu_times()
+        return round(100 * (after.user + after.system - before.user - before.system) / seconds, 3)
+
+    def load(self, quads: Iterable[ox.Quad]) -> None:
+        """Insert triples over HTTP, as a user would."""
+        asyncio.run(self._load(quads))
+
+    async def _load(self, quads: Iterable[ox.Quad]) -> None:
+        rest = iter(quads)
+        async with Publisher(self.endpoints["http"]) as publisher:
+            while chunk := list(islice(rest, _CHUNK)):
+                await publisher.update("INSERT DATA {" + " . ".join(str(quad.triple) for quad in chunk) + "}")
+
+    @property
+    def process(self) -> psutil.Process:
+        """What the system knows of it."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid)
+
+
+class Publisher:
+    """Sends SPARQL over one HTTP connection, with as little of its own as can be: its time counts as latency."""
+
+    def __init__(self, url: str) -> None:
+        self._address = urlsplit(url)
+
+    async def __aenter__(self) -> Self:
+        host, port = self._address.hostname, self._address.port
+        self._reader, self._writer = await asyncio.open_connection(host, port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+    async def update(self, text: str) -> None:
+        """Send an update, wait for the answer. Raises `ExperimentError` if it is refused."""
+        await self._post(text, "update")
+
+    async def query(self, text: str) -> bytes:
+        """Ask a query; returns its result in JSON. Raises `ExperimentError` if it is refused."""
+        return await self._post(text, "query")
+
+    async def _post(self, text: str, primitive: str) -> bytes:
+        body = text.encode()
+        head = (
+            f"POST /sparql HTTP/1.1\r\nHost: {self._address.netloc}\r\n"
+            f"Content-Type: application/sparql-{primitive}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + body)
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        length = next(
+            (int(line[15:]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
+        )
+        content = await self._reader.readexactly(length)
+        if not answer.startswith(b"HTTP/1.1 2"):
+            raise ExperimentError(f"the gateway refused: {content.decode(errors='replace')}")
+        return content

@@ -1,0 +1,171 @@
+"""How fast readings get from Mosquitto to a WebSocket subscriber. Everything is on loopback, durability is "commit"."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from websockets.asyncio.client import ClientConnection, connect
+
+from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
+from edge.bench.gateway import Gateway
+
+_SENSORS: Final = 1_000
+_LOAD: Final = 20_000
+_RATE: Final = 200
+_TIMED: Final = 2_000
+_PATIENCE: Final = 20.0
+"""Seconds for Mosquitto to answer."""
+
+STORED: Final = """
+[[mapping]]
+topic = "bench/{{sensor}}"
+observation = "http://example.org/{{sensor}}"
+location = "http://example.org/street"
+label = "{{sensor}}"
+unit = "unit:DegreeCelsius"
+store = "{store}"
+"""
+"""To be filled in: what is stored of the readings."""
+_MAPPING: Final = """
+[[mapping]]
+topic = "bench/{sensor}"
+observation = "http://example.org/{sensor}"
+label = "{sensor}"
+unit = "unit:DegreeCelsius"
+"""
+QUERY: Final = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+SELECT ?observation ?value { ?observation sosa:hasResult ?quantity . ?quantity qudt:numericValue ?value }"""
+
+_MEANINGS: Final = {
+    "readings_per_s": "readings a second, QoS 1 publisher to subscriber, each committed",
+    "p50_ms": f"from publish to notification at {_RATE} readings a second, median, ms",
+    "p99_ms": "the same, 99th percentile, ms",
+    "loaded_mb": "memory of the gateway afterwards, MB",
+}
+
+
+def run(options: Options) -> Report:
+    """Fresh processes in every run."""
+    load, timed = (_LOAD // 20, _TIMED // 20) if options.small else (_LOAD, _TIMED)
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in steps(range(options.runs), "readings"):
+        with TemporaryDirectory(prefix="edge-bench-") as directory, mosquitto(Path(directory)) as port:
+            data = Path(directory) / "data"
+            (data / "mappings").mkdir(parents=True)
+            (data / "mappings" / "bench.toml").write_text(_MAPPING)
+            broker = f"mqtt://127.0.0.1:{port}"
+            with Gateway(data, EDGE__MQTT__BROKER=broker, EDGE__HOST__ENABLED="false") as gateway:
+                for name, value in asyncio.run(_measure(gateway.endpoints["ws"], port, load, timed)).items():
+                    found[name].append(value)
+                found["loaded_mb"].append(gateway.memory_mb)
+    figures = [Figure(name, meaning, found[name]) for name, meaning in _MEANINGS.items()]
+    return Report("readings", options.mode, {"subscriptions": [1] * options.runs}, figures)
+
+
+async def _measure(url: str, port: int, load: int, timed: int) -> dict[str, float]:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
+    client.max_inflight_messages_set(200)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        async with connect(url, proxy=None, max_size=None) as subscriber:
+            await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
+            await subscriber.recv()
+
+            def publish(number: int) -> None:
+                client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
+
+            fast = await throughput(subscriber, publish, load)
+            latencies = await _latencies(subscriber, publish, range(load, load + timed))
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    cuts = statistics.quantiles(latencies, n=100)
+    return {"readings_per_s": fast, "p50_ms": cuts[49], "p99_ms": cuts[98]}
+
+
+async def throughput(subscriber: ClientConnection, publish: Callable[[int], None], count: int) -> float:
+    """Readings a second, from `publish` to the notification of a subscriber to `QUERY`."""
+
+    def send() -> None:
+        for number in range(count):
+            publish(number)
+
+    began = time.perf_counter()
+    sending = asyncio.create_task(asyncio.to_thread(send))
+    for _ in range(count):
+        await subscriber.recv()
+    await sending
+    return count / (time.perf_counter() - began)
+
+
+async def _latencies(subscriber: ClientConnection, publish: Callable[[int], None], numbers: range) -> list[float]:
+    sent: dict[str, float] = {}
+
+    async def send() -> None:
+        began = time.perf_counter()
+        for step, number in enumerate(numbers):
+            await asyncio.sleep(max(0.0, began + step / _RATE - time.perf_counter()))
+            sent[str(number)] = time.perf_counter()
+            publish(number)
+
+    sending = asyncio.create_task(send())
+    latencies = []
+    for _ in numbers:
+        notification = json.loads(await subscriber.recv())["notification"]
+        value = notification["addedResults"]["results"]["bindings"][0]["value"]["value"]
+        latencies.append(1000 * (time.perf_counter() - sent[value]))
+    await sending
+    return latencies
+
+
+@contextmanager
+def mosquitto(directory: Path) -> Iterator[int]:
+    """A Mosquitto process; its port. Raises `ExperimentError` where there is none."""
+    program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if program is None:
+        raise ExperimentError("this experiment needs Mosquitto (Debian package mosquitto)")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+    lines = (
+        f"listener {port} 127.0.0.1",
+        "allow_anonymous true",
+        f"user {getpass.getuser()}",  # started by root it would become another user, who cannot read the directory
+        "max_queued_messages 0",
+    )
+    config = directory / "mosquitto.conf"
+    config.write_text("\n".join(lines) + "\n")
+    with subprocess.Popen([program, "-c", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            _wait_for(process, port)
+            yield port
+        finally:
+            process.terminate()
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.01)
+        else:
+            return
+    raise ExperimentError("Mosquitto does not answer")

@@ -1,0 +1,135 @@
+"""What a noisy serial line costs: a gateway process reads 100 KB of noise a second and one good frame among it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import tty
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from edge.adapters.serial_frames import encoded
+from edge.bench.experiment import Figure, Options, Report, steps
+from edge.bench.gateway import Gateway
+from edge.bench.readings import QUERY
+from edge.mapping.pack import load_pack
+
+_NOISE: Final = 100_000
+"""Bytes a second."""
+_PIECES: Final = 200
+"""Writes a second."""
+_PATIENCE: Final = 5.0
+"""Seconds for what is on the way when the noise ends."""
+_FRAMINGS: Final = {
+    "lines": "",
+    "slip": 'framing = "slip"\ncrc = "crc-16/kermit"',
+    "length": 'framing = { kind = "length", sync = "C0 00", at = 4, plus = 7 }\n'
+    'crc = { name = "crc-16/ibm-3740", at = 5 }\nskip = 7',
+}
+_MAPPING: Final = """
+[[mapping]]
+topic = "serial/bench"
+path = "n"
+observation = "http://example.org/bench"
+"""
+_MEANINGS: Final = {
+    "idle": "percent of a core that the gateway takes while the line is silent",
+    "lines": "the same with noise, the frames being lines of JSON",
+    "slip": "the same with noise, SLIP and a CRC",
+    "length": "the same with noise, frames that tell their length, and a CRC (as of DASH7 modems)",
+    "lost": "good frames that did not become readings, of all these",
+}
+
+
+def run(options: Options) -> Report:
+    """Fresh processes for every framing in every run."""
+    seconds = 2 if options.small else 15
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in steps(range(options.runs), "serial"):
+        lost = 0
+        for name, keys in _FRAMINGS.items():
+            idle, noisy, missing = _measure(keys, seconds)
+            found[f"{name}_percent"].append(noisy)
+            lost += missing
+            if name == "lines":
+                found["idle_percent"].append(idle)
+        found["lost"].append(lost)
+    names = {"lost": "lost", **{name: f"{name}_percent" for name in _MEANINGS if name != "lost"}}
+    figures = [Figure(names[name], meaning, found[names[name]]) for name, meaning in _MEANINGS.items()]
+    failure = "good frames were lost" if any(found["lost"]) else ""
+    notes = [f"{_NOISE // 1000} KB of random bytes and one good frame a second, {seconds} s each."]
+    return Report("serial", options.mode, figures=figures, notes=notes, failure=failure)
+
+
+def _measure(framing: str, seconds: int) -> tuple[float, float, int]:
+    """Percent of a core at rest and with noise, and the good frames that were lost."""
+    with TemporaryDirectory(prefix="edge-bench-") as directory, _line(Path(directory) / "tty") as line:
+        data = Path(directory) / "data"
+        (data / "mappings").mkdir(parents=True)
+        text = f'[[serial]]\nname = "bench"\ndevice = "{directory}/tty"\n{framing}\n{_MAPPING}'
+        (data / "mappings" / "bench.toml").write_text(text)
+        (port,) = load_pack(text, "bench").ports
+        frames = [encoded(port, json.dumps({"n": number}).encode()) for number in range(seconds + 1)]
+        with Gateway(data, EDGE__HOST__ENABLED="false") as gateway:
+            time.sleep(2)  # it has just begun
+            idle = gateway.cpu_percent(seconds / 3)
+            arrived, share = asyncio.run(_noise(gateway, line, frames))
+        return idle, share, len(frames) - arrived
+
+
+async def _noise(gateway: Gateway, line: int, frames: list[bytes]) -> tuple[int, float]:
+    """Good frames that arrived, and the share of a core meanwhile."""
+    async with connect(gateway.endpoints["ws"], proxy=None) as subscriber:
+        await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
+        await subscriber.recv()
+        counting = asyncio.create_task(_count(subscriber, len(frames)))
+        seconds = len(frames) - 1
+        sharing = asyncio.create_task(asyncio.to_thread(gateway.cpu_percent, seconds))
+        await asyncio.to_thread(_send, line, frames)
+        share = await sharing
+        return await counting, share
+
+
+async def _count(subscriber: ClientConnection, wanted: int) -> int:
+    """How many different values are told, until all are or none comes any more."""
+    values: set[str] = set()
+    while len(values) < wanted:
+        try:
+            told = json.loads(await asyncio.wait_for(subscriber.recv(), _PATIENCE))
+        except TimeoutError:
+            break
+        rows = told["notification"]["addedResults"]["results"]["bindings"]
+        values.update(row["value"]["value"] for row in rows)
+    return len(values)
+
+
+def _send(line: int, frames: list[bytes]) -> None:
+    """A good frame at the beginning of every second, noise the rest of it."""
+    began = time.monotonic()
+    for second, frame in enumerate(frames):
+        # A line has no beginning of its own: it would be one with the noise before it.
+        os.write(line, b"\n" + frame)
+        for piece in range(_PIECES if second < len(frames) - 1 else 0):
+            os.write(line, os.urandom(_NOISE // _PIECES))
+            time.sleep(max(0.0, began + second + (piece + 1) / _PIECES - time.monotonic()))
+
+
+@contextmanager
+def _line(path: Path) -> Iterator[int]:
+    """A pseudo-terminal; the end that the device would have."""
+    other, device = os.openpty()
+    try:
+        tty.setraw(device)
+        path.symlink_to(os.ttyname(device))
+        yield other
+    finally:
+        os.close(device)
+        os.close(other)

@@ -1,0 +1,283 @@
+"""The clients of a soak run, all kinds of them: steady, slow, coming and going, vanishing, coming back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiocoap
+import httpx
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from edge.bench.experiment import ExperimentError
+
+MAPPING: Final = """
+[[mapping]]
+topic = "soak/{sensor}"
+observation = "http://example.org/soak/{sensor}"
+label = "{sensor}"
+unit = "unit:DegreeCelsius"
+"""
+_READINGS: Final = """PREFIX sosa: <http://www.w3.org/ns/sosa/> PREFIX qudt: <http://qudt.org/1.1/schema/qudt#>
+SELECT ?observation ?value { ?observation sosa:hasResult ?quantity . ?quantity qudt:numericValue ?value
+FILTER(STRSTARTS(STR(?observation), "http://example.org/soak/s")) }"""
+_SENSORS: Final = 100
+_RATE: Final = 25
+"""Readings a second."""
+_PATIENCE: Final = 30.0
+"""Seconds for anything that should come."""
+_SLOW: Final = 10.0
+"""Seconds for which a slow client takes nothing."""
+_ROOT: Final = "sepa/gateway"
+
+Coap = Any
+"""Messages and contexts of a library that has no types."""
+
+
+class Clients:
+    """All of them, against one gateway. What should not happen raises `ExperimentError`."""
+
+    def __init__(self, endpoints: dict[str, str]) -> None:
+        self._at = endpoints
+        self._sent: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+        self._over = asyncio.Event()
+        self.latencies: list[float] = []
+        """Milliseconds from a reading's publishing to its notification, since somebody emptied the list."""
+        self.merged = 0
+        """Notifications that were merged because a client was slow."""
+        self.resumed = 0
+        """Subscriptions of lost connections that went on."""
+
+    async def run(self, seconds: float) -> None:
+        """Keep them busy for so long; at the end who listened must know what the gateway knows."""
+        every: list[tuple[float, Callable[[int], Awaitable[None]]]] = [
+            (1.0, self._visit),
+            (1.0, self._schedule),
+            (0.5, self._ask),
+            (2.0, self._talk_mqtt),
+            (2.0, self._talk_coap),
+            (5.0, self._read_slowly),
+        ]
+        try:
+            async with (
+                asyncio.TaskGroup() as group,
+                connect(self._at["ws"], proxy=None, max_size=None) as meter,
+            ):
+                await _subscribe(meter, _READINGS)
+                listening = group.create_task(self._listen(meter))
+                tasks = [group.create_task(self._repeat(period, act)) for period, act in every]
+                tasks.append(group.create_task(self._measure()))
+                await asyncio.sleep(seconds)
+                self._over.set()
+                await asyncio.gather(*tasks)
+                await self._compare()
+                listening.cancel()
+        except ExceptionGroup as failures:
+            first = failures.exceptions[0]
+            raise ExperimentError(f"a client of the soak run failed: {first!r}") from first
+
+    async def _repeat(self, period: float, act: Callable[[int], Awaitable[None]]) -> None:
+        for number in count():
+            if await self._is_over(period):
+                return
+            await act(number)
+
+    async def _is_over(self, seconds: float) -> bool:
+        """Wait; whether the run has ended meanwhile."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+        return self._over.is_set()
+
+    async def _measure(self) -> None:
+        """Sensors, and how long their readings take to the subscriber that listens all the time."""
+        address = urlsplit(self._at["mqtt"])
+        sensor = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="soak")
+        await asyncio.to_thread(sensor.connect, address.hostname or "", address.port or 0)
+        sensor.loop_start()
+        try:
+            for number in count():
+                if await self._is_over(1 / _RATE):
+                    return
+                self._sent[str(number)] = time.perf_counter()
+                sensor.publish(f"soak/s{number % _SENSORS}", str(number), qos=1)
+        finally:
+            await asyncio.to_thread(_leave, sensor)
+
+    async def _listen(self, connection: ClientConnection) -> None:
+        with suppress(ConnectionClosed):
+            async for text in connection:
+                now = time.perf_counter()
+                told = json.loads(text)["notification"]
+                for row in _rows(told, "removedResults"):
+                    if self._told.get(row["observation"]) == row["value"]:
+                        del self._told[row["observation"]]
+                for row in _rows(told, "addedResults"):
+                    self._told[row["observation"]] = row["value"]
+                    if sent := self._sent.pop(row["value"], None):
+                        self.latencies.append(1000 * (now - sent))
+
+    async def _compare(self) -> None:
+        """Raises `ExperimentError` when who listened does not come to know the same as who asks."""
+        deadline = time.monotonic() + _PATIENCE
+        while self._told != (asked := await self._asked()):
+            if time.monotonic() > deadline:
+                raise ExperimentError(f"{len(self._told)} readings were told and {len(asked)} are in the graph")
+            await asyncio.sleep(0.1)
+
+    async def _asked(self) -> dict[str, str]:
+        async with httpx.AsyncClient(trust_env=False, timeout=_PATIENCE) as http:
+            answer = await http.post(f"{self._at['http']}/query", data={"query": _READINGS})
+        return {row["observation"]["value"]: row["value"]["value"] for row in answer.json()["results"]["bindings"]}
+
+    async def _ask(self, number: int) -> None:
+        """A query and an update over a connection of their own."""
+        async with httpx.AsyncClient(base_url=self._at["http"], trust_env=False, timeout=_PATIENCE) as http:
+            lamp = f"<http://example.org/lamp{number % 50}>"
+            update = f"DELETE {{ {lamp} <urn:is> ?old }} INSERT {{ {lamp} <urn:is> {number} }} "
+            update += f"WHERE {{ OPTIONAL {{ {lamp} <urn:is> ?old }} }}"
+            for path, data in (("/update", {"update": update}), ("/query", {"query": "SELECT * { ?s <urn:is> ?o }"})):
+                answer = await http.post(path, data=data)
+                if answer.status_code != httpx.codes.OK:
+                    raise ExperimentError(f"{path} was refused: {answer.text}")
+
+    async def _schedule(self, number: int) -> None:
+        """Delayed updates: most run, some are wound up anew, some are cancelled."""
+        async with connect(self._at["ws"], proxy=None) as connection:
+            name = f"soak{number % 20}"
+            late = f"<http://example.org/late{number % 20}>"
+            text = f"DELETE WHERE {{ {late} <urn:is> ?n }} ; INSERT DATA {{ {late} <urn:is> {number} }}"
+            await _answered(
+                connection, {"update": {"sparql": text, "delay": f"PT{1 + number % 3}S", "id": name}}, "scheduled"
+            )
+            if number % 5 == 0:
+                await _answered(connection, {"cancel": {"id": name}}, "cancelled")
+
+    async def _visit(self, number: int) -> None:
+        """A subscriber that comes, is told something and goes: in good order, without a word, or to come back."""
+        text = f"SELECT ?o {{ <http://example.org/lamp{number % 50}> <urn:is> ?o }} # {number % 7}"
+        async with connect(self._at["ws"], proxy=None) as connection:
+            told = await _subscribe(connection, text, resume=number % 3 == 0)
+            if number % 3:
+                if number % 3 == 1:
+                    connection.transport.abort()
+                return
+            connection.transport.abort()
+        async with connect(self._at["ws"], proxy=None) as connection:
+            back = await _subscribe(connection, text, spuid=told["spuid"], sequence=told["sequence"])
+            self.resumed += back["spuid"] == told["spuid"]
+
+    async def _read_slowly(self, number: int) -> None:
+        """A client that wants everything and takes nothing for a while; then it has all of it, merged."""
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        address = urlsplit(self._at["ws"])
+        narrow.connect((address.hostname, address.port))
+        async with connect(self._at["ws"], sock=narrow, proxy=None, max_size=None, max_queue=1) as client:
+            told = await _subscribe(client, "SELECT * { ?s ?p ?o }")
+            await self._is_over(_SLOW)
+            sequence = told["sequence"]
+            with suppress(TimeoutError):
+                while True:
+                    told = json.loads(await asyncio.wait_for(client.recv(), 0.2))["notification"]
+                    if told["sequence"] != sequence + told.get("merged", 1):
+                        raise ExperimentError(f"sequence {told['sequence']} came after {sequence}")
+                    sequence = told["sequence"]
+                    self.merged += told.get("merged", 1) > 1
+                    if self._over.is_set():
+                        return
+
+    async def _talk_mqtt(self, number: int) -> None:
+        await asyncio.to_thread(self._talk_mqtt_at_once, number)
+
+    def _talk_mqtt_at_once(self, number: int) -> None:
+        """A client that speaks only MQTT: it subscribes, and leaves by its will or in good order."""
+        address = urlsplit(self._at["mqtt"])
+        name = f"visitor{number % 20}"
+        came: queue.Queue[bytes | bytearray] = queue.Queue()
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name)
+        client.will_set(f"{_ROOT}/status/{name}", "offline", qos=1)
+        client.on_connect = lambda client, *_: client.subscribe(f"{_ROOT}/response/{name}", 1)
+        request = {"subscribe": {"sparql": "SELECT ?o { <http://example.org/lamp1> <urn:is> ?o }"}}
+        client.on_subscribe = lambda client, *_: client.publish(f"{_ROOT}/request/{name}", json.dumps(request), 1)
+        client.on_message = lambda _, __, message: came.put(message.payload)
+        client.connect(address.hostname or "", address.port or 0)
+        client.loop_start()
+        try:
+            if b"notification" not in (answer := came.get(timeout=_PATIENCE)):
+                raise ExperimentError(f"a subscription over MQTT was refused: {answer!r}")
+            if number % 2:
+                client.publish(f"{_ROOT}/status/{name}", "offline", 1).wait_for_publish(_PATIENCE)
+            else:
+                _vanish(client)
+        finally:
+            _leave(client)
+
+    async def _talk_coap(self, number: int) -> None:
+        """A device: a reading, a query, and a subscription that it forgets or ends."""
+        context = await aiocoap.Context.create_client_context(transports=["udp6"])
+        try:
+            await self._coap(context, aiocoap.POST, f"/reading/soak/c{number % 10}", str(number).encode())
+            created = await self._coap(context, aiocoap.POST, "/subscribe", b"SELECT * { ?s <urn:is> ?o }")
+            path = "/" + "/".join(created.opt.location_path)
+            await self._coap(context, aiocoap.GET, path, observe=0)
+            if number % 2:
+                await self._coap(context, aiocoap.DELETE, path)
+        finally:
+            await context.shutdown()
+
+    async def _coap(
+        self,
+        context: Coap,
+        code: aiocoap.Code,
+        path: str,
+        payload: bytes = b"",
+        **options: int,
+    ) -> Coap:
+        message = aiocoap.Message(code=code, uri=self._at["coap"] + path, payload=payload, **options)
+        answer = await asyncio.wait_for(context.request(message).response, _PATIENCE)
+        if not answer.code.is_successful():
+            raise ExperimentError(f"{path} over CoAP was refused: {answer.payload.decode(errors='replace')}")
+        return answer
+
+
+def _leave(client: mqtt.Client) -> None:
+    client.disconnect()
+    client.loop_stop()
+
+
+def _vanish(client: mqtt.Client) -> None:
+    connection = client.socket()
+    if connection is not None:
+        connection.close()
+
+
+def _rows(told: dict[str, Any], which: str) -> list[dict[str, str]]:
+    rows = told[which]["results"]["bindings"]
+    return [{name: term["value"] for name, term in row.items()} for row in rows]
+
+
+async def _answered(connection: ClientConnection, message: dict[str, Any], answer: str) -> dict[str, Any]:
+    await connection.send(json.dumps(message))
+    found: dict[str, Any] = json.loads(await asyncio.wait_for(connection.recv(), _PATIENCE))
+    if answer not in found:
+        raise ExperimentError(f"the gateway refused {next(iter(message))}: {found}")
+    return found
+
+
+async def _subscribe(connection: ClientConnection, sparql: str, **members: object) -> dict[str, Any]:
+    told: dict[str, Any] = (await _answered(connection, {"subscribe": {"sparql": sparql, **members}}, "notification"))[
+        "notification"
+    ]
+    return told

@@ -1,0 +1,153 @@
+"""What a gateway writes to its card: bytes for 1,000 observations, by durability, by commits, with and without history.
+
+Each side is a gateway with readings over MQTT at its embedded broker. One at a time, the next when a subscriber has
+been told of it, shares its commit with nobody; a hundred at once share as many commits as the gateway makes of them.
+Bytes are those that the kernel sent to the disk for the process (`/proc/PID/io`), once all of them are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import urllib.request
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from urllib.parse import urlsplit
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from websockets.asyncio.client import ClientConnection, connect
+
+from edge.bench.experiment import ExperimentError, Figure, Options, Report, steps
+from edge.bench.gateway import Gateway
+from edge.bench.readings import QUERY, STORED
+
+_SENSORS: Final = 100
+_READINGS: Final = 3_000
+"""Of each side and run: more than what the write-ahead log takes before it is moved into the file."""
+_TOGETHER: Final = 100
+"""Readings that come at once."""
+_UNIT: Final = 1_000
+_YEAR: Final = 365.25 * 86_400
+_PATIENCE: Final = 20.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    name: str
+    meaning: str
+    durability: str
+    together: int
+    stored: bool
+
+
+_SIDES: Final = tuple(
+    _Side(
+        f"{durability}_{'single' if together == 1 else 'burst'}_{'stored' if stored else 'plain'}",
+        f'durability "{durability}", {"one at a time" if together == 1 else f"{together} at once"}'
+        f"{', stored for the history' if stored else ''}",
+        durability,
+        together,
+        stored,
+    )
+    for durability in ("commit", "interval")
+    for together in (1, _TOGETHER)
+    for stored in (False, True)
+)
+
+
+def run(options: Options) -> Report:
+    """A fresh process for each side in every run."""
+    readings = _READINGS // 10 if options.small else _READINGS
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in steps(range(options.runs), "wear"):
+        for side in _SIDES:
+            with TemporaryDirectory(prefix="edge-bench-") as directory:
+                found[side.name].append(_written(Path(directory), side, readings) / readings * _UNIT)
+    figures = [
+        Figure(side.name, f"bytes for {_UNIT:,} observations, {side.meaning}", found[side.name]) for side in _SIDES
+    ]
+    return Report("wear", options.mode, {}, figures, notes=_notes(found))
+
+
+def _notes(found: dict[str, list[float]]) -> list[str]:
+    worst = max(max(values) for values in found.values()) / _UNIT
+    return [
+        f"The dearest observation writes {worst / 1e3:.1f} KB: with one a second {worst * _YEAR / 1e9:,.0f} GB a year.",
+        'With "interval" one that comes alone within engine.flush_interval costs what it does with "commit".',
+        "docs/operations.md says how many years of a card that is.",
+    ]
+
+
+def _written(directory: Path, side: _Side, readings: int) -> float:
+    """Bytes. Raises `ExperimentError`."""
+    (directory / "mappings").mkdir()
+    (directory / "mappings" / "bench.toml").write_text(STORED.format(store="all" if side.stored else "none"))
+    settings = {"EDGE__ENGINE__DURABILITY": side.durability, "EDGE__HOST__ENABLED": "false"}
+    with Gateway(directory, **settings) as gateway:
+        written = asyncio.run(_measure(gateway, side, readings))
+        if side.stored:
+            _check(gateway, readings + _SENSORS)
+    if not written:
+        raise ExperimentError(f"{directory} is not on a disk: set TMPDIR to a directory on the one to be measured")
+    return written
+
+
+async def _measure(gateway: Gateway, side: _Side, readings: int) -> float:
+    broker = urlsplit(gateway.endpoints["mqtt"])
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench")
+    client.max_inflight_messages_set(side.together)
+    client.connect(broker.hostname or "", broker.port or 0)
+    client.loop_start()
+    try:
+        async with connect(gateway.endpoints["ws"], proxy=None, max_size=None) as subscriber:
+            await subscriber.send(json.dumps({"subscribe": {"sparql": QUERY}}))
+            await subscriber.recv()
+            await _send(client, subscriber, range(_SENSORS), _SENSORS)
+            os.sync()
+            before = _bytes(gateway)
+            await _send(client, subscriber, range(_SENSORS, _SENSORS + readings), side.together)
+            os.sync()
+            return _bytes(gateway) - before
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+async def _send(client: mqtt.Client, subscriber: ClientConnection, numbers: range, together: int) -> None:
+    """So many at a time, and each time wait until all have been committed and told. Raises `ExperimentError`."""
+    for first in range(0, len(numbers), together):
+        some = numbers[first : first + together]
+        for number in some:
+            client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
+        told = 0
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while told < len(some):
+                    told += json.loads(await subscriber.recv())["notification"].get("merged", 1)
+        except TimeoutError:
+            raise ExperimentError(f"of {len(some)} readings {told} were told to a subscriber") from None
+
+
+def _bytes(gateway: Gateway) -> int:
+    try:
+        return int(gateway.process.io_counters().write_bytes)
+    except AttributeError:
+        raise ExperimentError("this system does not tell what a process writes") from None
+
+
+def _check(gateway: Gateway, readings: int) -> None:
+    """With durability "interval" they count a little later. Raises `ExperimentError`."""
+    last, deadline = 0, time.monotonic() + _PATIENCE
+    while last != readings and time.monotonic() < deadline:
+        with urllib.request.urlopen(f"{gateway.endpoints['http']}/api/outbox") as answer:
+            last = json.load(answer)["last"]
+        time.sleep(0.05)
+    if last != readings:
+        raise ExperimentError(f"of {readings} observations {last} were stored")

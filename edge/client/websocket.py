@@ -1,0 +1,302 @@
+"""One WebSocket to a broker that is kept open: requests over it, their answers, and what happens when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import math
+from collections import deque
+from typing import Any, Final, Protocol
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from edge.client.authorization import Authorization
+from edge.client.errors import RETRY_LATER, BadAnswer, Closed, NoAnswer, Refused
+from edge.client.options import Options
+from edge.client.pending_requests import Call, Message
+
+_OPEN_TIMEOUT: Final = 10.0
+_CLOSE_TIMEOUT: Final = 2.0
+"""Seconds for the closing handshake."""
+
+_log = logging.getLogger("edge.client")
+
+
+class _Connect(connect):
+    """Follows nobody who sends it elsewhere: what it carries is for the broker alone."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        return exc
+
+
+class Listener(Protocol):
+    """Who looks after subscriptions."""
+
+    def opened(self) -> None:
+        """The WebSocket is open."""
+        ...
+
+    def broken(self) -> None:
+        """It is not any more."""
+        ...
+
+    def closed(self) -> None:
+        """It will never be again."""
+        ...
+
+    def notified(self, body: Message) -> None:
+        """A notification came. Raises `BadAnswer`."""
+        ...
+
+    def refused(self, alias: object, spuid: object, error: Refused) -> bool:
+        """An error came that is no answer. False: it is about no subscription."""
+        ...
+
+
+class Link:
+    """Requests are sent in the order in which they were made, many at a time. Belongs to one event loop.
+
+    What was not sent when the connection breaks waits for the next one, and what may be repeated with it. What else was
+    sent and not answered has `NoAnswer`.
+    """
+
+    def __init__(self, url: str, options: Options, authorization: Authorization) -> None:
+        self.url = url
+        self.listener: Listener | None = None
+        self._reason = "not connected yet"
+        self._options = options
+        self._authorization = authorization
+        self._socket: ClientConnection | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._closed = False
+        self._names = itertools.count(1)
+        self._numbers = itertools.count()
+        self._calls: dict[str, Call] = {}
+        self._outgoing: deque[Call] = deque()
+        self._wake = asyncio.Event()
+        self._silent_until = 0.0
+        self._room = asyncio.Semaphore(options.in_flight)
+        self._heard = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether the WebSocket is open."""
+        return self._socket is not None
+
+    @property
+    def started(self) -> bool:
+        """Whether anybody has used it."""
+        return self._runner is not None
+
+    def start(self) -> None:
+        """Connect, and stay connected. Raises `Closed`."""
+        if self._closed:
+            raise Closed("the client was closed")
+        if self._runner is None:
+            self._runner = asyncio.get_running_loop().create_task(self._run(), name=f"edge.client {self.url}")
+
+    async def close(self) -> None:
+        """End: subscriptions end, requests that wait have `Closed`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.wait({self._runner})
+        for call in self._calls.values():
+            call.fail(Closed("the client was closed"))
+        if self.listener is not None:
+            self.listener.closed()
+
+    async def request(self, kind: str, members: Message, deadline: float, *, repeat: bool = False) -> Message:
+        """Send `{kind: members}`, return the answer. `deadline` in the loop's time (s); infinite: there is none.
+
+        Raises `Refused`, `NoAnswer`, `Closed`.
+        """
+        self.start()
+        call: Call | None = None
+        try:
+            async with asyncio.timeout_at(None if deadline == math.inf else deadline), self._room:
+                alias = self.name()
+                call = self.call(kind, alias, members, repeat=repeat)
+                return await self.answer(alias, call)
+        except TimeoutError:
+            reason = "too many requests wait for answers" if call is None else call.reason
+            if not self.connected:
+                reason = f"no connection to {self.url}: {self._reason}"
+            raise NoAnswer(reason, sent=call is not None and call.sent) from None
+
+    def name(self) -> str:
+        """An alias that nothing else has."""
+        return f"edge-{next(self._names)}"
+
+    def call(self, kind: str, alias: str, members: Message, *, bound: bool = False, repeat: bool = False) -> Call:
+        """Put a request into the queue; `answer` waits for what it yields."""
+        call = self.say(kind, {**members, "alias": alias}, bound=bound)
+        call.repeat = repeat
+        self._calls[alias] = call
+        return call
+
+    def say(self, kind: str, members: Message, *, bound: bool = True) -> Call:
+        """Put a message into the queue whose answer nobody waits for."""
+        text = json.dumps({kind: members}, ensure_ascii=False)
+        call = Call(next(self._numbers), text, asyncio.get_running_loop().create_future(), bound)
+        self._outgoing.append(call)
+        self._wake.set()
+        return call
+
+    def waits(self, alias: str) -> Call | None:
+        """The request of this alias that is not answered yet."""
+        call = self._calls.get(alias)
+        return None if call is None or call.answer.done() else call
+
+    async def answer(self, alias: str, call: Call) -> Message:
+        """The answer to a request. Raises `Refused`, `NoAnswer`, `Closed`."""
+        try:
+            return await call.answer
+        finally:
+            if self._calls.get(alias) is call:
+                del self._calls[alias]
+
+    async def _run(self) -> None:
+        options = self._options
+        waits = iter(options.backoff)
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            self._heard = False
+            try:
+                async with _Connect(
+                    self.url,
+                    proxy=None,  # a broker is near
+                    compression=None,
+                    max_size=None,  # results may be of any size: the client asked for them
+                    open_timeout=_OPEN_TIMEOUT,
+                    close_timeout=_CLOSE_TIMEOUT,
+                    ping_interval=options.ping,
+                    ping_timeout=options.ping,
+                    additional_headers=await self._headers(),
+                    **_tls(self.url, options),
+                ) as socket:
+                    await self._serve(socket)
+                reason = "the broker closed the connection"
+            except (OSError, WebSocketException, NoAnswer) as error:
+                reason = str(error) or type(error).__name__
+            if self._heard or loop.time() - began > options.backoff.most:
+                waits = iter(options.backoff)
+            if reason != self._reason:
+                _log.warning("no connection to %s: %s; trying again", self.url, reason)
+                self._reason = reason
+            await asyncio.sleep(next(waits))
+
+    async def _headers(self) -> dict[str, str]:
+        value = await self._authorization.value()
+        return {} if value is None else {"Authorization": value}
+
+    async def _serve(self, socket: ClientConnection) -> None:
+        sender = asyncio.create_task(self._send(socket))
+        self._socket = socket
+        self._reason = ""
+        _log.info("connected to %s", self.url)
+        try:
+            self._tell(connected=True)
+            if self.listener is not None:
+                self.listener.opened()
+            async for text in socket:
+                self._receive(text)
+        finally:
+            self._socket = None
+            sender.cancel()
+            self._broken()
+            self._tell(connected=False)
+            await asyncio.wait({sender})
+
+    async def _send(self, socket: ClientConnection) -> None:
+        now = asyncio.get_running_loop().time
+        with contextlib.suppress(ConnectionClosed):  # whoever reads sees it, too
+            while True:
+                while self._outgoing:
+                    if (wait := self._silent_until - now()) > 0:
+                        await asyncio.sleep(wait)
+                        continue
+                    call = self._outgoing.popleft()
+                    if not call.answer.done():
+                        call.sent = True
+                        await socket.send(call.text)
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _broken(self) -> None:
+        if self.listener is not None:
+            self.listener.broken()
+        for call in self._calls.values():
+            if call.bound or (call.sent and not call.repeat):
+                call.fail(NoAnswer(f"the connection to {self.url} broke before the answer came", sent=call.sent))
+        self._outgoing = deque(call for call in self._calls.values() if not call.answer.done())
+
+    def _tell(self, *, connected: bool) -> None:
+        listener = self._options.on_connection
+        if listener is not None:
+            try:
+                listener(self.url, connected)
+            except Exception:  # noqa: BLE001 - it is the application's code
+                _log.exception("on_connection failed")
+
+    def _receive(self, text: str | bytes) -> None:
+        try:
+            message = json.loads(text)
+            if not isinstance(message, dict):
+                raise BadAnswer(f"not an object: {text!r:.200}")
+            if "error" in message:
+                self._refused(message)
+                return
+            self._heard = True
+            if "notification" in message:
+                if self.listener is not None:
+                    self.listener.notified(message["notification"])
+            else:
+                self._answered(message)
+        except (ValueError, TypeError, AttributeError, BadAnswer) as error:
+            _log.warning("%s sent what cannot be understood: %s", self.url, error)
+
+    def _answered(self, message: Message) -> None:
+        """The alias stands in the answer's body, or beside a body that is a list."""
+        alias = message.get("alias")
+        for body in message.values():
+            if isinstance(body, dict):
+                alias = body.get("alias", alias)
+        call = self.waits(alias) if isinstance(alias, str) else None
+        if call is not None:
+            call.answer.set_result(message)
+
+    def _refused(self, message: Message) -> None:
+        error = Refused.of(message)
+        alias = message.get("alias")
+        if isinstance(alias, str) and (call := self.waits(alias)) is not None:
+            if error.status_code == RETRY_LATER and not call.bound:
+                self._put_off(call, error)
+            else:
+                call.fail(error)
+        elif self.listener is None or not self.listener.refused(alias, message.get("spuid"), error):
+            # It names nobody: it is about the connection, or the broker echoes no alias.
+            _log.warning("%s says: %s", self.url, error)
+            for call in list(self._calls.values()):
+                if call.sent:
+                    call.fail(error)
+
+    def _put_off(self, call: Call, error: Refused) -> None:
+        """The broker starts or stops, and has not done it: it is sent again, in its turn, a little later."""
+        call.sent = call.repeat  # an earlier connection may have brought it there
+        call.reason = str(error)
+        self._outgoing = deque(sorted({*self._outgoing, call}, key=lambda each: each.number))
+        self._silent_until = asyncio.get_running_loop().time() + next(iter(self._options.backoff))
+        self._wake.set()
+
+
+def _tls(url: str, options: Options) -> dict[str, Any]:
+    """An argument of `connect`, which takes none for a plain connection."""
+    return {} if options.tls is None or not url.startswith("wss:") else {"ssl": options.tls}

@@ -1,0 +1,118 @@
+"""Account of the bytes that the gateway holds for each client, with a limit for one client and for all of them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from edge.engine.admission.slots import HOUSE
+from edge.protocol.errors import TooManyRequests
+
+MIB: Final = 1024 * 1024
+MAX_CLIENT_BYTES: Final = 32 * MIB
+"""Default limit for one client."""
+MAX_TOTAL_BYTES: Final = 128 * MIB
+"""Default limit for all clients together; it fits a machine with 512 MB."""
+
+
+class ByteQuota:
+    """Bytes held by client. Any thread may call it.
+
+    One client may hold as much as it leaves to others, up to `max_client`: a client that takes all it can leaves half
+    of the total, two of them a third, and a new client always finds room. The gateway's own data does not count.
+    """
+
+    def __init__(self, max_client: int = MAX_CLIENT_BYTES, max_total: int = MAX_TOTAL_BYTES) -> None:
+        self._max_client = max_client
+        self._max_total = max_total
+        self._lock = threading.Lock()
+        self._total = 0
+        self._held: dict[str, int] = {}
+        """By client; clients that hold nothing are absent."""
+
+    @property
+    def total(self) -> int:
+        """Bytes held for all clients."""
+        return self._total
+
+    def held(self, client: str) -> int:
+        """Bytes held for one client."""
+        return self._held.get(client, 0)
+
+    def charge(self, client: str, size: int = 0) -> Charge:
+        """Begin to hold something for a client. Raises `TooManyRequests` if the client or all clients hold too much."""
+        charge = Charge(self, client)
+        charge.set(size)
+        return charge
+
+    def add(self, client: str, size: int, *, check: bool = True) -> None:
+        """Hold more for a client, or less if `size` is negative. Raises `TooManyRequests`, and nothing has changed.
+
+        `check=False`: it is held already, so it counts whether or not it exceeds a limit.
+        """
+        if client == HOUSE:
+            return
+        with self._lock:
+            held = self._held.get(client, 0) + size
+            if size > 0 and check:
+                self._check(held, size)
+            self._total += size
+            if held:
+                self._held[client] = held
+            else:
+                self._held.pop(client, None)
+
+    def _check(self, held: int, size: int) -> None:
+        if held > self._max_client:
+            raise TooManyRequests(
+                f"The gateway would hold {held} bytes for this client (requests, subscriptions and their results, "
+                f"unread and missed notifications); the limit is {self._max_client} bytes (limits.max_client_bytes). "
+                "Wait for answers, read faster, or unsubscribe"
+            )
+        if held > self._max_total - self._total:
+            raise TooManyRequests(
+                f"The gateway holds {self._total} bytes for all clients, of {self._max_total} bytes "
+                f"(limits.max_total_bytes), {held - size} of them for this client, which may have as much as it leaves "
+                "to others. Try again later, read faster, or unsubscribe",
+                retry_after=1,
+            )
+
+
+class Charge:
+    """One thing that is held for a client. Its size may change until it is released."""
+
+    __slots__ = ("_client", "_quota", "_size")
+
+    def __init__(self, quota: ByteQuota, client: str) -> None:
+        self._quota = quota
+        self._client = client
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it counts for."""
+        return self._size
+
+    @property
+    def client(self) -> str:
+        """The client that it counts for."""
+        return self._client
+
+    def set(self, size: int, *, check: bool = True) -> None:
+        """Change the size. Raises `TooManyRequests` if it would grow too much; then it is as before.
+
+        `check`: see `ByteQuota.add`.
+        """
+        if size != self._size:
+            self._quota.add(self._client, size - self._size, check=check)
+            self._size = size
+
+    def move(self, client: str, *, check: bool = True) -> None:
+        """Count for another client. Raises `TooManyRequests` if that holds too much; then it is as before."""
+        self._quota.add(client, self._size, check=check)
+        self._quota.add(self._client, -self._size)
+        self._client = client
+
+    def release(self) -> None:
+        """Hold it no longer. To be called any number of times."""
+        self.set(0)

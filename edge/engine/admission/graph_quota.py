@@ -1,0 +1,98 @@
+"""Limit of the live graph in bytes, with a reserve for sensors and a share for each client."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from edge.engine.admission.slots import HOUSE
+from edge.engine.journal.contributions import Contributions
+from edge.engine.store.changes import ChangeSet
+from edge.engine.store.graph import LiveGraph
+from edge.protocol.access import Access
+from edge.protocol.errors import UpdateFailed
+
+_QUAD: Final = 450
+"""Bytes that the index takes for a quad, as measured."""
+_TERM: Final = 250
+"""Bytes that the dictionary takes for a term, as measured; terms longer than 256 characters take their length more."""
+_RESERVE: Final = 10
+"""Percent of the limit that only the gateway's own readings and administrators may use."""
+
+
+def default_limit() -> int:
+    """A quarter of the machine's memory: queries make up to two copies of the graph."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
+class GraphQuota:
+    """What the live graph may grow to. It belongs to the writer's thread.
+
+    An update that does not add more quads than it removes is never refused, so sensors can overwrite their values, and
+    anybody can delete, in a full graph.
+    """
+
+    def __init__(self, graph: LiveGraph, limit: int) -> None:
+        """`limit` in bytes; 0: a quarter of the machine's memory."""
+        self._graph = graph
+        self.limit = limit or default_limit()
+        self._slack = 0
+        """Bytes that may be added at least until the size must be looked up again."""
+        self.contributions = Contributions()
+        """Of clients, where there is security."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that the graph takes now, about."""
+        dictionary = self._graph.dictionary
+        return len(self._graph) * _QUAD + len(dictionary) * _TERM + sum(dictionary.long.values())
+
+    def take(self, changes: ChangeSet, access: Access, source: str, *, applied: bool = True) -> int:
+        """Account for the changes of an update. Returns the bytes, for `give_back`.
+
+        `applied`: whether the graph has seen them; else only its dictionary has. Raises `UpdateFailed` where the graph
+        would be too large; whoever called must undo the changes then.
+        """
+        added, removed, _, _ = changes.sizes
+        long = max(self._graph.dictionary.longest - 256, 0)
+        growth = (added - removed) * (_QUAD + _TERM)
+        if growth > 0:
+            growth += self._long_texts(changes) if long else 0
+            most = added * (_QUAD + 3 * _TERM) + growth
+            self._slack -= most
+            if self._slack < 0:
+                self._check(growth, 0 if applied else (added - removed) * _QUAD, access, source)
+        if access.registration:
+            self.contributions.add(access.client, growth)
+        return growth
+
+    def give_back(self, growth: int, access: Access) -> None:
+        """The changes were undone."""
+        if access.registration:
+            self.contributions.add(access.client, -growth)
+        self._slack = 0
+
+    def _check(self, growth: int, ahead: int, access: Access, source: str) -> None:
+        """`ahead`: bytes that are not in the graph yet."""
+        size = self.size + ahead
+        privileged = access.operates if access.registration else source == HOUSE
+        usable = self.limit if privileged else self.limit * (100 - _RESERVE) // 100
+        remedy = "Delete data, or have the operator raise engine.max_graph_bytes"
+        if size > usable:
+            reserve = "" if privileged else f", {_RESERVE} % of which are reserved for sensors and administrators"
+            raise UpdateFailed(
+                f"The graph would take {size} bytes; the limit is {self.limit} bytes (engine.max_graph_bytes)"
+                f"{reserve}. {remedy}"
+            )
+        held = self.contributions.of(access.client) + growth
+        if access.registration and not privileged and held > usable - (size - growth):
+            raise UpdateFailed(
+                f'The client "{access.client}" would have added {held} bytes to the graph, and leave less to others. '
+                f"{remedy}"
+            )
+        # Clients that are limited by their share must be looked at each time.
+        self._slack = 0 if access.registration and not privileged else (usable - size) // 2
+
+    def _long_texts(self, changes: ChangeSet) -> int:
+        added, _ = changes.statements
+        return sum(len(term.value) for _, _, term, _ in added if hasattr(term, "value") and len(term.value) > 256)

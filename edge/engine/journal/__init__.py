@@ -1,0 +1,1 @@
+"""The journal: the SQLite file that makes commits durable, and the data directory that holds it."""

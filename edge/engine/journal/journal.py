@@ -1,0 +1,424 @@
+"""The journal: the engine's durable memory, one SQLite file with the latest snapshot and all change sets since.
+
+It knows no threads and no clock: one caller at a time, which passes in the times. In a file it is as durable as SQLite
+in WAL mode; in memory (no directory) it keeps nothing and costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, Self
+
+import pyoxigraph as ox
+
+from edge.engine.journal import codec, sqlite_schema
+from edge.engine.journal.codec import Entry
+from edge.engine.journal.data_directory import DirectoryLock
+from edge.engine.journal.receipt_log import ReceiptLog
+from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
+from edge.engine.store.oxigraph_transaction import GraphName
+from edge.engine.store.terms import size
+from edge.protocol.errors import StorageFailed
+from edge.protocol.results import Term
+
+__all__ = ["Entry", "Journal", "snapshot_bodies"]
+
+Durability = Literal["commit", "interval"]
+
+AlsoWrite = Callable[[sqlite3.Connection], None]
+"""Writes what belongs to a commit into other tables of the file, in the same transaction. It must not end that."""
+
+RECEIPT_BYTES = 65_535 * 6
+"""Bytes of receipts that are kept: one for each packet identifier of an MQTT session (`edge.adapters.receipts`)."""
+
+CHUNK_QUADS = 10_000
+"""Quads in a chunk of a snapshot, at most: what is in memory twice while one is written or restored."""
+
+CHUNK_CHARACTERS = 4_000_000
+"""Characters of their terms, except for the last quad's. 10,000 quads of a sensor network have 2 million."""
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """An open journal. Made by `Journal.open`; to be closed with `close`."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        contents: sqlite_schema.Contents,
+        *,
+        path: Path | None,
+        lock: DirectoryLock | None,
+        flush_interval: float | None,
+        snapshot_min_bytes: int,
+        snapshot_ratio: float,
+        receipt_bytes: int,
+    ) -> None:
+        self.flush_interval = flush_interval
+        """Seconds after which `flush` should be called again; None: every commit is durable as it returns."""
+        self._connection = connection
+        self._path = path
+        self._lock = lock
+        self._sequence = contents.sequence
+        self._snapshot_sequence = contents.snapshot_sequence
+        self._receipts = ReceiptLog(receipt_bytes, contents.receipts)
+        self._journal_bytes = contents.journal_bytes
+        self._snapshot_bytes = contents.snapshot_bytes
+        self._snapshot_min_bytes = snapshot_min_bytes
+        self._snapshot_ratio = snapshot_ratio
+        self._snapshot_retry_bytes = 0
+        self._unflushed = False
+        self._log_unclean = False
+        """Whether the write-ahead log may hold a commit that was refused. Nothing is written behind it: after a power
+        cut during the next commit the two together would look like damage (see `journal_wal`)."""
+        self.last_at = 0
+        """The time of the last update, microseconds since 1970; 0: of none since the snapshot that was read."""
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | None,
+        *,
+        durability: Durability = "commit",
+        flush_interval: float = 1.0,
+        snapshot_min_bytes: int = 4 * 1024 * 1024,
+        snapshot_ratio: float = 2.0,
+        receipt_bytes: int = RECEIPT_BYTES,
+    ) -> Self:
+        """Open the journal in a directory, which is created and locked, or one in memory (None).
+
+        `durability` "commit": what `commit` was given is on the medium when it returns. "interval": a power cut (not
+        the end of the process) loses what came after the last `flush`, which is due every `flush_interval` seconds.
+        A snapshot is due when the journal is larger than `snapshot_min_bytes` and than `snapshot_ratio` times the last
+        snapshot (bytes as stored). The last `receipt_bytes` bytes of receipts are kept.
+
+        Raises `DataDirectoryRefused`, with nothing written to the file, when the directory cannot be used or is in
+        use, and when the file is damaged, of another application or of a newer version.
+        """
+        lock = path = None
+        contents = sqlite_schema.Contents()
+        if directory is None:
+            connection = _open_memory()
+        else:
+            path = directory / sqlite_schema.FILE_NAME
+            lock = DirectoryLock(directory)
+            try:
+                if not path.exists():
+                    sqlite_schema.create(path, durability)
+                    lock.take_database()
+                connection, contents = _open_file(path, durability)
+            except BaseException:
+                lock.release()
+                raise
+        return cls(
+            connection,
+            contents,
+            path=path,
+            lock=lock,
+            flush_interval=None if path is None or durability == "commit" else flush_interval,
+            snapshot_min_bytes=snapshot_min_bytes,
+            snapshot_ratio=snapshot_ratio,
+            receipt_bytes=receipt_bytes,
+        )
+
+    @classmethod
+    def in_memory(cls, lock: DirectoryLock) -> Self:
+        """A journal that keeps nothing, and the lock of a directory until it is closed."""
+        journal = cls.open(None)
+        journal._lock = lock
+        return journal
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last entry committed; the first one ever is 1."""
+        return self._sequence
+
+    @property
+    def snapshot_sequence(self) -> int:
+        """The number of the last entry that the snapshot holds."""
+        return self._snapshot_sequence
+
+    @property
+    def journal_bytes(self) -> int:
+        """Bytes of entries since the snapshot, as stored."""
+        return self._journal_bytes
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes of the snapshot, as stored."""
+        return self._snapshot_bytes
+
+    def receipts(self) -> bytes:
+        """Return the last receipts that were committed, one after the other, the oldest first."""
+        return bytes(self._receipts)
+
+    def restore(self) -> Iterator[ChangeSet]:
+        """What leads from the empty graph to the present one: the snapshot in chunks, then every change set.
+
+        Raises `DataDirectoryRefused` where the file turns out damaged after all.
+        """
+        return (entry.changes for _, entry in self.history())
+
+    def history(self) -> Iterator[tuple[int, Entry]]:
+        """The same as entries, each with the number that the journal has with it. Raises as `restore` does."""
+        if self._path is None:
+            return
+        sequence = self._snapshot_sequence
+        try:
+            for body in sqlite_schema.read_snapshot(self._connection):
+                yield from ((sequence, entry) for entry in codec.decode(body))
+            for body in sqlite_schema.read_commits(self._connection):
+                for entry in codec.decode(body):
+                    sequence += 1
+                    self.last_at = entry.at or self.last_at
+                    yield sequence, entry
+        except (ValueError, sqlite3.Error) as error:
+            sqlite_schema.refuse_error(self._path, error)
+
+    def commit(self, entries: Sequence[Entry], also: AlsoWrite | None = None) -> int:
+        """Store entries in one transaction, with what `also` writes; returns the sequence number of the last one.
+
+        Raises `StorageFailed` (no room, I/O error): nothing of it is stored, and a later commit can succeed. What
+        `also` raises, other than errors of SQLite, is passed on with the same effect.
+        """
+        body = self._encode(entries) if entries else b""
+        try:
+            if body or also is not None:
+                self._store(body, also)
+        except sqlite3.Error as error:
+            self._clear_log(error)
+            raise StorageFailed(
+                f"The update could not be stored in {self._path or 'memory'} ({error}); it was undone."
+                " Make room on that disk, or see whether it is in order; then send the update again."
+            ) from error
+        self._sequence += len(entries)
+        self._journal_bytes += len(body)
+        for entry in entries:
+            self.last_at = entry.at or self.last_at
+            if entry.receipt:
+                self._receipts.append(entry.receipt)
+        self._unflushed = True
+        return self._sequence
+
+    def _encode(self, entries: Sequence[Entry]) -> bytes:
+        """The body of a commit. In memory there is none. Raises `StorageFailed`."""
+        if self._path is None:
+            return b""
+        try:
+            if len(entries) == 1 and entries[0].quads is not None:
+                return entries[0].quads.body(entries[0])
+            return codec.encode(entries)
+        except codec.NotRestorable as error:
+            raise StorageFailed(
+                f"The update was undone: it holds something that {self._path} could not give back after a restart"
+                f" ({error}). This is a fault of the gateway: report it with the update, and change the update."
+            ) from error
+
+    def _store(self, body: bytes, also: AlsoWrite | None) -> None:
+        with self._transaction() as connection:
+            if body:
+                first = self._sequence + 1
+                row = (first, body, sqlite_schema.checksum(body, first))
+                connection.execute("INSERT INTO commits VALUES (?, ?, ?)", row)
+            if also is not None:
+                also(connection)
+
+    def select(self, query: str, parameters: Sequence[object] = ()) -> Generator[tuple[Any, ...]]:
+        """Read other tables of the file, row by row. Raises `StorageFailed`."""
+        try:
+            yield from self._connection.execute(query, parameters)
+        except sqlite3.Error as error:
+            raise StorageFailed(
+                f"{self._path or 'Memory'} cannot be read ({error}). See whether its disk is in order."
+            ) from error
+
+    def refuse(self, fault: str) -> NoReturn:
+        """Raise `DataDamaged`: what stands in other tables of the file is damaged."""
+        sqlite_schema.refuse_damage(self._path or Path(":memory:"), f"is damaged: {fault}")
+
+    @property
+    def unflushed(self) -> bool:
+        """Whether a commit is not durable yet, where durability is "interval"."""
+        return self._unflushed
+
+    def flush(self) -> None:
+        """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""
+        if self._path is None or self.flush_interval is None or not self._unflushed:
+            return
+        try:
+            # A checkpoint would do as well, and write every page a second time.
+            descriptor = os.open(f"{self._path}-wal", os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StorageFailed(
+                f"The last updates are not yet safe from a power cut: {self._path} cannot be written"
+                f" ({error.strerror}). See whether its disk is in order."
+            ) from error
+        self._unflushed = False
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether the journal has grown enough for a snapshot, and enough since one that failed."""
+        return self._journal_bytes > max(self._snapshot_threshold, self._snapshot_retry_bytes)
+
+    def snapshot(self, bodies: Iterable[bytes], also: AlsoWrite | None = None) -> bool:
+        """Replace the snapshot and all change sets by these bodies (`snapshot_bodies`): the state at `sequence`.
+
+        `also` writes what belongs to it. False: it failed (no room, I/O error) and changed nothing. That is logged
+        once, and a snapshot becomes due again when the journal has grown by another quarter of what makes one due.
+        """
+        if self._path is None:
+            return True
+        receipts = codec.encode([Entry(0, NO_CHANGE, bytes(self._receipts))])
+        try:
+            with self._transaction() as connection:
+                size = sqlite_schema.replace_snapshot(connection, self._sequence, bodies, receipts)
+                if also is not None:
+                    also(connection)
+        except (sqlite3.Error, codec.NotRestorable) as error:
+            self.snapshot_failed(str(error))
+            self._clear_log(error)
+            return False
+        if self._snapshot_retry_bytes:
+            _log.info("journal.snapshot_recovered", extra={"file": str(self._path)})
+        self._snapshot_retry_bytes = 0
+        self._snapshot_sequence = self._sequence
+        self._snapshot_bytes = size
+        self._journal_bytes = 0
+        self._unflushed = True
+        self._give_back_room()
+        return True
+
+    def snapshot_failed(self, reason: str) -> None:
+        """Log once that no snapshot can be made, and have the next one due later than at once."""
+        if not self._snapshot_retry_bytes:
+            _log.warning("journal.snapshot_failed", extra={"file": str(self._path), "reason": reason})
+        self._snapshot_retry_bytes = self._journal_bytes + self._snapshot_threshold // 4
+
+    def close(self) -> None:
+        """Make all durable, move the write-ahead log into the file, let another gateway have the directory.
+
+        Raises `StorageFailed` as `flush` does, and is closed all the same.
+        """
+        lock, self._lock = self._lock, None
+        try:
+            self.flush()
+        finally:
+            self._connection.close()
+            if lock is not None:
+                lock.release()
+
+    @property
+    def _snapshot_threshold(self) -> int:
+        return max(self._snapshot_min_bytes, int(self._snapshot_ratio * self._snapshot_bytes))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._log_unclean:
+            self._empty_log()
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _clear_log(self, error: Exception) -> None:
+        """Empty the write-ahead log after a failed commit: it makes room, and no frame of that commit is left there.
+
+        Such frames do not count, but after `kill -9` they would if only their sync had failed.
+        """
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            # Without room the last frame, which would make the commit count, was never written.
+            self._log_unclean = self._log_unclean or code == sqlite3.SQLITE_IOERR
+            with contextlib.suppress(sqlite3.Error):
+                self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Move the write-ahead log into the file and cut it to nothing."""
+        ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if not busy:
+            self._log_unclean = False
+
+    def _give_back_room(self) -> None:
+        """Shrink the file where it has more free pages than the journal takes until the next snapshot."""
+        with contextlib.suppress(sqlite3.Error):
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            surplus = free - self._snapshot_threshold * 5 // 4 // sqlite_schema.PAGE_SIZE
+            if surplus > 0:
+                # `execute` would stop after one page: each is a row without columns.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
+            # The log keeps its room: where a commit makes it longer a file system writes three times as much.
+            self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+
+def _open_memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    sqlite_schema.upgrade(connection)
+    return connection
+
+
+def _open_file(path: Path, durability: Durability) -> tuple[sqlite3.Connection, sqlite_schema.Contents]:
+    contents = sqlite_schema.verify(path)
+    try:
+        connection = sqlite_schema.connect(path, durability)
+        sqlite_schema.empty_log(connection)
+        return connection, contents
+    except sqlite3.Error as error:
+        sqlite_schema.refuse_error(path, error)
+
+
+def snapshot_bodies(
+    quads: Iterable[ox.Quad | Statement], graphs: Iterable[GraphName], long: Callable[[], bool] = lambda: True
+) -> Iterator[bytes]:
+    """The bodies of a snapshot: the named graphs first, so that quads find theirs.
+
+    `long`: whether quads that come may have terms of more than `edge.engine.store.terms.SHORT` characters.
+    """
+    yield codec.encode([Entry(0, ChangeSet(created=tuple(graphs)))])
+    for chunk in _chunks(quads, long):
+        yield codec.encode([Entry(0, ChangeSet(added=chunk))])
+
+
+def change_bodies(changes: ChangeSet, long: Callable[[], bool]) -> Iterator[bytes]:
+    """The bodies of changes that were made since those before."""
+    added, removed = changes.statements
+    yield codec.encode([Entry(0, ChangeSet(created=changes.created))])
+    for chunk in _chunks(removed, long):
+        yield codec.encode([Entry(0, ChangeSet(removed=chunk))])
+    for chunk in _chunks(added, long):
+        yield codec.encode([Entry(0, ChangeSet(added=chunk))])
+    yield codec.encode([Entry(0, ChangeSet(dropped=changes.dropped))])
+
+
+def _chunks(quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]) -> Iterator[Sequence[ox.Quad | Statement]]:
+    """Quads in pieces that are neither too many nor too long."""
+    chunk: list[ox.Quad | Statement] = []
+    characters = 0
+    for quad in quads:
+        chunk.append(quad)
+        if long():
+            characters += _length(*quad)
+        if len(chunk) == CHUNK_QUADS or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _length(subject: Term, predicate: Term, object_: Term, graph: GraphName | ox.DefaultGraph | None) -> int:
+    """Characters of a quad's terms."""
+    named = 0 if graph is None or isinstance(graph, ox.DefaultGraph) else len(graph.value)
+    return size(subject) + size(predicate) + size(object_) + named

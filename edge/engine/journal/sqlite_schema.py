@@ -1,0 +1,367 @@
+"""The file `edge.sqlite3`: its tables, how it is created, verified before anything is written to it, and read.
+
+Each row of `commits` is what one commit added: the body of its entries, under the sequence number of the first. The
+`snapshot` says up to which sequence number the rows of `snapshot_chunks` hold the graph; commits begin right after.
+Every row has a CRC-32 over its content and its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from edge import durable
+from edge.engine.journal import codec, write_ahead_log
+from edge.engine.journal.data_directory import DATABASE_NAME, DataDamaged, DataDirectoryRefused
+
+FILE_NAME = DATABASE_NAME
+
+APPLICATION_ID = 0x45444745
+"""SQLite's application_id of this file: "EDGE"."""
+
+SCHEMA: tuple[str, ...] = (
+    """
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE commits (first INTEGER PRIMARY KEY, body BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
+    CREATE TABLE snapshot (
+        sequence INTEGER PRIMARY KEY, chunks INTEGER NOT NULL, receipts BLOB NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE snapshot_chunks (number INTEGER PRIMARY KEY, body BLOB NOT NULL, crc INTEGER NOT NULL) STRICT;
+    """,
+    """
+    CREATE TABLE timers (
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL, due INTEGER NOT NULL, relative INTEGER NOT NULL,
+        since INTEGER NOT NULL, scheduled INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE timer_outcomes (
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
+        scheduled INTEGER NOT NULL, finished INTEGER NOT NULL, added INTEGER NOT NULL, removed INTEGER NOT NULL,
+        error TEXT, description TEXT
+    ) STRICT;
+    """,
+    """
+    ALTER TABLE timers ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE timer_outcomes ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE timer_outcomes ADD COLUMN client TEXT NOT NULL DEFAULT '';
+    """,
+    """
+    CREATE TABLE subscriptions (
+        number INTEGER PRIMARY KEY, spuid TEXT NOT NULL, began INTEGER NOT NULL, body BLOB NOT NULL,
+        crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE subscription_sequences (
+        number INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    """,
+    """
+    CREATE TABLE outbox (
+        seq INTEGER PRIMARY KEY, context INTEGER NOT NULL, body TEXT NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE outbox_contexts (id INTEGER PRIMARY KEY, body TEXT NOT NULL, crc INTEGER NOT NULL) STRICT;
+    CREATE TABLE outbox_lost (
+        first INTEGER PRIMARY KEY, last INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+        reason TEXT NOT NULL
+    ) STRICT;
+    """,
+    """
+    CREATE TABLE subscription_positions (
+        number INTEGER PRIMARY KEY, journal INTEGER NOT NULL, sequence INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    """,
+)
+"""The script that leads to each format version from the one before. Another table: append a script, change none."""
+
+FORMAT_VERSION = len(SCHEMA)
+
+PAGE_SIZE = 1024
+"""Bytes. A commit of one reading writes 6.6 KB to the disk so, with pages of 4 KiB 9.5 KB, with 8 KiB 13.6 KB."""
+
+WAL_PAGES = 4096
+"""Pages (4 MiB) in the write-ahead log after which SQLite moves them to the file."""
+
+BUSY_TIMEOUT = 1.0
+"""Seconds to wait for another program (a backup, a shell) that has the file locked."""
+
+_PLACE = struct.Struct("<qq")
+_DAMAGE_CODES = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+)
+
+
+@dataclass
+class Contents:
+    """What a verified file holds. Sequence numbers count entries from 1; sizes are bytes of bodies."""
+
+    sequence: int = 0
+    snapshot_sequence: int = 0
+    snapshot_bytes: int = 0
+    journal_bytes: int = 0
+    receipts: list[bytes] = field(default_factory=list)
+
+
+def checksum(body: bytes, *place: int) -> int:
+    """The CRC-32 of a row: its body and up to two numbers that say where it belongs."""
+    return zlib.crc32(body, zlib.crc32(_PLACE.pack(*place, *(0,) * (2 - len(place)))))
+
+
+def create(path: Path, durability: str) -> None:
+    """Make a new file that holds an empty graph, whole or not at all. Raises `DataDirectoryRefused`."""
+    wal = path.with_name(f"{path.name}-wal")
+    draft = path.with_name(f"{path.name}.new")
+    try:
+        if wal.exists() and wal.stat().st_size:
+            refuse(path, "is missing while its write-ahead log is there")
+        draft.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            upgrade(connection)
+            connection.execute("INSERT INTO snapshot VALUES (0, 0, ?, ?)", (b"", checksum(b"", 0, 0)))
+            connection.execute("INSERT INTO meta VALUES ('durability', ?)", (durability,))
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        durable.sync_file(draft)
+        draft.rename(path)
+        durable.sync_directory(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise DataDirectoryRefused(
+            f"{path} cannot be created: {error}. The directory must be writable and on a disk with some room."
+        ) from error
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the tables to this format version, from none or from those of an older one, in one transaction."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if scripts := "".join(SCHEMA[version:]):
+        connection.executescript(f"BEGIN IMMEDIATE; {scripts} PRAGMA user_version = {len(SCHEMA)}; COMMIT;")
+
+
+def connect(path: Path, durability: str) -> sqlite3.Connection:
+    """Open a verified file for writing."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        timeout=BUSY_TIMEOUT,
+        check_same_thread=False,
+    )
+    # Each change of durability must itself be durable: how the log is judged after a power cut depends on it.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").fetchall()
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_SIZE}").fetchall()
+    # Some builds overwrite what is deleted with zeros, which only wears out the medium; some sort in files.
+    connection.execute("PRAGMA secure_delete = OFF").fetchall()
+    connection.execute("PRAGMA temp_store = MEMORY")
+    upgrade(connection)
+    if _durability(connection) != durability:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'durability'", (durability,))
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'commit' else 'NORMAL'}")
+    return connection
+
+
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the file and cut it to nothing, if there is room for that.
+
+    A commit that was torn by a power cut leaves frames in the log that SQLite ignores, overwrites only in part, and
+    does not tell from newer ones: they have the same salts. A second power cut during a later commit would then look
+    like two damaged commits (see `write_ahead_log`), and a log in perfect order would be refused.
+    """
+    with contextlib.suppress(sqlite3.Error):  # a full disk: the next start tries again
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def verify(path: Path) -> Contents:
+    """Read the whole file and its log without writing to either. Raises `DataDirectoryRefused` if all is not well."""
+    wal = path.with_name(f"{path.name}-wal")
+    try:
+        connection = open_for_reading(path)
+        with contextlib.closing(connection):
+            connection.execute("BEGIN")
+            verify_identity(path, connection)
+            _verify_pages(path, connection)
+            contents = _verify_snapshot(path, connection)
+            _verify_commits(path, connection, contents)
+            if _durability(connection) == "commit" and (fault := write_ahead_log.fault(wal)) is not None:
+                refuse_damage(path, f"has lost updates: its write-ahead log is damaged, {fault}")
+        _verify_versions(path)
+        return contents
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+        # SQLite quotes what it finds damaged, which need not be text.
+        refuse_error(path, error)
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file and its log without ever writing to either. Raises `OSError`, `sqlite3.Error`."""
+    wal = path.with_name(f"{path.name}-wal")
+    # Without a log nothing can change under the reader, and SQLite need not leave files of its own behind.
+    mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
+    uri = f"{path.absolute().as_uri()}?{mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def read_snapshot(connection: sqlite3.Connection) -> Iterator[bytes]:
+    """The chunks of the snapshot, checked once more. Raises `ValueError` where a row is not what was written."""
+    (sequence,) = connection.execute("SELECT sequence FROM snapshot").fetchone()
+    for number, body, crc in connection.execute("SELECT number, body, crc FROM snapshot_chunks ORDER BY number"):
+        if checksum(body, sequence, number) != crc:
+            raise ValueError(f"chunk {number} of the snapshot fails its checksum")
+        yield body
+
+
+def read_commits(connection: sqlite3.Connection) -> Iterator[bytes]:
+    """The commits since, checked likewise."""
+    for first, body, crc in connection.execute("SELECT first, body, crc FROM commits ORDER BY first"):
+        if checksum(body, first) != crc:
+            raise ValueError(f"the commit of update {first} fails its checksum")
+        yield body
+
+
+def replace_snapshot(connection: sqlite3.Connection, sequence: int, bodies: Iterable[bytes], receipts: bytes) -> int:
+    """Put a new snapshot in place of the old one and of all commits. To be called in a transaction.
+
+    Returns the bytes of its bodies. What is deleted first makes room for what comes.
+    """
+    connection.execute("DELETE FROM snapshot_chunks")
+    connection.execute("DELETE FROM commits")
+    connection.execute("DELETE FROM snapshot")
+    size = number = 0
+    for number, body in enumerate(bodies, 1):
+        row = (number, body, checksum(body, sequence, number))
+        connection.execute("INSERT INTO snapshot_chunks VALUES (?, ?, ?)", row)
+        size += len(body)
+    header = (sequence, number, receipts, checksum(receipts, sequence, number))
+    connection.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?)", header)
+    return size
+
+
+def refuse(path: Path, fault: str) -> NoReturn:
+    """Raise `DataDirectoryRefused` for a file that is not one of this gateway."""
+    raise DataDirectoryRefused(
+        f"{path} {fault}. Nothing was changed. Restore a backup of it (edge restore), or start empty by moving it away"
+        f" (with {path.name}-wal, where there is one)."
+    )
+
+
+def refuse_damage(path: Path, fault: str) -> NoReturn:
+    """Raise `DataDamaged` for a file of this gateway whose content is not in order."""
+    error = DataDamaged(
+        f"{path} {fault}. Nothing was changed. Restore a backup of it (edge restore), keep what can be read of it"
+        f" (edge rescue), or start empty by moving it away (with {path.name}-wal, where there is one)."
+    )
+    error.fault = f"{path} {fault}."
+    raise error
+
+
+def refuse_error(path: Path, error: Exception) -> NoReturn:
+    """Raise `DataDirectoryRefused` for what came up while the file was read: damage, or a file out of reach."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
+        refuse(path, "is not an SQLite database, or its beginning is damaged")
+    if isinstance(error, OSError) or (code is not None and code & 0xFF not in _DAMAGE_CODES):
+        raise DataDirectoryRefused(
+            f"{path} cannot be opened: {error}. Nothing was changed. See to its owner and mode, to room on its disk,"
+            " to other programs that use it."
+        ) from error
+    refuse_damage(path, f"is damaged: {error}")
+
+
+def verify_identity(path: Path, connection: sqlite3.Connection) -> None:
+    """Check that a file is one of this gateway, and of no newer version. Raises `DataDirectoryRefused`."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        refuse(path, "is not a file of this gateway: it belongs to another application, or its beginning is damaged")
+    if version > FORMAT_VERSION:
+        refuse(
+            path,
+            f"was written by a newer version of sepa-edge (format {version}, this one knows up to {FORMAT_VERSION}):"
+            " use that version",
+        )
+    if version < 1:
+        refuse(path, f"is damaged: there is no format version {version}")
+
+
+def _verify_pages(path: Path, connection: sqlite3.Connection) -> None:
+    faults = [fault for (fault,) in connection.execute("PRAGMA quick_check(1)")]
+    if faults != ["ok"]:
+        refuse_damage(path, f"is damaged: {faults[0]}")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if _tables(connection) != _tables_of_version(version):
+        refuse_damage(path, f"is damaged: its tables are not those of format {version}")
+
+
+def _verify_versions(path: Path) -> None:
+    """The header's format versions are those of WAL mode: any other could be read, and written otherwise or never."""
+    with path.open("rb") as file:
+        versions = file.read(20)[18:]
+    if versions != b"\x02\x02":
+        refuse_damage(path, f"is damaged: its header has the file format versions {versions.hex(' ')}")
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    # What SQLite adds for itself (statistics, say) is no matter.
+    query = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    return list(connection.execute(query))
+
+
+@functools.cache
+def _tables_of_version(version: int) -> list[tuple[str, str]]:
+    """Return name and definition of each table of a format version, as SQLite writes them."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as model:
+        model.executescript("".join(SCHEMA[:version]))
+        return _tables(model)
+
+
+def _verify_snapshot(path: Path, connection: sqlite3.Connection) -> Contents:
+    headers = list(connection.execute("SELECT sequence, chunks, receipts, crc FROM snapshot"))
+    if len(headers) != 1:
+        refuse_damage(path, f"is damaged: it has {len(headers)} snapshots")
+    ((sequence, chunks, receipts, crc),) = headers
+    if checksum(receipts, sequence, chunks) != crc:
+        refuse_damage(path, "is damaged: the head of the snapshot fails its checksum")
+    contents = Contents(sequence, sequence)
+    contents.receipts = _receipts(path, receipts) if receipts else []
+    number = 0
+    rows = connection.execute("SELECT number, body, crc FROM snapshot_chunks ORDER BY number")
+    for number, (found, body, crc) in enumerate(rows, 1):
+        if found != number or checksum(body, sequence, number) != crc:
+            refuse_damage(path, f"is damaged: chunk {number} of the snapshot is missing or fails its checksum")
+        contents.snapshot_bytes += len(body)
+    if number != chunks:
+        refuse_damage(path, f"is damaged: the snapshot has {number} chunks of {chunks}")
+    return contents
+
+
+def _verify_commits(path: Path, connection: sqlite3.Connection, contents: Contents) -> None:
+    for first, body, crc in connection.execute("SELECT first, body, crc FROM commits ORDER BY first"):
+        if first != contents.sequence + 1:
+            refuse_damage(path, f"is damaged: update {contents.sequence + 1} is missing")
+        if checksum(body, first) != crc:
+            refuse_damage(path, f"is damaged: the commit of update {first} fails its checksum")
+        receipts = _receipts(path, body)
+        contents.sequence += len(receipts)
+        contents.journal_bytes += len(body)
+        contents.receipts += filter(None, receipts)
+
+
+def _receipts(path: Path, body: bytes) -> list[bytes]:
+    try:
+        return codec.receipts(body)
+    except ValueError as error:
+        refuse_damage(path, f"is damaged: {error}")
+
+
+def _durability(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute("SELECT value FROM meta WHERE name = 'durability'").fetchone()
+    return None if row is None else str(row[0])

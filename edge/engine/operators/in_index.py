@@ -1,0 +1,99 @@
+"""`IN` over a long list (SPARQL 1.1 Query Language, 17.4.1.9): what can be looked up in it is not searched for.
+
+`=` of a value and a constant of the same kind is Python's for most kinds (see `functions.equal`), so a set tells. What
+a set cannot tell is compared one by one: numbers of different types, and what Oxigraph has to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.operators.calls import Evaluate, Result
+from edge.engine.operators.functions import EQUATED, NUMERIC, Function, equal
+from edge.engine.operators.layout import Frame
+from edge.engine.operators.values import Value
+from edge.engine.store.step_budget import Effort
+
+LONG: Final = 8
+"""Items from which a list is worth it."""
+
+_Kind = type | str
+_LANGUAGE: Final = "language string"
+_TOLD_BY_ONE: Final = (ox.NamedNode, str, _LANGUAGE)
+"""Kinds of constants: what `=` says of one and of a value that it is not says it of all, false or an error."""
+
+
+class Items:
+    """Constants of a list."""
+
+    __slots__ = ("_by_kind", "_others")
+
+    def __init__(self, constants: Iterable[Value]) -> None:
+        self._by_kind: dict[_Kind | None, set[Value] | list[Value]] = {None: []}
+        for value in constants:
+            kind = _kind(value)
+            known = self._by_kind.get(kind)
+            if known is None:
+                known = self._by_kind[kind] = set()
+            (known.append if isinstance(known, list) else known.add)(value)
+        self._others: dict[_Kind | None, list[Value]] = {}
+
+    def have(self, value: Value) -> bool:
+        """Whether a constant of the value's own kind is equal to it."""
+        kind = _kind(value)
+        return kind is not None and value in self._by_kind.get(kind, ())
+
+    def others(self, value: Value) -> Sequence[Value]:
+        """What else a value must be compared with, if there is none."""
+        kind = _kind(value)
+        found = self._others.get(kind)
+        if found is None:
+            found = self._others[kind] = list(self._compared(kind))
+        return found
+
+    def _compared(self, kind: _Kind | None) -> Iterable[Value]:
+        for other, values in self._by_kind.items():
+            if kind in EQUATED and other in EQUATED and not (kind in NUMERIC and other in NUMERIC and kind != other):
+                continue
+            if other in _TOLD_BY_ONE:
+                yield next(iter(values))
+            else:
+                yield from values
+
+
+def _kind(value: Value) -> _Kind | None:
+    """None: a kind of which a set cannot tell what is equal."""
+    kind = type(value)
+    if kind in EQUATED:
+        return int if kind is Decimal else kind  # Python compares these two exactly
+    return _LANGUAGE if kind is ox.Literal and value.language else None  # type: ignore[union-attr]
+
+
+def member(one: Evaluate, items: Callable[[Frame], Items], otherwise: Function, effort: Effort) -> Evaluate:
+    """Whether a value is equal to an item. `otherwise`: `=` where Python's rule does not tell."""
+
+    def evaluate(frame: Frame) -> Result:
+        value = one(frame)
+        if value is None:
+            return None
+        list_ = items(frame)
+        if list_.have(value):
+            return True
+        others = list_.others(value)
+        effort.spend(len(others))
+        result: bool | None = False
+        for other in others:
+            answer = equal(value, other)
+            if answer is NotImplemented:
+                answer = otherwise(value, other)
+            if answer:
+                return True
+            if answer is None:
+                result = None
+        return result
+
+    return evaluate

@@ -1,0 +1,86 @@
+"""Functions that make texts, or search them: what a call can take is taken before it begins.
+
+One call can make a text of any length of one that a client once stored, and nothing can stop it meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.operators.functions import Function, Operand, Result
+from edge.engine.operators.text_search import Search
+from edge.engine.operators.values import Value
+from edge.engine.store.step_budget import Effort
+from edge.engine.store.terms import size
+
+_ASKED: Final = 8
+"""Steps that a call takes of which Oxigraph is asked."""
+_ESCAPED: Final = 3
+"""Characters that stand for a byte in an IRI."""
+
+
+def length(value: Value) -> int:
+    """The characters of a value; 0: they are few."""
+    if isinstance(value, str):
+        return len(value)
+    return size(value) if isinstance(value, ox.Literal | ox.NamedNode | ox.Triple) else 0
+
+
+def affordable(name: str, native: Function | None, effort: Effort) -> Function | None:
+    """Python's rule for a call, which gives None where the text that it makes would be too long."""
+    if native is None or name not in _NATIVE:
+        return native
+
+    def call(*values: Operand) -> Result:
+        if effort.may_make(sum(map(length, values))):
+            return native(*values)
+        return None
+
+    return call
+
+
+def affordable_answer(name: str, answer: Function, effort: Effort) -> Function:
+    """The same for Oxigraph's."""
+    result = _RESULTS.get(name, _no_longer)
+
+    def call(*values: Value) -> Result:
+        given = sum(map(length, values))
+        searched = _searched(name, values)
+        effort.spend(_ASKED)
+        if (not given or effort.may_make(result(values, given))) and (not searched or effort.may_take(searched)):
+            return answer(*values)
+        return None
+
+    return call
+
+
+def _no_longer(values: tuple[Value, ...], given: int) -> int:
+    return given
+
+
+def _escaped(values: tuple[Value, ...], given: int) -> int:
+    return _ESCAPED * sum(len(value.encode()) for value in values if isinstance(value, str))
+
+
+def _replaced(values: tuple[Value, ...], given: int) -> int:
+    """REPLACE: at each character, once in between, and all that matched for each group."""
+    text, _, by = map(length, values[:3])
+    groups = str(values[2]).count("$")
+    return text + (text + 1) * by + text * groups
+
+
+def _searched(name: str, values: tuple[Value, ...]) -> int:
+    if name not in ("REGEX", "REPLACE") or not isinstance(values[1], str):
+        return 0
+    replaces = name == "REPLACE"
+    flags = "".join(map(str, values[3 if replaces else 2 :]))
+    return int(Search(values[1], flags, replaces).steps(length(values[0])))
+
+
+_NATIVE: Final = frozenset({"CONCAT", "UCASE", "LCASE"})
+"""Functions of Python's that make texts."""
+_RESULTS: Final[dict[str, Callable[[tuple[Value, ...], int], int]]] = {"ENCODE_FOR_URI": _escaped, "REPLACE": _replaced}
+"""How long the results of others can be."""

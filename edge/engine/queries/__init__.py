@@ -1,0 +1,1 @@
+"""Queries: dependencies, cost estimates, incremental plans, and evaluation by Oxigraph in this or a forked process."""

@@ -1,0 +1,159 @@
+"""From the text of a subscribed query to its plan, which is compiled once for all texts of its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyoxigraph as ox
+
+from edge.engine.operators.expression import Unsupported
+from edge.engine.operators.variables import nodes
+from edge.engine.queries.evaluator import Evaluator, compile_evaluator
+from edge.engine.queries.incremental_plan import QueryPlan, compile_query
+from edge.engine.queries.oxigraph_queries import Rules, check_query, graphs, visible
+from edge.engine.requests import STORE_DATASET, Dataset, QueryRequest
+from edge.engine.sparql.algebra import GraphPattern, Query
+from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.oxigraph_text import edited
+from edge.engine.sparql.parser import parse_query
+from edge.engine.sparql.plan_cache import Compiled, PlanCache
+from edge.engine.sparql.repeated_patterns import LARGE, repeated
+from edge.engine.sparql.terms_text import Names
+from edge.engine.store.graph import LiveGraph
+from edge.protocol.access import DEFAULT_GRAPH
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.results import Term
+from edge.protocol.syntax import read_prologue, tokenize
+
+_SHAPES = 512
+"""Shapes of queries whose plans are kept."""
+_PARTITIONS = 64
+"""Plans of one shape, for different constants of it being equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A query that the delta rules serve: a plan and its constants, in the order of its layout's parameters."""
+
+    plan: QueryPlan
+    constants: Sequence[Term]
+    request: QueryRequest = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Singular:
+    """A query that is evaluated anew when a change hits it."""
+
+    request: QueryRequest
+    reason: str = field(compare=False)
+    """What has no delta rule."""
+
+
+class QueryPlans:
+    """The plans of all subscribed queries."""
+
+    def __init__(self, graph: LiveGraph, rules: Rules) -> None:
+        self._graph = graph
+        self._rules = rules
+        self._shapes: PlanCache[Dataset, _Shape] = PlanCache(self._compile, _SHAPES)
+
+    def find(self, request: QueryRequest) -> Member | Singular:
+        """How a query is to be served. Raises `ParsingFailed`, `Forbidden`."""
+        shape, constants = self._shapes.get(request.sparql, request.dataset)
+        if isinstance(shape.plan, str):
+            return Singular(request, shape.plan)
+        plan = shape.for_constants(constants)
+        return Member(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters], request)
+
+    def evaluator(self, query: Singular) -> Evaluator:
+        """The evaluator of a query that has no plan."""
+        return compile_evaluator(query.request, self._rules)
+
+    def _compile(self, text: str, dataset: Dataset | None, parameters: Parameters) -> Compiled[_Shape]:
+        rules = self._rules
+        tokens = check_query(text, rules)
+        if len(tokens) >= LARGE and (edits := list(repeated(tokens))):
+            text = edited(text, edits)
+            tokens = tokenize(text)
+            parameters = {}  # with other constants the patterns may differ
+        if dataset is not None:
+            graphs(dataset)
+        names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)
+        try:
+            if not rules.boost:
+                raise Unsupported('engine.booster = "re-evaluate"')
+            query = parse_query(text, tokens, rules.base_iri, parameters)
+            shape = _Shape(self._graph, rules.base_iri, query, self._default_graph(query, dataset))
+        except Unsupported as reason:
+            return Compiled(_Shape(self._graph, rules.base_iri, None, None, str(reason)), (), names)
+        except ParsingFailed as reason:  # legal, as Oxigraph says, and beyond our grammar
+            return Compiled(_Shape(self._graph, rules.base_iri, None, None, reason.description), (), names)
+        assert isinstance(shape.plan, QueryPlan)  # noqa: S101
+        return Compiled(shape, [parameter for parameter, _ in shape.plan.layout.parameters], names)
+
+    def _default_graph(self, query: Query, dataset: Dataset | None) -> ox.NamedNode | None:
+        """What the default graph of the query is, None: the store's own. Raises `Unsupported`."""
+        if self._rules.union_default_graph:
+            raise Unsupported("the union of all graphs as the default graph")
+        if dataset is not None and dataset.readable is not None:
+            dataset = visible(dataset, _declared(query))
+            if dataset.default_graphs == (DEFAULT_GRAPH,) and not _names_graphs(query):
+                return None
+        if dataset is not None and dataset.given:
+            if DEFAULT_GRAPH in (dataset.default_graphs or ()):
+                raise Unsupported("a dataset of several graphs")
+            default = [ox.NamedNode(iri) for iri in dataset.default_graphs or ()]
+        elif query.default_graphs is not None or query.named_graphs is not None:
+            default = list(query.default_graphs or ())
+        else:
+            return None
+        if len(default) != 1 or _names_graphs(query):
+            raise Unsupported("a dataset of several graphs")
+        return default[0]
+
+
+def _names_graphs(query: Query) -> bool:
+    return any(isinstance(node, GraphPattern) for node in nodes(query.pattern))
+
+
+def _declared(query: Query) -> Dataset:
+    """The dataset of FROM and FROM NAMED."""
+    if query.default_graphs is None and query.named_graphs is None:
+        return STORE_DATASET
+    default, named = query.default_graphs or (), query.named_graphs or ()
+    return Dataset(tuple(graph.value for graph in default), tuple(graph.value for graph in named))
+
+
+class _Shape:
+    """What the queries of one shape have in common."""
+
+    def __init__(
+        self, graph: LiveGraph, base_iri: str, query: Query | None, default_graph: Term | None, reason: str = ""
+    ) -> None:
+        self._graph = graph
+        self._base_iri = base_iri
+        self._query = query
+        self._default_graph = default_graph
+        self._partitions: dict[tuple[int, ...], QueryPlan] = {}
+        self.plan: QueryPlan | str = reason if query is None else self._compiled(())
+        """The plan of queries whose constants all differ; a string: why there is none."""
+
+    def for_constants(self, constants: Sequence[Term]) -> QueryPlan:
+        """The plan of a query with these constants. Equal ones are one constant to the plan."""
+        first: dict[Term, int] = {}
+        partition = tuple([first.setdefault(term, index) for index, term in enumerate(constants)])
+        if len(first) == len(constants):  # as most are: no second compilation
+            assert isinstance(self.plan, QueryPlan)  # noqa: S101
+            return self.plan
+        plan = self._partitions.get(partition)
+        if plan is None:
+            if len(self._partitions) >= _PARTITIONS:
+                self._partitions.clear()
+            plan = self._partitions[partition] = self._compiled(partition)
+        return plan
+
+    def _compiled(self, same: Sequence[int]) -> QueryPlan:
+        assert self._query is not None  # noqa: S101
+        base_iri = self._query.base or self._base_iri
+        return compile_query(self._query, self._graph, base_iri, self._default_graph, same)

@@ -1,0 +1,115 @@
+"""The query processor: all query forms, over what is committed, on any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import pyoxigraph as ox
+
+from edge.engine.queries.cost_estimate import Outline, is_small, outline
+from edge.engine.queries.forked_evaluation import Apart
+from edge.engine.queries.oxigraph_queries import (
+    CACHED_LENGTH,
+    EvaluationFailed,
+    ListedQuery,
+    Rules,
+    evaluate,
+    prepare_query,
+)
+from edge.engine.requests import Answer, Dataset, Graph, QueryRequest, QueryResult, Solutions
+from edge.engine.store.graph import LiveGraph
+from edge.engine.store.mirror import Mirror
+
+T = TypeVar("T")
+
+_TOKENS: Final = 32
+"""Bytes that checking a text takes for each character, which do not count as memory of its evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query that is known to be legal."""
+
+    query: ListedQuery
+    dataset: Dataset
+    small: bool
+    """Whether it is sure to be answered soon."""
+
+
+class QueryProcessor:
+    """Answers queries from the readers' mirror. Several threads may use it at once; it waits for no update."""
+
+    def __init__(self, graph: LiveGraph, mirror: Mirror, rules: Rules, texts: int = 256) -> None:
+        """`texts` is how many checked queries are kept."""
+        self._graph = graph
+        self._mirror = mirror
+        self._rules = rules
+        self._prepare = lru_cache(maxsize=texts)(self._prepare_anew)
+
+    def question(self, request: QueryRequest) -> Question:
+        """Check a query, and judge what it can cost. Raises `ParsingFailed`, `Forbidden`."""
+        text = request.sparql
+        query, outlined = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
+        dataset = request.dataset.seen_by(request.access)
+        small = is_small(outlined, self._graph, dataset, whole=self._rules.union_default_graph)
+        return Question(query, dataset, small)
+
+    def run(self, question: Question, read: Callable[[Answer], T], now: int) -> T:
+        """Evaluate a query here and have `read` take in the answer. `now` in microseconds since 1970.
+
+        Raises `EdgeError`. Nothing can stop it.
+        """
+        return self._answer(self._mirror.open(), question.query, question.dataset, read, now)
+
+    def run_apart(
+        self,
+        request: QueryRequest,
+        question: Question | None,
+        read: Callable[[Answer], T],
+        now: int,
+        apart: Apart,
+        seconds: float,
+        setting: str,
+    ) -> T:
+        """The same, in a process of its own, for so many seconds at the most (see `Apart`).
+
+        `question`: the request, if it was checked; None: that is done in the process as well. To check a long text
+        takes Python's lock for most of a second, and Oxigraph's parser does not let go of it.
+        What `read` returns must be fit for pickling. Raises `ParsingFailed`, `Forbidden`, and as `Child.result` does.
+        """
+
+        def answer() -> T:
+            if question is not None:
+                return self._answer(store, question.query, question.dataset, read, now)
+            query = prepare_query(request.sparql, self._rules)
+            return self._answer(store, query, request.dataset.seen_by(request.access), read, now)
+
+        with self._mirror.held() as store:
+            child = apart.begin(answer, seconds, setting, 0 if question else _TOKENS * len(request.sparql))
+        return child.result()
+
+    def _answer(
+        self, store: ox.Store, query: ListedQuery, dataset: Dataset, read: Callable[[Answer], T], now: int
+    ) -> T:
+        answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=self._rules, now=now)
+        try:
+            return read(answer)
+        except (RuntimeError, OSError) as error:
+            raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
+
+    def _prepare_anew(self, text: str) -> tuple[ListedQuery, Outline]:
+        query = prepare_query(text, self._rules)
+        return query, outline(query.text, query.tokens, self._rules.base_iri)
+
+
+def collect(answer: Answer) -> QueryResult:
+    """Read a whole answer into terms."""
+    if isinstance(answer, ox.QuerySolutions):
+        variables = tuple(variable.value for variable in answer.variables)
+        return Solutions(variables, tuple(tuple(solution) for solution in answer))
+    if isinstance(answer, ox.QueryTriples):
+        return Graph(tuple(answer))
+    return bool(answer)

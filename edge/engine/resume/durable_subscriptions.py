@@ -1,0 +1,222 @@
+"""Which subscriptions outlive the process. Nothing is written for what they are told: it follows from the journal.
+
+A row when one begins, none when it is told something, and the row goes with another commit when it ends. Only those
+that are re-evaluated have a position, which is written with other commits. One caller at a time, the writer.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge import __version__
+from edge.engine.journal.journal import Journal
+from edge.engine.queries.function_calls import at_time
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.requests import QueryRequest
+from edge.engine.resume.subscription_table import Kept, KeptTable, Origin, Position, Start, Statement
+from edge.protocol.errors import EdgeError
+from edge.protocol.syntax import Token, closing, tokenize
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+_OTHER_EACH_TIME: Final = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE", "SERVICE"})
+_BY_ORDER: Final = frozenset({"LIMIT", "OFFSET", "REDUCED", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"})
+"""What may have another value where the triples come in another order, as they do after a restart."""
+
+
+def repeatable(sparql: str, *, boosted: bool) -> bool:
+    """Whether a query has one result for each state of the graph, and it is told the same again.
+
+    `boosted`: the delta rules serve it. They know no query that has another result each time, and no order.
+    """
+    tokens = tokenize(sparql)
+    if _makes_blank_nodes(tokens):
+        return False
+    words = {token.word() for token in tokens}
+    return boosted or (not words & (_OTHER_EACH_TIME | _BY_ORDER) and not any(at_time(sparql, tokens, "", 0)))
+
+
+def _makes_blank_nodes(tokens: Sequence[Token]) -> bool:
+    """Whether there are blank nodes in the template of a CONSTRUCT: they get other names."""
+    words = [token.word() for token in tokens]
+    if "CONSTRUCT" not in words:
+        return False
+    opening = next(i for i in range(words.index("CONSTRUCT"), len(tokens)) if tokens[i].text == "{")
+    return any(
+        token.kind == "blank" or token.text in ("[", "(") for token in tokens[opening : closing(tokens, opening)]
+    )
+
+
+class KeptSubscriptions:
+    """Those that are kept, and what of it is not on disk yet."""
+
+    def __init__(self, journal: Journal, rules: Rules, most: int) -> None:
+        """Up to `most` are kept over a restart. Raises `DataDirectoryRefused` on damage."""
+        boot = _this_boot()
+        maker = f"sepa-edge {__version__}, Oxigraph {ox.__version__}, {rules}"
+        self._journal = journal
+        self._table = KeptTable(journal)
+        self._most = most
+        self._origin = Origin(maker, "" if journal.flush_interval is None else boot)
+        self._stored_origin = self._table.origin()
+        self._numbers: dict[str, int] = {}
+        self._fresh: dict[int, Kept] = {}
+        self._gone: list[int] = []
+        self._wanted: dict[str, QueryRequest] = {}
+        """Re-evaluated ones, by spuid, that no number of the journal is known for yet."""
+        self._positions: dict[int, Position] = {}
+        """Of re-evaluated ones, by number."""
+        self._unwritten: set[int] = set()
+        """Those whose positions are not on disk."""
+        self._last = 0
+        self.urgent = False
+        """Whether some began, and it was not tried yet to have them on disk."""
+        self.starts = self._load(boot)
+        """Those that were kept when the process began, the first that began first."""
+
+    def _load(self, boot: str) -> list[Start]:
+        found = list(self._table.starts())
+        self._numbers = {start.kept.spuid: start.kept.number for start in found}
+        self._last = max(self._numbers.values(), default=0)
+        self._positions = self._table.positions()
+        for start in found:
+            if start.sequence < 0:
+                self.remove(start.kept.spuid)
+        found = [start for start in found if start.sequence >= 0]
+        usable = self._stored_origin in (Origin(self._origin.maker, ""), Origin(self._origin.maker, boot))
+        left = found[-self._most :] if self._most and usable and self._claim(found) else []
+        for start in found[: len(found) - len(left)]:
+            self.remove(start.kept.spuid)
+        return left
+
+    def _claim(self, found: list[Start]) -> bool:
+        """Have the disk say under what the rows go on, before anybody is told more. False: it cannot."""
+        if not found or self._stored_origin == self._origin:
+            return True
+        try:
+            self._journal.commit([], lambda connection: _execute(connection, [self._table.set_origin(self._origin)]))
+            self._journal.flush()
+        except EdgeError:
+            return False
+        self._stored_origin = self._origin
+        return True
+
+    def add(self, spuid: str, request: QueryRequest, *, reevaluated: bool = False) -> None:
+        """A subscription has begun: its result as it is now was notification 0.
+
+        `reevaluated`: that is only known when `reached` says so.
+        """
+        if not self._most:
+            return
+        if reevaluated:
+            self._wanted[spuid] = request
+            return
+        self._last += 1
+        self._numbers[spuid] = self._last
+        self._fresh[self._last] = Kept(self._last, spuid, self._journal.sequence, request)
+        self.urgent = True
+
+    def reached(self, spuid: str, sequence: int) -> None:
+        """A re-evaluated subscription has, with this notification, the result of the last commit.
+
+        That is not written at once: a commit for each notification would wear out flash storage. Until it is on disk,
+        the replay (see there) finds the state again if one change was notified, and gives up where it is ambiguous.
+        """
+        request = self._wanted.pop(spuid, None)
+        if request is not None:
+            self.add(spuid, request)
+        number = self._numbers.get(spuid)
+        if number is not None:
+            before = self._positions.get(number)
+            lost = before is not None and before.journal < self._journal.snapshot_sequence
+            if lost:  # the changes since then are gone with the snapshot
+                self.urgent = True
+            if before is None or lost or before.sequence != sequence:
+                self._positions[number] = Position(self._journal.sequence, sequence)
+                self._unwritten.add(number)
+
+    def remove(self, spuid: str) -> None:
+        """A subscription has ended, kept or not."""
+        self._wanted.pop(spuid, None)
+        number = self._numbers.pop(spuid, None)
+        if number is None:
+            return
+        self._positions.pop(number, None)
+        self._unwritten.discard(number)
+        if self._fresh.pop(number, None) is None:
+            self._gone.append(number)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._fresh or self._gone or self._unwritten)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write what has changed, in a transaction of the journal."""
+        if self._fresh and self._stored_origin != self._origin:
+            _execute(connection, [self._table.set_origin(self._origin)])
+        for number in self._gone:
+            _execute(connection, self._table.remove(number))
+        _execute(connection, map(self._table.add, self._fresh.values()))
+        _execute(connection, [self._table.place(number, self._positions[number]) for number in self._unwritten])
+
+    def write_snapshot(
+        self,
+        connection: sqlite3.Connection,
+        sequence: Callable[[str], int | None],
+        current: Callable[[str], bool],
+    ) -> None:
+        """The same with a snapshot of the graph. `sequence`: the last notification of a subscription, if it goes on.
+
+        `current`: whether with that it has the result of the last commit.
+        """
+        found = {spuid: sequence(spuid) for spuid in self._numbers}
+        for spuid in [spuid for spuid, last in found.items() if last is None]:
+            self.remove(spuid)
+        for spuid, number in self._numbers.items():
+            if number in self._positions and current(spuid):
+                self._positions[number] = Position(self._journal.sequence, found[spuid] or 0)
+                self._unwritten.add(number)
+        self.write(connection)
+        marks = [(self._numbers[spuid], last) for spuid, last in found.items() if last is not None]
+        _execute(connection, self._table.mark(marks))
+
+    def written(self) -> None:
+        """What `write` wrote is committed."""
+        self.urgent = False
+        if self._fresh:
+            self._stored_origin = self._origin
+        self._fresh.clear()
+        self._gone.clear()
+        self._unwritten.clear()
+
+    def close(self) -> None:
+        """Write what is left, and that nothing is lost of what anybody was told. Raises `StorageFailed`."""
+        whole = Origin(self._origin.maker, "")
+
+        def write(connection: sqlite3.Connection) -> None:
+            self.write(connection)
+            if self._numbers:
+                _execute(connection, [self._table.set_origin(whole)])
+
+        if self.changed or (self._numbers and self._origin != whole):
+            self._journal.commit([], write)
+
+
+def _execute(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    for statement, parameters in statements:
+        connection.execute(statement, parameters)
+
+
+def _this_boot() -> str:
+    """A name for the time since the machine was started: what was written then is there, synced or not."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return str(uuid.uuid4())

@@ -1,0 +1,154 @@
+"""The queue in front of the writer (URQ, SRQ; SEPA paper, section 4.2).
+
+Clients take turns (`fair_queue`). Delayed updates whose time has come join as work of their owners.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from edge.engine.admission.fair_queue import LEAST_COST, FairQueue
+from edge.engine.admission.slots import HOUSE, Places
+from edge.engine.admission.step_rate import StepRate
+from edge.engine.clock import Clock
+from edge.engine.scheduling.work import Task, Work
+from edge.protocol.errors import NotReady, TooManyRequests
+
+Due = Callable[[], Iterable[Work]]
+"""Returns work whose time has come."""
+
+
+class RequestQueue:
+    """What waits for the writer. Any thread may put, one takes."""
+
+    def __init__(self, max_pending_updates: int, clock: Clock, rate: StepRate | None = None) -> None:
+        """`rate`: steps that the updates of one client may take; None: any number."""
+        self._rate = rate or StepRate(0, 0)
+        self._places = Places(max_pending_updates)
+        self._clock = clock
+        self._waiting: FairQueue[Work | Task[Any]] = FairQueue(
+            lambda source: self._rate.overdrawn(source, clock.steady())
+        )
+        self._ready = threading.Condition()
+        self.open = True
+        """Whether anything may be put."""
+
+    @property
+    def pending_updates(self) -> int:
+        """Updates that wait or are being carried out."""
+        return self._places.taken
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is closed and nothing is left to be carried out."""
+        with self._ready:
+            return not self.open and self._waiting.empty
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the work that waits longest has waited; 0: none waits."""
+        with self._ready:
+            oldest = min((work.queued_at for work in self._waiting), default=None)
+        return 0.0 if oldest is None else max(0, self._clock.steady() - oldest) / 1_000_000
+
+    def put(self, work: Work | Task[Any]) -> None:
+        """Add to the end. Raises `NotReady` when closed, `TooManyRequests` when full, or for this client."""
+        with self._ready:
+            if not self.open:
+                raise NotReady("The gateway is stopping; try again when it is back")
+            if work.updates and not self._places.take(work.source, work.updates):
+                raise self._full(work.source)
+            self._enter(work)
+            self._ready.notify()
+
+    def take(self, wait: float | None, due: Due) -> Work | Task[Any] | None:
+        """The next work. None: nothing came within `wait` seconds (None: no limit), or the queue was closed."""
+        with self._ready:
+            if not self._waiting and (self.open or not self._waiting.empty):
+                self._ready.wait(wait)
+            self._enter_due(due)
+            return self._waiting.take()
+
+    def take_more(self, room: int, due: Due) -> Work | None:
+        """The next work if it may share a commit of so many updates more; None otherwise. Does not wait."""
+
+        def fits(work: Work | Task[Any]) -> bool:
+            return isinstance(work, Work) and max(1, work.updates) <= room and not work.staged
+
+        with self._ready:
+            self._enter_due(due)
+            return self._waiting.take(fits)  # type: ignore[return-value]
+
+    def charge(self, work: Work | Task[Any], cost: int, steps: int = 0) -> None:
+        """Charge the client of work for microseconds of the writer's time, and for steps."""
+        with self._ready:
+            self._waiting.charge(work.source, max(LEAST_COST, cost))
+            if steps:
+                self._rate.spend(work.source, steps, self._clock.steady())
+                self._waiting.look_late(work.source)
+
+    def hold(self, work: Work) -> None:
+        """Work that was taken is evaluated elsewhere: its client waits until it is put back, others do not."""
+        with self._ready:
+            self._waiting.hold(work)
+
+    def put_back(self, work: Work) -> None:
+        """Such work is next of its client again. Any thread."""
+        with self._ready:
+            self._waiting.put_back(work)
+            self._ready.notify()
+
+    def again(self, work: Work) -> None:
+        """Work that was taken is to be continued, when it is the turn of its client again."""
+        with self._ready:
+            self._waiting.hold(work)
+            self._waiting.put_back(work)
+
+    def done(self, batch: Iterable[Work]) -> None:
+        """Work that was taken has been carried out."""
+        with self._ready:
+            for work in batch:
+                if work.updates:
+                    self._places.give_back(work.source, work.updates)
+
+    def close(self) -> None:
+        """Take nothing more. What waits can still be taken; nothing becomes due."""
+        with self._ready:
+            self.open = False
+            self._ready.notify()
+
+    def refuse_rest(self) -> None:
+        """Refuse what waits: nobody has been told that it was done."""
+        with self._ready:
+            left = self._waiting.clear()
+            self._ready.notify()
+        for work in left:
+            work.failed(NotReady("The gateway stopped before the request's turn; send it again"))
+
+    def _enter(self, work: Work | Task[Any]) -> None:
+        work.queued_at = self._clock.steady()
+        self._waiting.put(work)
+        if not work.ready:
+            source = work.source  # the work itself would refer to itself, by the future that it waits for
+            work.when_ready(lambda: self._look_again(source))
+
+    def _enter_due(self, due: Due) -> None:
+        if self.open:
+            for work in due():
+                self._enter(work)
+
+    def _look_again(self, source: str) -> None:
+        with self._ready:
+            self._waiting.look_again(source)
+            self._ready.notify()
+
+    def _full(self, source: str) -> TooManyRequests:
+        held = self._places.held.get(source, 0)
+        whose = f", {held} of them of this client" if source != HOUSE and held else ""
+        return TooManyRequests(
+            f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._places.limit}); "
+            "try again later",
+            retry_after=1,
+        )

@@ -1,0 +1,246 @@
+"""How large a query may be: what is longer or deeper would end the process or not fit Python's stack.
+
+Counted on tokens, before anybody parses them. Where that is not exact it counts too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from edge.engine.sparql.repeated_patterns import LARGE, without_repeated
+from edge.protocol.errors import LimitExceeded
+from edge.protocol.syntax import Token
+
+MAX_OPERATORS: Final = 1000
+"""Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack for good."""
+
+MAX_LEVELS: Final = 100
+"""Levels of one query, of which each takes up to 8 of Python's 1,000 frames. What goes around all that stands before it
+is one: an OPTIONAL, a MINUS, a BIND, a computed column, an operator."""
+
+MAX_ARGUMENTS: Final = 1000
+"""Arguments of one function call. Oxigraph takes seconds to parse a call with 100,000."""
+
+_LEVELS: Final = {"group": 2, "query": 5, "list": 10}
+"""Levels of a bracket, if not one. A sub-query or a path may double the time of planning."""
+
+MAX_JOINED: Final = 64
+"""What may be joined in one group, unless the operator says otherwise."""
+
+_LARGEST: Final = 4
+"""Groups of a query in which as much may be joined: more make it as long to plan as a larger one would be."""
+
+_CLAUSES: Final = frozenset(
+    {"UNION", "OPTIONAL", "MINUS", "FILTER", "BIND", "AS", "GRAPH", "EXISTS", "SELECT", "VALUES"}
+)
+_AROUND: Final = frozenset({"OPTIONAL", "MINUS", "BIND"})
+_OPERATORS: Final = frozenset({*"+-*/|^!?=<>.;", "!=", "<=", ">=", "&&", "||"})
+_TERMS: Final = frozenset({"var", "iri", "name", "string", "number", "blank"})
+_WORDS_AS_TERMS: Final = frozenset({"a", "true", "false"})
+_PATH: Final = frozenset("/|^*?!")
+
+
+def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
+    """Refuse a query, or the WHERE clause of an update, that is too large. Raises `LimitExceeded`.
+
+    `max_joined`: triple patterns, groups and OPTIONALs that are joined in one group, at the most. A pattern that is
+    repeated in a basic graph pattern of a large text counts once (`repeated`).
+    """
+    measure = _measured(tokens)
+    if measure.operators > MAX_OPERATORS:
+        raise LimitExceeded(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
+    large = measure.joined > max_joined or measure.planning > _LARGEST * _planning(max_joined)
+    if large and len(tokens) >= LARGE:
+        measure = _measured(without_repeated(tokens))
+    if measure.joined > max_joined:
+        raise LimitExceeded(
+            f"More than {max_joined} triple patterns, groups and OPTIONALs are joined in one group "
+            "(engine.max_joined); split it, or put parts of it into sub-queries"
+        )
+    if measure.planning > _LARGEST * _planning(max_joined):
+        raise LimitExceeded(
+            f"More than {_LARGEST} groups in which up to {max_joined} triple patterns, groups and OPTIONALs are joined "
+            "(engine.max_joined), or many that are nearly as large; split the query"
+        )
+    if measure.arguments > MAX_ARGUMENTS:
+        raise LimitExceeded(f"More than {MAX_ARGUMENTS} arguments in one function call; nest several calls")
+    if measure.levels > MAX_LEVELS:
+        raise LimitExceeded(
+            f"The query is nested deeper than {MAX_LEVELS} levels: groups, brackets, and OPTIONAL, MINUS, BIND "
+            "and operators in a row; split it"
+        )
+
+
+def _measured(tokens: Iterable[Token]) -> _Measure:
+    measure = _Measure()
+    for token in tokens:
+        measure.read(token)
+    measure.end()
+    return measure
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket, or the query itself."""
+
+    kind: Literal["query", "group", "properties", "list", "expression", "data"]
+    """"properties": of a blank node; "list": a collection or a path; "data": of VALUES."""
+    clause: str = ""
+    """The keyword that the next bracket in it belongs to."""
+    begins: bool = False
+    """Whether a term that comes next begins a triple."""
+    joined: int = 0
+    nested: int = 0
+    """What the group that has just ended adds to that, if no UNION follows."""
+    path: bool = False
+    """Whether a list is a path."""
+    predicates: int = 0
+    """IRIs and brackets in a list, which are two triples each in a collection and none in a path."""
+    row: int = 0
+    """Operators, or clauses around what stands before them, in a row."""
+    longest: int = 0
+    """Row."""
+    deepest: int = 0
+    """Levels of what is inside."""
+    commas: int = 0
+    """Between expressions."""
+
+    def levels(self) -> int:
+        return max(self.longest, self.row) + self.deepest
+
+
+class _Measure:
+    """What a text amounts to, token by token."""
+
+    def __init__(self) -> None:
+        self.operators = 0
+        self.joined = 0
+        """Of the group that has most."""
+        self.planning = 0
+        """Of all groups that stand for themselves."""
+        self.levels = 0
+        self.arguments = 0
+        """Of the call that has most."""
+        self._open = [_Bracket("query")]
+
+    def read(self, token: Token) -> None:
+        """Take the next token into account."""
+        top = self._open[-1]
+        if top.nested:
+            if token.word() == "UNION":
+                top.joined += 1
+            else:
+                self._merge(top)
+            top.nested = 0
+        if token.kind in _TERMS or token.text in _WORDS_AS_TERMS:
+            _term(top, token)
+        elif token.kind == "word":
+            self._word(top, token.word())
+        elif token.text in ("{", "[", "("):
+            self._open.append(_inner(top, token.text))
+        elif token.text in ("}", "]", ")"):
+            self._close()
+        else:
+            self._operator(top, token.text)
+
+    def end(self) -> None:
+        """Close what is open."""
+        while len(self._open) > 1:
+            self._close()
+        self.levels = self._open[0].levels()
+
+    def _word(self, top: _Bracket, word: str) -> None:
+        self.operators += word in _CLAUSES
+        if word == "SELECT":
+            top.kind = "query"
+        elif word == "WHERE" or (top.kind == "query" and word not in ("VALUES", "CONSTRUCT")):
+            top.clause = ""
+        else:
+            top.clause = word
+            top.begins = False
+            top.row += word in _AROUND or (word == "IN" and top.kind == "expression")
+            top.joined += top.kind == "group" and word in ("OPTIONAL", "SERVICE", "VALUES")
+
+    def _operator(self, top: _Bracket, text: str) -> None:
+        triples = top.kind in ("group", "properties")
+        if text == ",":
+            self.operators += triples
+            top.joined += triples
+        elif text in _OPERATORS and top.kind != "data":
+            self.operators += 1
+            top.joined += text == "/" and top.kind != "expression"
+            top.row += top.kind == "expression"
+            if text in _PATH and top.kind == "list":
+                top.path = True
+        if text in (".", ";"):
+            top.begins = triples
+        elif text in (",", "&&", "||") and top.kind == "expression":
+            top.commas += text == ","
+            top.longest = max(top.longest, top.row)
+            top.row = 0
+
+    def _merge(self, bracket: _Bracket) -> None:
+        """The group in it that has just ended is joined with what stands around it."""
+        bracket.joined += bracket.nested
+        self.planning -= _planning(bracket.nested)
+
+    def _close(self) -> None:
+        if len(self._open) == 1:
+            return
+        closed = self._open.pop()
+        top = self._open[-1]
+        if top.clause != "IN":
+            self.arguments = max(self.arguments, closed.commas + 1)
+        self._merge(closed)
+        top.deepest = max(top.deepest, closed.levels() + _LEVELS.get(closed.kind, 1))
+        if closed.kind in ("list", "properties"):
+            top.joined += closed.joined + (0 if closed.path else 2 * closed.predicates)
+            return
+        if closed.kind == "group" and top.clause != "CONSTRUCT":
+            self.joined = max(self.joined, closed.joined)
+            self.planning += _planning(closed.joined)
+        if closed.kind in ("group", "query") and top.kind == "group" and top.clause in ("", "GRAPH"):
+            top.nested = max(1, closed.joined)
+        if top.kind == "query" and closed.kind == "expression":
+            top.row += 1
+        if top.clause != "VALUES" or closed.kind == "data":
+            top.clause = ""
+        top.begins = top.kind == "group"
+
+
+def _planning(joined: int) -> int:
+    """How long Oxigraph takes to plan a group, in no unit: 64 patterns of one subject take it 0.1 s, 128 1.8 s."""
+    return joined**4
+
+
+def _inner(top: _Bracket, text: str) -> _Bracket:
+    """The bracket that begins here."""
+    if text == "{":
+        return _Bracket("data" if top.clause == "VALUES" else "group", begins=True)
+    if text == "[":
+        _item(top)
+        return _Bracket("properties", begins=True)
+    if top.kind == "data":
+        return _Bracket("data")
+    if top.clause or top.kind in ("expression", "query"):
+        return _Bracket("expression")
+    top.predicates += top.kind == "list"
+    return _Bracket("list")
+
+
+def _term(top: _Bracket, token: Token) -> None:
+    """A term stands here."""
+    if top.kind == "list" and (token.kind in ("iri", "name") or token.text == "a"):
+        top.predicates += 1
+    elif top.kind == "list":
+        _item(top)
+    elif top.begins and top.kind in ("group", "properties"):
+        top.joined += 1
+        top.begins = False
+
+
+def _item(top: _Bracket) -> None:
+    """Something stands here that in a collection is two triples."""
+    top.joined += 2 * (top.kind == "list")

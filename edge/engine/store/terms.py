@@ -1,0 +1,263 @@
+"""The dictionary: RDF terms interned as small integers, and the one literal policy of the engine.
+
+Literals are kept in the value form that Oxigraph gives them (`"01"^^xsd:integer` becomes `"1"^^xsd:integer`, `@EN`
+becomes `@en`), whoever wrote them: index, mirror and deltas then always agree on what is the same term.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.store.lru_cache import remembered
+from edge.protocol.results import Term
+
+XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+
+IRI: Final = 0
+BLANK: Final = 1
+LITERAL: Final = 2
+TRIPLE: Final = 3
+
+SHORT: Final = 256
+"""Characters that are no effort to read."""
+
+LONGEST_TERM: Final = 15 * 1024 * 1024
+"""Bytes of a term as N-Quads. Oxigraph's parser gives up at a token of 16 MiB, so the journal could not be read."""
+
+_KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Literal: LITERAL, ox.Triple: TRIPLE}
+
+# Datatypes whose lexical forms Oxigraph leaves alone, and forms of others that are known to be in value form already.
+# All else asks Oxigraph itself, which costs about 20 us.
+_LANGUAGE_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+_PLAIN: Final = frozenset({XSD + "string", XSD + "anyURI", _LANGUAGE_STRING})
+_VALUE_FORMS: Final = {
+    XSD + "integer": re.compile(r"0|-?[1-9]\d{0,17}"),
+    XSD + "decimal": re.compile(r"0|-?[1-9]\d{0,14}|-?(?:0|[1-9]\d{0,8})\.\d{0,8}[1-9]"),
+    XSD + "boolean": re.compile(r"true|false"),
+    XSD + "dateTime": re.compile(
+        r"[12]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,8}[1-9])?Z"
+    ),
+}
+
+
+def size(term: Term) -> int:
+    """The characters of a term. A datatype or a language counts if it has more than `SHORT`."""
+    kind = type(term)
+    if kind is ox.Literal:
+        return _literal_size(term, term.datatype.value)  # type: ignore[arg-type, union-attr]
+    return len(str(term)) if kind is ox.Triple else len(term.value)  # type: ignore[union-attr]
+
+
+def _literal_size(literal: ox.Literal, datatype: str) -> int:
+    beside = len(literal.language or "") if datatype == _LANGUAGE_STRING else len(datatype)
+    return len(literal.value) + (beside if beside > SHORT else 0)
+
+
+@remembered(4096, size)
+def _by_oxigraph(literal: ox.Literal) -> ox.Literal:
+    name = ox.NamedNode("urn:x-edge:x")
+    store = ox.Store()
+    store.add(ox.Quad(name, name, literal))
+    (quad,) = store
+    assert isinstance(quad.object, ox.Literal)  # noqa: S101
+    return quad.object
+
+
+def canonical(term: Term) -> Term:
+    """The term as the engine keeps it: literals in value form, everything else as it is."""
+    kind = type(term)
+    if kind is ox.Literal:
+        literal: ox.Literal = term  # type: ignore[assignment]
+        datatype = literal.datatype.value
+        if datatype in _PLAIN:
+            language = literal.language
+            return literal if language is None or language.islower() else _by_oxigraph(literal)
+        form = _VALUE_FORMS.get(datatype)
+        if form is not None and form.fullmatch(literal.value):
+            return literal
+        return _by_oxigraph(literal)
+    if kind is ox.Triple:
+        triple: ox.Triple = term  # type: ignore[assignment]
+        return ox.Triple(triple.subject, triple.predicate, canonical(triple.object))
+    return term
+
+
+def problem(term: Term, length: int = 0) -> str | None:
+    """Return why the live graph cannot hold a term, and the remedy, or None if it can. `length`: its size, if known.
+
+    The graph holds terms of RDF 1.1 that the journal can read back after it has written them. SPARQL makes others from
+    them: `TRIPLE()` a triple term, `STRLANGDIR()` a direction, `BNODE("a:b")` a label that N-Quads does not have.
+    IRIs need no check except for their length, since every constructor and parser that makes them validates them.
+    """
+    kind = type(term)
+    if kind is ox.Triple:
+        return (
+            "is a triple term of RDF 1.2; describe the statement by a node of its own, with rdf:subject, "
+            "rdf:predicate and rdf:object"
+        )
+    if kind is ox.Literal and term.direction is not None:  # type: ignore[union-attr]
+        return "has a base direction of RDF 1.2; leave it out, as STRLANG(STR(?x), LANG(?x)) does"
+    if kind is ox.BlankNode and not _has_plain_label(term):  # type: ignore[arg-type]
+        return "has a label that N-Quads does not allow; use letters and digits, or BNODE() without a label"
+    # One character takes 6 bytes at most, as \u0000 does. The parser has room for a short datatype more.
+    if (length or size(term)) >= LONGEST_TERM // 6 and len(str(term).encode()) > LONGEST_TERM:
+        return (
+            f"is longer than {LONGEST_TERM // 1024 // 1024} MiB as N-Quads; split it, or store it elsewhere and insert "
+            "its IRI"
+        )
+    return None
+
+
+POSITIONS: Final = ("subject", "predicate", "object", "graph name")
+
+
+def describe_problem(position: str, term: Term) -> str:
+    """The error message for a quad that is not inserted because of its term at this position."""
+    text = f"<<( {term} )>>" if isinstance(term, ox.Triple) else str(term)
+    excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
+    return f"The graph cannot hold the {position} of a quad that is inserted: {excerpt} {problem(term)}"
+
+
+_EXCERPT: Final = 120
+"""Characters of a term in an error message."""
+
+
+def _has_plain_label(node: ox.BlankNode) -> bool:
+    label = node.value
+    if label.isascii() and label.isalnum():
+        return True
+    try:
+        quads: list[ox.Quad] = list(ox.parse(f"{node} <urn:x> <urn:x> .", ox.RdfFormat.N_QUADS))
+    except SyntaxError:
+        return False
+    return [quad.subject for quad in quads] == [node]
+
+
+class Dictionary:
+    """Terms to ints and back. An id is valid while something refers to it, and at least until the next `sweep`.
+
+    `retain` and `release` count the references of quads, results and patterns. A term that nobody refers to any more
+    is forgotten by `sweep`, which the engine calls only between requests: within one, ids never change their meaning.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[Term, int] = {}
+        self.find = self._ids.get
+        """The id of a term in value form, or None."""
+        self.terms: list[Term] = []
+        """id -> term. Read it directly in inner loops; never write it."""
+        self.kinds = bytearray()
+        """id -> IRI, BLANK, LITERAL or TRIPLE."""
+        self.long: dict[int, int] = {}
+        """id -> characters, of terms that have more than `SHORT`. Never write it."""
+        self.longest = SHORT
+        """No term has more characters."""
+        self.unstorable: set[int] = set()
+        """Ids of the terms that the live graph cannot hold (`problem` says why). Never write it."""
+        self._references: list[int] = []
+        self._idle: set[int] = set()
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def intern(self, term: Term) -> int:
+        """The id of a term, given one if it has none. `term` may be in any form: it is made canonical."""
+        found = self._ids.get(term)
+        if found is not None:
+            return found
+        value = canonical(term)
+        return self.intern_value(value) if value is not term else self._take_in(term)
+
+    def intern_value(self, term: Term) -> int:
+        """As `intern`, for a term that is in value form."""
+        found = self._ids.get(term)
+        return self._take_in(term) if found is None else found
+
+    def intern_values(self, terms: Sequence[Term]) -> list[int]:
+        """The ids of terms that are in value form."""
+        found = list(map(self.find, terms))
+        if None in found:
+            return list(map(self.intern_value, terms))
+        return found  # type: ignore[return-value]
+
+    def _take_in(self, term: Term) -> int:
+        kind = _KINDS[type(term)]
+        if self._free:
+            new = self._free.pop()
+            self.terms[new] = term
+            self.kinds[new] = kind
+            self._references[new] = 0
+        else:
+            new = len(self.terms)
+            self.terms.append(term)
+            self.kinds.append(kind)
+            self._references.append(0)
+        self._ids[term] = new
+        self._idle.add(new)
+        length = size(term) if kind in (LITERAL, TRIPLE) else len(term.value)  # type: ignore[union-attr]
+        if length > SHORT:
+            self.long[new] = length
+            self.longest = max(self.longest, length)
+        if (kind != IRI or length > SHORT) and problem(term, length) is not None:
+            self.unstorable.add(new)
+        return new
+
+    def retain(self, term_id: int) -> None:
+        """One more reference to a term."""
+        self._references[term_id] += 1
+
+    def release(self, term_id: int) -> None:
+        """One reference fewer. The term itself goes at the next `sweep`."""
+        left = self._references[term_id] = self._references[term_id] - 1
+        if not left:
+            self._idle.add(term_id)
+
+    def retain_triple(self, s: int, p: int, o: int) -> None:
+        """One more reference to each: one call, for there is one for every triple."""
+        references = self._references
+        references[s] += 1
+        references[p] += 1
+        references[o] += 1
+
+    def release_triple(self, s: int, p: int, o: int) -> None:
+        """One reference fewer to each."""
+        references = self._references
+        for term_id in (s, p, o):
+            left = references[term_id] = references[term_id] - 1
+            if not left:
+                self._idle.add(term_id)
+
+    @property
+    def idle(self) -> int:
+        """Terms that are new, or have lost their last reference, since the last sweep."""
+        return len(self._idle)
+
+    def sweep(self, most: int | None = None) -> None:
+        """Forget the terms that nothing refers to. `most`: look at no more than so many, at others the next time."""
+        idle = self._idle
+        if not idle:
+            return
+        some = idle if most is None or len(idle) <= most else [idle.pop() for _ in range(most)]
+        for term_id in some:
+            if self._references[term_id] == 0:
+                del self._ids[self.terms[term_id]]
+                self.terms[term_id] = _FORGOTTEN
+                self._free.append(term_id)
+                if self.long:
+                    self._forget_length(term_id)
+                if self.unstorable:
+                    self.unstorable.discard(term_id)
+        if some is idle:
+            idle.clear()
+
+    def _forget_length(self, term_id: int) -> None:
+        if self.long.pop(term_id, 0) == self.longest:
+            self.longest = max(self.long.values(), default=SHORT)
+
+
+_FORGOTTEN: Final = ox.NamedNode("urn:x-edge:forgotten")

@@ -1,0 +1,183 @@
+"""Transaction: the changes of one update request, applied to the live graph, net, and able to be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+from edge.engine.store.changes import ChangeSet, Statement
+from edge.engine.store.graph import LiveGraph, Quad
+from edge.protocol.errors import Forbidden, ResultTooLarge, UpdateFailed
+
+_MOST_BESIDE: Final = 20_000
+"""Quads that one request may add to the ledger: to take them in takes about 0.15 s, in one go."""
+
+
+class Transaction:
+    """The changes of one request so far: applied to the live graph, net, and able to be undone."""
+
+    def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None, ledger: int | None = None) -> None:
+        """`writable`: ids of the graphs that may be changed; None: all. `ledger`: that of the one that is none.
+
+        Whoever keeps a transaction until others have changed the graph must hold references to these ids.
+        """
+        self._graph = graph
+        self.writable = writable
+        self._ledger = ledger
+        self.beside: dict[Quad, None] = {}
+        """What was added to that graph, so to the ledger."""
+        self._quads: dict[Quad, bool] = {}
+        self.ids: tuple[Set[int], Set[int], Set[int], Set[int]] | None = None
+        """Subjects, predicates, objects and graphs of the net change, and perhaps some more; None: not collected."""
+        self._graphs: dict[int, bool] = {}
+
+    def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
+        """Remove quads that are there, and then add others, and their graphs if these do not exist."""
+        graph, quads = self._graph, self._quads
+        if self.writable is not None:
+            removed, added = list(removed), list(added)
+            for name in {quad[3] for quad in (*removed, *added)}:
+                self.check(name)
+        for quad in removed:
+            if graph.remove(quad) and not quads.pop(quad, False):
+                quads[quad] = False
+        for quad in added:
+            if quad[3] not in graph.graphs:
+                if quad[3] == self._ledger:
+                    self.add_beside(quad)
+                    continue
+                self.create(quad[3])
+            if graph.add(quad) and quads.pop(quad, True):
+                quads[quad] = True
+
+    def add_beside(self, quad: Quad) -> None:
+        """Add a quad to the ledger. Raises `ResultTooLarge`."""
+        self.beside[quad] = None
+        if len(self.beside) > _MOST_BESIDE:
+            raise ResultTooLarge(
+                f"The request adds more than {_MOST_BESIDE} triples to the history, which would hold up other clients "
+                "for long; add them in several requests"
+            )
+
+    def adopt(self, quads: dict[Quad, bool], ids: tuple[Set[int], Set[int], Set[int], Set[int]]) -> None:
+        """Take over a net change that the live graph has seen already."""
+        self._quads, self.ids = quads, ids
+
+    def create(self, graph: int) -> None:
+        """Begin a named graph if there is none of that name."""
+        self.check(graph)
+        if graph != self._ledger and self._graph.create(graph) and self._graphs.pop(graph, True):
+            self._graphs[graph] = True
+
+    def drop(self, graph: int) -> None:
+        """Remove a graph's triples, and the graph if it has a name."""
+        self.clear(graph)
+        if self._graph.drop(graph) and not self._graphs.pop(graph, False):
+            self._graphs[graph] = False
+
+    def clear(self, graph: int) -> None:
+        """Remove a graph's triples."""
+        self.check(graph)
+        self.apply([(s, p, o, graph) for s, p, o in self._graph.graphs[graph].match(None, None, None)], ())
+
+    def check(self, graph: int) -> None:
+        """Raises `Forbidden` where the client may not change a graph: whether or not it would, so it learns nothing."""
+        if self.writable is not None and graph not in self.writable:
+            name = self._graph.decode_graph(graph)
+            raise Forbidden(f"This client may not change the graph {name}; who runs the gateway can allow it")
+
+    def check_named(self, graph: int) -> None:
+        """The same for a graph that a template names, before it is known whether its WHERE has solutions."""
+        self.check(graph)
+
+    def check_all(self) -> None:
+        """Raises `Forbidden` where the client may not change every graph."""
+        if self.writable is not None:
+            raise Forbidden("This client may not change all graphs: name those that it may")
+
+    def is_ledger(self, graph: int) -> bool:
+        """Whether what is added to a graph goes to the ledger."""
+        return graph == self._ledger
+
+    @property
+    def quads(self) -> Mapping[Quad, bool]:
+        """The net change: True for a quad that is new, False for one that is gone."""
+        return self._quads
+
+    @property
+    def graphs(self) -> Mapping[int, bool]:
+        """The named graphs that began (True) or ceased (False) to exist."""
+        return self._graphs
+
+    def entries(self) -> list[Statement]:
+        """What was added to the ledger, as terms."""
+        terms = self._graph.dictionary.terms
+        return [(terms[s], terms[p], terms[o], terms[g] if g else None) for s, p, o, g in self.beside]  # type: ignore[misc]
+
+    def change_set(self) -> ChangeSet:
+        """The net change, as terms."""
+        terms = self._graph.dictionary.terms
+        added: list[Statement] = []
+        removed: list[Statement] = []
+        for (s, p, o, g), present in self._quads.items():
+            statement = (terms[s], terms[p], terms[o], terms[g] if g else None)  # 0 is the default graph
+            (added if present else removed).append(statement)  # type: ignore[arg-type]
+        if not self._graphs:
+            return ChangeSet(added, removed)
+        created = [terms[graph] for graph, present in self._graphs.items() if present]
+        dropped = [terms[graph] for graph, present in self._graphs.items() if not present]
+        return ChangeSet(added, removed, created, dropped)  # type: ignore[arg-type]
+
+    def undo(self) -> None:
+        """Bring the live graph back to where it was before. Nothing else may have changed it since."""
+        self._set(forward=False)
+        self._quads, self._graphs, self.beside = {}, {}, {}
+
+    @contextmanager
+    def reverted(self) -> Iterator[None]:
+        """The state before the transaction, for a look."""
+        self._set(forward=False)
+        try:
+            yield
+        finally:
+            self._set(forward=True)
+
+    def _set(self, *, forward: bool) -> None:
+        for graph, present in self._graphs.items():
+            if present == forward:
+                self._graph.create(graph)
+        for quad, present in self._quads.items():
+            (self._graph.add if present == forward else self._graph.remove)(quad)
+        for graph, present in self._graphs.items():
+            if present != forward:
+                self._graph.drop(graph)
+
+
+class Deposit(Transaction):
+    """The changes of a request that leaves the live graph alone: all that it adds goes to the ledger."""
+
+    def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
+        """Take in what is added; nothing can be removed from a ledger."""
+        if self._ledger is not None:
+            self.check(self._ledger)
+        for quad in added:
+            self.add_beside(quad)
+
+    def check_named(self, graph: int) -> None:
+        """Whatever graph the client names, what it adds goes to the ledger."""
+
+    def create(self, graph: int) -> None:
+        """Raises `UpdateFailed`."""
+        self._refuse()
+
+    def drop(self, graph: int) -> None:
+        """Raises `UpdateFailed`."""
+        self._refuse()
+
+    def clear(self, graph: int) -> None:
+        """Raises `UpdateFailed`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UpdateFailed("What is sent here is stored in the history, which only grows: insert triples")

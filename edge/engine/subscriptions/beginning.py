@@ -1,0 +1,173 @@
+"""Beginning of an incremental subscription whose first result takes long: found elsewhere, brought up to date here.
+
+A forked process evaluates the patterns in a committed state. From that state on the subscription is watched for
+changes, and the solutions that updates add or remove are collected. The result is linear in the solutions: those of
+the forked process, plus the collected ones, make the result of now. The writer takes them in piece by piece, with the
+requests of other clients in between.
+
+Rows go from the forked process to the writer as text, since ids of terms may get another meaning meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import pyoxigraph as ox
+
+from edge.engine.operators.layout import Frame
+from edge.engine.operators.stages import Row, Stage, Weights, add_weight, flow, long_texts, release, retain
+from edge.engine.queries.evaluator import World
+from edge.engine.queries.oxigraph_queries import Rules, too_long, too_many
+from edge.engine.queries.result_table import decoded, header_of
+from edge.engine.requests import Delta
+from edge.engine.subscriptions.plan_group import Family, every_solution
+from edge.protocol import results
+
+if TYPE_CHECKING:
+    from edge.engine.subscriptions.spu import BoostedSpu, Joining
+
+PIECE: Final = 500
+"""Solutions that the writer takes in at a time: about 5 ms."""
+
+_COUNT: Final = "count"
+"""Column of how often a solution occurs."""
+
+
+class Beginning:
+    """One first result on its way. It belongs to the writer's thread."""
+
+    def __init__(self, spu: BoostedSpu, stages: Sequence[Stage], joining: Joining) -> None:
+        """`stages`: new ones, which become those of an SPU that has not begun."""
+        self.spu = spu
+        self.stages = stages
+        self.joining = [joining]
+        """Subscribers that wait for it."""
+        self.over = False
+        """Whether nothing is to be taken in any more."""
+        self._pieces: deque[Sequence[bytes]] = deque()
+        self._changes: Weights = {}
+        """Solutions that came and went since the state of the forked process."""
+        self._rows: dict[results.Row, int] = {}
+        renewal = joining.renewal
+        self._difference = None if renewal is None else dict(renewal.since)
+        """The same less the rows that the subscribers of a renewal have; None: these are new subscribers."""
+        self._started = False
+        self._length = 0
+
+    def found(self, pieces: Sequence[Sequence[bytes]]) -> None:
+        """Note what the forked process found."""
+        self._pieces.extend(pieces)
+
+    def change(self, world: World, weights: Mapping[Row, int]) -> None:
+        """Collect the solutions that an update adds or removes."""
+        dictionary, changes = world.graph.dictionary, self._changes
+        for row, weight in weights.items():
+            known = row in changes
+            add_weight(changes, row, weight)
+            if known and row not in changes:
+                release(dictionary, row)
+            elif not known and row in changes:
+                retain(dictionary, row)
+
+    def take(self, world: World) -> bool:
+        """Take in one piece. Returns whether the result is now that of the graph. Raises `EdgeError`."""
+        family = self.spu.family
+        weights = _read(family, self.spu.open, self._pieces.popleft()) if self._pieces else self._taken_changes(world)
+        told = flow(self.stages, weights, start=not self._started)
+        self._started = True
+        if world.graph.dictionary.long:
+            self._length += long_texts(world.graph.dictionary, told)
+        terms = world.graph.dictionary.terms
+        rows = self._rows
+        for ids, weight in told.items():
+            row = tuple([None if cell is None else terms[cell] for cell in ids])
+            add_weight(rows, row, weight)
+            if self._difference is not None:
+                add_weight(self._difference, row, weight)
+        limits = world.rules
+        if any(size > limits.max_solutions for size in (len(rows), *(stage.size() for stage in self.stages))):
+            raise too_many(limits)
+        if self._length > limits.longest_result:
+            raise too_long(limits)
+        return not self._pieces and not self._changes
+
+    def result(self) -> Delta:
+        """Return the whole result."""
+        return Delta.of(self.spu.variables, self._rows)
+
+    def difference(self) -> Delta:
+        """Return the difference to the rows that the first of the subscribers has."""
+        return Delta.of(self.spu.variables, self._difference or {})
+
+    def end(self, world: World) -> None:
+        """Take in nothing more."""
+        self.over = True
+        for row in self._changes:
+            release(world.graph.dictionary, row)
+        self._changes.clear()
+        self._pieces.clear()
+        self._rows.clear()
+        self._difference = None
+
+    def _taken_changes(self, world: World) -> Weights:
+        taken: Weights = {}
+        for row in list(islice(self._changes, PIECE)):
+            taken[row] = self._changes.pop(row)
+            release(world.graph.dictionary, row)  # the ids are valid until the next sweep
+        return taken
+
+
+def evaluate(family: Family, open_: Row, rules: Rules) -> list[list[bytes]]:
+    """Evaluate the patterns of a member, to be read by `Beginning`. Raises `ResultTooLarge`."""
+    _, columns = _columns(family, open_)
+    return write_rows(every_solution(family, open_, rules), family.dictionary.terms, columns)
+
+
+def write_rows(weights: Weights, terms: Sequence[results.Term], columns: Sequence[int]) -> list[list[bytes]]:
+    """Rows of ids as text, in pieces: these columns, and how often each occurs."""
+    known: dict[int | None, bytes] = {None: b""}
+
+    def line(row: Row, count: int) -> bytes:
+        cells = []
+        for place in columns:
+            cell = row[place]
+            text = known.get(cell)
+            if text is None:
+                assert cell is not None  # noqa: S101
+                text = known[cell] = str(terms[cell]).encode()
+            cells.append(text)
+        return b"\t".join((*cells, b"%d" % count))
+
+    lines = (line(row, count) for row, count in weights.items())
+    return list(iter(lambda: list(islice(lines, PIECE)), []))
+
+
+def read_rows(lines: Sequence[bytes], columns: Sequence[int]) -> Iterator[tuple[results.Row, int]]:
+    """Rows of terms that `write_rows` wrote, and how often each occurs."""
+    for *cells, count in decoded(header_of((*(f"p{place}" for place in columns), _COUNT)), lines):
+        assert isinstance(count, ox.Literal)  # noqa: S101
+        yield tuple(cells), int(count.value)
+
+
+def _read(family: Family, open_: Row, lines: Sequence[bytes]) -> Weights:
+    """Solutions that `evaluate` wrote."""
+    base, columns = _columns(family, open_)
+    intern = family.dictionary.intern
+    weights: Weights = {}
+    for cells, count in read_rows(lines, columns):
+        row = base.copy()
+        for place, cell in zip(columns, cells, strict=True):
+            row[place] = None if cell is None else intern(cell)
+        add_weight(weights, tuple(row), count)
+    return weights
+
+
+def _columns(family: Family, open_: Row) -> tuple[Frame, list[int]]:
+    """A frame with the constants of a member, and the places that differ between solutions."""
+    frames = [family.frame(number, open_) for number in range(len(family.plan.alternatives))]
+    base = frames[0]
+    places = range(len(base))
+    return base, [place for place in places if any(f[place] is None or f[place] != base[place] for f in frames)]

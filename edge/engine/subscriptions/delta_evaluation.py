@@ -1,0 +1,280 @@
+"""Boosting: what one update means to the subscriptions that the delta rules serve.
+
+A changed quad stands for the pattern that it matches. Where no other pattern of the plan was hit, all else matches what
+it matched before: it is evaluated once, on the state as it is, and the solutions come or go with the quad. Otherwise
+the solutions that can have changed are evaluated in the state after the update and in the one before, and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from edge.engine.operators.compiler import Trigger
+from edge.engine.operators.layout import Frame
+from edge.engine.operators.stages import Row, Weights, add_weight
+from edge.engine.queries.oxigraph_queries import Rules, bounded, too_many
+from edge.engine.store.graph import Quad
+from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions.plan_group import Family, FamilyTrigger, Found, Restriction, Solutions, solutions
+from edge.engine.subscriptions.spu import BoostedSpu
+from edge.protocol.errors import ResultTooLarge
+
+Changes = Sequence[tuple[Quad, bool]]
+"""Changed quads, and whether each came (True) or went."""
+
+
+class Boosting:
+    """The solutions that an update changes, by SPU."""
+
+    def __init__(
+        self, transaction: Transaction, rules: Rules, only: BoostedSpu | None = None, steps: int | None = None
+    ) -> None:
+        """`only`: evaluate for this member alone, whoever else is in its plan group.
+
+        `steps`: of each subscription; None: as many as an evaluation may take.
+        """
+        self._transaction = transaction
+        self._steps = steps
+        self._only = only
+        self._rules = rules
+        self.weights: dict[BoostedSpu, Weights] = {}
+        """What each SPU has to take in."""
+        self.failures: dict[BoostedSpu, str] = {}
+        """Why some could not be evaluated."""
+        self._left: dict[BoostedSpu | Family, int] = {}
+        """The steps that are left for each, of all that is evaluated for it."""
+
+    def run(self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu]) -> None:
+        """`hits`: the triggers that quads matched. `everything`: who is to look at everything again."""
+        for entry in hits:
+            for other in entry.others:
+                other.forget()
+        if len(hits) == 1 and not everything:  # what most updates do
+            ((entry, changes),) = hits.items()
+            if entry.trigger.exact:
+                self._follow(entry, changes)
+                return
+        jobs: dict[tuple[object, int], _Job] = {}
+        for spu in everything:
+            spu.family.forget()
+            for number in range(len(spu.family.plan.alternatives)):
+                _job(jobs, spu, spu.family, number).everything = True
+        plans: dict[tuple[Family, int], list[FamilyTrigger]] = {}
+        for entry in hits:
+            plans.setdefault((entry.family, entry.number), []).append(entry)
+        for entries in plans.values():
+            if len(entries) == 1 and entries[0].trigger.exact and not everything:
+                self._follow(entries[0], hits[entries[0]])
+            else:
+                together = all(entry.connected and not entry.complete for entry in entries)
+                for entry in entries:
+                    self._restrict(jobs, entry, hits[entry], together=together)
+        if jobs:
+            self._compare(list(jobs.values()))
+
+    def _members(self, family: Family) -> Mapping[Row, BoostedSpu]:
+        """The members of a plan group to evaluate for, by their open constants."""
+        return family.members if self._only is None else {self._only.open: self._only}
+
+    # One trigger alone, whose quads are in each solution that changes
+
+    def _follow(self, entry: FamilyTrigger, changes: Changes) -> None:
+        members = self._members(entry.family)
+        if entry.complete:
+            theirs: dict[BoostedSpu, list[tuple[Quad, bool]]] = {}
+            for change in changes:
+                member = members.get(entry.deciding(change[0]))
+                if member is not None:
+                    theirs.setdefault(member, []).append(change)
+            for member, some in theirs.items():
+                self._follow_member(entry, member, some)
+        elif entry.connected and len(members) > 1 and entry.simple:
+            try:
+                self._extend(entry, None, changes)
+            except ResultTooLarge:  # for all together, but perhaps not for each
+                for member in members.values():
+                    self._follow_member(entry, member, changes)
+        else:
+            for member in members.values():
+                self._follow_member(entry, member, changes)
+
+    def _follow_member(self, entry: FamilyTrigger, member: BoostedSpu, changes: Changes) -> None:
+        if not (entry.simple and entry.complete):
+            frame = entry.family.frame(entry.number, member.open)
+            changes = [change for change in changes if entry.restriction(frame, change[0]) is not None]
+        try:
+            self._extend(entry, member, changes)
+        except ResultTooLarge as error:
+            self.failures[member] = error.description
+
+    def _extend(self, entry: FamilyTrigger, member: BoostedSpu | None, changes: Changes) -> None:
+        """Find the solutions that hold the quads. Those that differ in nothing else look at share one evaluation.
+
+        `member` None: the family's, each of which says whose it is. Raises `ResultTooLarge`.
+        """
+        together: dict[tuple[int, ...], list[tuple[Quad, bool]]] = {}
+        for change in changes:
+            together.setdefault(entry.shared(change[0]), []).append(change)
+        start: Frame | None = None
+        changed: list[tuple[BoostedSpu, Frame, int]] = []
+        for values, some in together.items():
+            found = entry.recall((member, values))
+            if found is None:
+                if start is None:  # one for all, which differ in the same places
+                    family = entry.family
+                    start = family.open_frame() if member is None else family.frame(entry.number, member.open)
+                found = self._solve(entry, member, values, start)
+            if not found:
+                continue
+            if len(changed) + len(found) * len(some) > self._rules.max_solutions:
+                raise too_many(self._rules)
+            own = [(entry.own(quad), 1 if present else -1) for quad, present in some]
+            for spu, solution in found:
+                for values_, weight in own:
+                    row = solution.copy()
+                    for place, term_id in zip(entry.own_places, values_, strict=True):
+                        row[place] = term_id
+                    changed.append((spu, row, weight))
+        for spu, row, weight in changed:
+            add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
+
+    def _solve(
+        self, entry: FamilyTrigger, member: BoostedSpu | None, values: tuple[int, ...], start: Frame
+    ) -> Solutions:
+        """The solutions of the rest of a plan, found in the frame `start`. Raises `ResultTooLarge`."""
+        family = entry.family
+        for place, term_id in zip(entry.shared_places, values, strict=True):
+            start[place] = term_id
+        if entry.direct and member is not None:
+            return [(member, start)]
+        found: Solutions = []
+        target = member or family
+        effort = family.effort
+        effort.left = self._left_for(target)
+        entry.trigger.scan.given = True
+        try:
+            for _ in bounded(entry.plan.operator.solutions(start), self._rules):
+                spu = family.whose(entry.number, start) if member is None else member
+                if spu is not None:
+                    found.append((spu, family.row(spu, start)))
+        finally:
+            entry.trigger.scan.given = False
+            self._left[target] = effort.left
+        entry.remember((member, values), found)
+        return found
+
+    def _left_for(self, target: BoostedSpu | Family) -> int:
+        """Steps that are left for a subscription, or for a plan group, which has those of its members."""
+        left = self._left.get(target)
+        if left is not None:
+            return left
+        family = target if isinstance(target, Family) else target.family
+        if self._steps is None:
+            return family.effort.most
+        return min(family.effort.most, self._steps * (len(family.members) if target is family else 1))
+
+    # Anything else
+
+    def _compare(self, jobs: Sequence[_Job]) -> None:
+        """Evaluate what can have changed in the state after the update and in the one before."""
+        new = self._evaluated(jobs, present=True)
+        with self._transaction.reverted():
+            old = self._evaluated(jobs, present=False)
+        apart: dict[tuple[object, int], _Job] = {}
+        for job, before, after in zip(jobs, old, new, strict=True):
+            if not isinstance(before, ResultTooLarge) and not isinstance(after, ResultTooLarge):
+                self._add(job, after, 1)
+                self._add(job, before, -1)
+            elif isinstance(job.target, Family):
+                _divide(job, apart)  # too large for all together, but perhaps not for each
+            else:
+                error = after if isinstance(after, ResultTooLarge) else before
+                assert isinstance(error, ResultTooLarge)  # noqa: S101
+                self.failures[job.target] = error.description
+        if apart:
+            self._compare(list(apart.values()))
+
+    def _restrict(
+        self, jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes, *, together: bool
+    ) -> None:
+        """Note what quads restrict: for the plan group as a whole, or for each member, alike for all triggers."""
+        family, members = entry.family, self._members(entry.family)
+        for change in changes:
+            targets: Iterable[BoostedSpu | Family]
+            if together and len(members) > 1:
+                targets = (family,)
+            elif entry.complete:
+                member = members.get(entry.deciding(change[0]))
+                targets = () if member is None else (member,)
+            else:
+                targets = members.values()
+            for target in targets:
+                job = _job(jobs, target, family, entry.number)
+                restriction = entry.restriction(job.frame, change[0])
+                if restriction is not None:
+                    job.hits.append((entry.trigger, restriction, change[1]))
+
+    def _evaluated(self, jobs: Sequence[_Job], *, present: bool) -> list[Found | ResultTooLarge]:
+        self._left.clear()
+        found: list[Found | ResultTooLarge] = []
+        for job in jobs:
+            effort = job.family.effort
+            effort.left = self._left_for(job.target)
+            found.append(job.solutions(self._rules, present=present))
+            self._left[job.target] = effort.left
+        return found
+
+    def _add(self, job: _Job, found: Found, sign: int) -> None:
+        for row, count in found.items():
+            if isinstance(job.target, Family):
+                spu = job.family.whose(job.number, row)
+                if spu is not None:
+                    whole = tuple(job.family.row(spu, list(row)))
+                    add_weight(self.weights.setdefault(spu, {}), whole, sign * count)
+            else:
+                add_weight(self.weights.setdefault(job.target, {}), row, sign * count)
+
+
+@dataclass(slots=True)
+class _Job:
+    """What of one alternative is to be evaluated for one member or family."""
+
+    target: BoostedSpu | Family
+    family: Family
+    number: int
+    frame: Frame
+    hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
+    """Which triggers quads matched, what those fix, and whether they came or went."""
+    everything: bool = False
+    """Whether more can have changed than any quad can tell."""
+
+    def solutions(self, rules: Rules, *, present: bool) -> Found | ResultTooLarge:
+        """The solutions that can have changed, as they are (`present`) or were; an error: why they were given up."""
+        touched: dict[Restriction, None] = {}
+        if self.everything:
+            touched[()] = None
+        else:
+            touched.update(dict.fromkeys(r for trigger, r, came in self.hits if came == present or not trigger.exact))
+        try:
+            plan = self.family.plan.alternatives[self.number]
+            return solutions(plan, self.frame, ((),) if () in touched else touched, rules)
+        except ResultTooLarge as error:
+            return error
+
+
+def _job(jobs: dict[tuple[object, int], _Job], target: BoostedSpu | Family, family: Family, number: int) -> _Job:
+    key = (target, number)
+    job = jobs.get(key)
+    if job is None:
+        frame = family.open_frame() if isinstance(target, Family) else family.frame(number, target.open)
+        job = jobs[key] = _Job(target, family, number, frame)
+    return job
+
+
+def _divide(job: _Job, jobs: dict[tuple[object, int], _Job]) -> None:
+    """The same for each member of the family."""
+    for member in job.family.members.values():
+        part = _job(jobs, member, job.family, job.number)
+        part.everything = job.everything
+        part.hits = [hit for hit in job.hits if all(part.frame[p] in (None, term_id) for p, term_id in hit[1])]

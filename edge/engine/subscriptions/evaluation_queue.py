@@ -1,0 +1,82 @@
+"""Fair queue of evaluations: clients take turns, and a client that uses up its budget has to wait.
+
+The budget is a rate: seconds of evaluation per second. What a client uses is a debt that its budget pays off as time
+passes. A client may run ahead of its budget by `BURST` seconds, so a few cheap evaluations never wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from typing import Final, Generic, TypeVar
+
+from edge.engine.admission.slots import HOUSE
+
+T = TypeVar("T")
+
+BURST: Final = 1.0
+"""Seconds of evaluation by which a client may be ahead of its budget."""
+
+_MANY: Final = 1024
+"""Clients with a debt from which on paid debts are forgotten."""
+
+
+class EvaluationQueue(Generic[T]):
+    """Items that wait, by client. It belongs to the thread that holds its owner's lock; time is passed in."""
+
+    def __init__(self) -> None:
+        self.budget = 0.0
+        """Seconds of evaluation per second that each client has; 0: no limit."""
+        self._waiting: dict[str, deque[T]] = {}
+        """By client, the client whose turn is next first."""
+        self._free_at: dict[str, float] = {}
+        """By client, the time at which its debt is paid off."""
+
+    def __len__(self) -> int:
+        """Number of items that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def put(self, clients: Iterable[str], item: T) -> None:
+        """Add an item. Of its clients the one with the smallest debt waits for it and pays for it."""
+        free_at = self._free_at
+        client = min(clients, key=lambda name: free_at.get(name, 0.0), default=HOUSE)
+        self._waiting.setdefault(client, deque()).append(item)
+
+    def take(self, now: float, without: Container[str] = ()) -> tuple[str, T] | None:
+        """Return the next item and the client that pays for it, which is none of `without`.
+
+        None: nothing may begin now.
+        """
+        for client, items in self._waiting.items():
+            if client in without or self.delay(client, now) > 0:
+                continue
+            del self._waiting[client]
+            item = items.popleft()
+            if items:
+                self._waiting[client] = items  # at the end
+            return client, item
+        return None
+
+    def wait(self, now: float, without: Container[str] = ()) -> float | None:
+        """Return the seconds until something of other clients than `without` may begin; None: nothing waits."""
+        return min((self.delay(client, now) for client in self._waiting if client not in without), default=None)
+
+    def clear(self) -> list[T]:
+        """Take everything out."""
+        left = [item for items in self._waiting.values() for item in items]
+        self._waiting.clear()
+        return left
+
+    def delay(self, client: str, now: float) -> float:
+        """Return the seconds for which a client still has to wait."""
+        if not self.budget or client == HOUSE:
+            return 0.0
+        return max(0.0, self._free_at.get(client, 0.0) - now - BURST / self.budget)
+
+    def charge(self, client: str, seconds: float, now: float) -> None:
+        """Add an evaluation to the debt of its client. The gateway's own subscriptions have no budget."""
+        if not self.budget or client == HOUSE:
+            return
+        self._free_at[client] = max(self._free_at.get(client, 0.0), now) + seconds / self.budget
+        if len(self._free_at) > _MANY:
+            self._free_at = {name: at for name, at in self._free_at.items() if at > now}

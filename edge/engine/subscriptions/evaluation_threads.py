@@ -1,0 +1,72 @@
+"""The threads that evaluate subscribed queries off the writer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import Final
+
+from edge.engine.settings import Processing
+from edge.engine.subscriptions.reevaluation import Reevaluation
+
+_NICER: Final = 5
+"""By how much these threads are nicer than the writer: on a busy machine updates go first."""
+
+
+class Workers:
+    """Evaluation threads. They begin when there is something to evaluate and end with `close`."""
+
+    def __init__(self, reevaluation: Reevaluation, threads: int, processing: Processing, *, start: bool = True) -> None:
+        """`threads`: 0 is as many as the process has processors. `start=False`: there are none, see `Reevaluation`."""
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self._processing: Processing = processing
+        self._reevaluation = reevaluation
+        self._lock = threading.Lock()
+        self._begun: list[threading.Thread] = []
+        self._open = True
+        if start:
+            reevaluation.threaded = True
+            reevaluation.work_waits = self._begin
+
+    @property
+    def processing(self) -> Processing:
+        """Whether one evaluation runs at a time, or several. Any thread may set it."""
+        return self._processing
+
+    @processing.setter
+    def processing(self, processing: Processing) -> None:
+        self._processing = processing
+        self._reevaluation.wake()
+
+    def width(self) -> int:
+        """How many evaluations may run at a time."""
+        return self.threads if self._processing == "parallel" else 1
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """End the threads after their current evaluations. False: some have not ended after `timeout` seconds."""
+        with self._lock:
+            self._open = False
+            begun = self._begun.copy()
+        self._reevaluation.wake()
+        deadline = time.monotonic() + timeout
+        for thread in begun:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in begun)
+
+    def _begin(self) -> None:
+        """One more thread, if there are not enough."""
+        with self._lock:
+            if not self._open or len(self._begun) >= self.width():
+                return
+            thread = threading.Thread(target=self._work, name=f"spu-{len(self._begun)}", daemon=True)
+            self._begun.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError):  # on Linux this is about the thread; a sandbox may not allow it
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
+        reevaluation = self._reevaluation
+        while (job := reevaluation.wait(self.width, lambda: self._open)) is not None:
+            reevaluation.finish(reevaluation.run(job))

@@ -1,0 +1,289 @@
+"""EXPLAIN: what a subscription costs and why, told to those who write the query and to those whose box is slow.
+
+Nothing is evaluated. What is told is read off the plan that the engine uses, and off the live graph as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from edge.engine.operators.stages import Row
+from edge.engine.operators.variables import nodes
+from edge.engine.queries.evaluator import Evaluator, World
+from edge.engine.queries.lutt import Dependencies, Key, Watch
+from edge.engine.queries.oxigraph_queries import prepare_query
+from edge.engine.queries.query_plans import Singular
+from edge.engine.requests import QueryRequest
+from edge.engine.sparql.algebra import (
+    Aggregate,
+    Blank,
+    Distinct,
+    Extend,
+    Filter,
+    Group,
+    Node,
+    OrderBy,
+    Parameter,
+    Project,
+    Query,
+    Reference,
+    Slot,
+    Triple,
+    Values,
+    Variable,
+)
+from edge.engine.sparql.serializer import Writer
+from edge.engine.sparql.terms_text import Declarations, Names
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.subscriptions import explain_texts as words
+from edge.engine.subscriptions.explanation import (
+    Effect,
+    Evaluations,
+    Explanation,
+    Many,
+    PatternExplained,
+    Sharing,
+    Step,
+)
+from edge.engine.subscriptions.plan_group import Family, FamilyTrigger
+from edge.engine.subscriptions.spu import ReevaluatedSpu, Usage
+from edge.protocol.results import Term
+from edge.protocol.syntax import read_prologue, tokenize
+
+
+def explain_member(request: QueryRequest, family: Family, open_: Row, world: World) -> Explanation:
+    """Explain a query that is moved by the delta rules: the member of a family that has these open constants."""
+    declared, readable = _declared(request, world), request.dataset.readable
+    return _Member(family, open_, world.graph, declared, readable).explain()
+
+
+def explain_singular(
+    found: Singular,
+    evaluator: Evaluator,
+    depends: Dependencies,
+    world: World,
+    spu: ReevaluatedSpu | None,
+    seconds: float,
+) -> Explanation:
+    """Explain a query that is evaluated anew. `spu` is its own, if it is subscribed. `seconds`: of all evaluations."""
+    write = Writer(_declared(found.request, world), lambda parameter: parameter.term)
+    reason, advice = words.why_evaluated_anew(found.reason)
+    more = [words.GRAPH_NAMES_ANEW] if depends.graph_names else []
+    if evaluator.moving:
+        more.append(words.FOLLOWS_RESOURCES)
+    subscribers, readable = 0 if spu is None else len(spu.subscribers), found.request.dataset.readable
+    return Explanation(
+        prepare_query(found.request.sparql, world.rules).form,
+        "re-evaluated",
+        words.RE_EVALUATED,
+        reason,
+        (tuple(_watched(watch, write, world.graph, readable) for watch in depends.watches),),
+        (),
+        words.KEEPS_RESULT,
+        None if spu is None else spu.kept,
+        Sharing(subscribers, min(subscribers, 1), (), (), words.sharing(shared=False, each=())),
+        None if spu is None else _evaluations(spu.usage, seconds),
+        (*advice, *more),
+    )
+
+
+def _evaluations(usage: Usage, seconds: float) -> Evaluations:
+    share = min(1.0, usage.seconds / seconds) if seconds else 0.0
+    return Evaluations(usage.evaluations, usage.seconds, share, usage.merged, usage.delay)
+
+
+def _declared(request: QueryRequest, world: World) -> Declarations:
+    """The prefixes of a query."""
+    text = request.sparql
+    return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.base_iri).declared()
+
+
+def _watched(watch: Watch, write: Writer, graph: LiveGraph, readable: frozenset[str] | None) -> PatternExplained:
+    """A pattern of a query that is evaluated anew."""
+    slots = [
+        Variable(name) if term is None else term
+        for name, term in (("subject", watch.subject), ("predicate", watch.predicate), ("object", watch.object))
+    ]
+    pattern = write.quad([*slots, watch.graph])
+    if watch.graph is None and not watch.default_graph:
+        pattern += " in any graph"
+    matches = _matches(graph, watch.key(graph), readable, named=False)
+    return PatternExplained(pattern, "", pattern, matches, "everything", (), "", "one", "")
+
+
+class _Member:
+    def __init__(
+        self,
+        family: Family,
+        open_: Row,
+        graph: LiveGraph,
+        declared: Declarations,
+        readable: frozenset[str] | None,
+    ) -> None:
+        self._family = family
+        self._plan = family.plan
+        self._graph = graph
+        self._readable = readable
+        self._written = {node for node in nodes(self._plan.query.pattern) if isinstance(node, Triple)}
+        self._spu = family.members.get(open_)
+        self._keys = list(family.keys(open_))
+        frame = family.frame(0, open_)
+        layout, terms = self._plan.layout, graph.dictionary.terms
+
+        def constant(parameter: Parameter) -> Term:
+            return terms[frame[layout.place(parameter)]]  # type: ignore[index]
+
+        self._write = Writer(declared, constant)
+
+    def explain(self) -> Explanation:
+        plan = self._plan
+        parts = tuple(
+            tuple(self._pattern(key, trigger) for key, trigger in self._keys if trigger.number == number)
+            for number in range(len(plan.alternatives))
+        )
+        steps = tuple(_steps(plan.query, self._write))
+        kept = [step.keeps for step in steps if step.keeps]
+        return Explanation(
+            plan.query.form,
+            "incremental",
+            words.summary({pattern.effect for part in parts for pattern in part}),
+            "",
+            parts,
+            steps,
+            words.memory(kept),
+            None if self._spu is None else self._spu.kept,
+            self._sharing([pattern for part in parts for pattern in part]),
+            None,
+            tuple(self._advice()),
+        )
+
+    def _pattern(self, key: Key, entry: FamilyTrigger) -> PatternExplained:
+        trigger = entry.trigger
+        node = trigger.pattern
+        slots: list[Slot | None] = [node.subject, node.predicate, node.object, node.graph]
+        terms = self._graph.dictionary.terms
+        watched = [
+            slot if term_id is None or (position == 3 and term_id == DEFAULT_GRAPH) else terms[term_id]
+            for position, (slot, term_id) in enumerate(zip(slots, key, strict=True))
+        ]
+        names = (s for s, fix in zip(slots, trigger.fixes, strict=True) if fix is not None)
+        known = tuple(dict.fromkeys(self._write.slot(name) for name in names if isinstance(name, Variable | Blank)))
+        effect: Effect = "restricted" if known else "everything"
+        if trigger.exact:
+            effect = "direct" if len(entry.plan.triggers) == 1 else "exact"
+        of_path = node not in self._written and "UNION" in trigger.inside
+        return PatternExplained(
+            self._write.quad(slots),
+            words.clause(trigger.inside, of_path=of_path),
+            self._write.quad(watched),
+            _matches(self._graph, key, self._readable, named=node.graph is not None),
+            effect,
+            known,
+            words.effect(effect, known),
+            _many(entry),
+            words.warning(trigger.inside, of_path=of_path) if effect == "everything" else "",
+        )
+
+    def _sharing(self, patterns: Sequence[PatternExplained]) -> Sharing:
+        write = self._write
+        open_: list[str] = []
+        closed: list[str] = []
+        for parameter, place in self._plan.layout.parameters:
+            (open_ if place in self._family.open else closed).append(write.slot(parameter))
+        subscribers = 0 if self._spu is None else len(self._spu.subscribers)
+        each = list(dict.fromkeys(pattern.pattern for pattern in patterns if pattern.many == "each"))
+        text = words.sharing(shared=bool(open_), each=each)
+        return Sharing(subscribers, len(self._family.members), tuple(open_), tuple(closed), text)
+
+    def _advice(self) -> Iterator[str]:
+        plan = self._plan
+        if any(isinstance(node, OrderBy) for node in nodes(plan.query.pattern)):
+            yield words.ORDER_BY
+        if plan.graph_names:
+            yield words.GRAPH_NAMES
+        if not any(isinstance(node, Values | Extend) for node in nodes(plan.query.pattern)):
+            for number in range(len(plan.alternatives)):
+                groups = self._apart(number)
+                if len(groups) > 1:
+                    yield words.apart(groups)
+
+    def _apart(self, number: int) -> list[str]:
+        """The patterns that every solution matches, in groups that share no variable."""
+        groups: list[tuple[set[int], list[str]]] = []
+        for key, entry in self._keys:
+            if entry.number != number:
+                continue
+            trigger = entry.trigger
+            if "SELECT" in trigger.inside or "UNION" in trigger.inside:
+                return []  # they can tie the others together
+            free = {place for place, term_id in zip(trigger.places, key, strict=True) if term_id is None}
+            if not trigger.exact or not free:
+                continue
+            near = [group for group in groups if group[0] & free]
+            groups = [group for group in groups if group not in near]
+            node = trigger.pattern
+            written = self._write.quad([node.subject, node.predicate, node.object, node.graph])
+            groups.append(
+                (free.union(*(places for places, _ in near)), [*(text for _, texts in near for text in texts), written])
+            )
+        return [" . ".join(texts) for _, texts in groups]
+
+
+def _many(entry: FamilyTrigger) -> Many:
+    if entry.complete:
+        return "one"
+    return "together" if entry.connected and (entry.simple or not entry.trigger.exact) else "each"
+
+
+def _matches(graph: LiveGraph, key: Key, readable: frozenset[str] | None, *, named: bool) -> int:
+    """About how many quads match, of graphs that are `readable` (None: all). `named`: no open graph is the default."""
+    s, p, o, g = key
+    names = [g] if g is not None else [name for name in graph.graphs if not (named and name == DEFAULT_GRAPH)]
+    if readable is not None:
+        terms = graph.dictionary.terms
+        names = [
+            name for name in names if ("" if name == DEFAULT_GRAPH else getattr(terms[name], "value", "")) in readable
+        ]
+    return sum(index.estimate(s, p, o) for name in names if (index := graph.graphs.get(name)) is not None)
+
+
+def _steps(query: Query, write: Writer) -> Iterator[Step]:
+    distinct, group, having = _modifiers(query.pattern)
+    if group is not None:
+        keys = ", ".join(map(write.slot, group.keys))
+        aggregates = [_aggregate(aggregate, write) for _, aggregate in group.aggregates]
+        name = f"GROUP BY {keys}" if keys else "one group"
+        concatenates = any(aggregate.name == "GROUP_CONCAT" for _, aggregate in group.aggregates)
+        text = words.groups(aggregates, concatenates=concatenates, having=having)
+        values = [_aggregate(a, write) for _, a in group.aggregates if a.distinct or a.name in _KEEP_VALUES]
+        yield Step(name, text, words.kept_groups(bool(keys), values))
+    if query.form == "ASK":
+        yield Step("ASK", words.ASK, words.KEEPS_COUNT)
+    elif query.form == "CONSTRUCT":
+        size = len(query.template)
+        yield Step("CONSTRUCT", words.construct(size), words.KEEPS_TRIPLES)
+    else:
+        columns = " ".join(write.slot(variable) for variable in query.variables)
+        yield Step(f"SELECT {columns}", words.SELECT if distinct or group is not None else words.BAG, "")
+        if distinct:
+            yield Step("DISTINCT", words.DISTINCT, words.KEEPS_ROWS)
+
+
+_KEEP_VALUES = frozenset({"MIN", "MAX", "SAMPLE", "GROUP_CONCAT"})
+"""Aggregates that keep the values of a group."""
+
+
+def _modifiers(node: Node) -> tuple[bool, Group | None, bool]:
+    """Whether a query is DISTINCT, its GROUP BY, and whether it has a HAVING."""
+    distinct = having = False
+    while isinstance(node, Distinct | Project | OrderBy | Extend | Filter):
+        distinct |= isinstance(node, Distinct) and not node.reduced
+        having |= isinstance(node, Filter)
+        node = node.pattern
+    return (distinct, node, having) if isinstance(node, Group) else (distinct, None, False)
+
+
+def _aggregate(aggregate: Aggregate, write: Writer) -> str:
+    expression = aggregate.expression
+    of = "*" if expression is None else write.slot(expression.variable) if isinstance(expression, Reference) else "…"
+    return f"{aggregate.name}({'DISTINCT ' if aggregate.distinct else ''}{of})"

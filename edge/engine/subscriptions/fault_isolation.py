@@ -1,0 +1,95 @@
+"""Isolation: incremental evaluation in which a fault costs nobody but the subscriptions that cause it.
+
+All plan groups that an update hits are evaluated in one run. When that run raises an unexpected error, nothing has
+moved yet: each plan group is evaluated by itself, and the members of a group that fails one by one. What still fails
+then is at fault.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from edge.engine.faults import contained
+from edge.engine.operators.stages import Weights
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions.delta_evaluation import Boosting, Changes
+from edge.engine.subscriptions.plan_group import Family, FamilyTrigger
+from edge.engine.subscriptions.spu import BoostedSpu
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Changed:
+    """What an update means to the incremental subscriptions that it hits."""
+
+    weights: dict[BoostedSpu, Weights] = field(default_factory=dict)
+    """The solutions that each has to take in."""
+    failures: dict[BoostedSpu, str] = field(default_factory=dict)
+    """Why some exceed a limit."""
+    faults: dict[BoostedSpu, Exception] = field(default_factory=dict)
+    """Unexpected errors, by the subscriptions that cause them."""
+
+
+class Isolation:
+    """One evaluation of all that an update hits."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        rules: Rules,
+        hits: Mapping[FamilyTrigger, Changes],
+        everything: Collection[BoostedSpu],
+        steps: int | None = None,
+    ) -> None:
+        """`everything`: subscriptions that are to be evaluated as a whole. `steps`: see `Boosting`."""
+        self._steps = steps
+        self._transaction = transaction
+        self._rules = rules
+        self._hits = hits
+        self._everything = everything
+        self._changed = Changed()
+
+    def run(self) -> Changed:
+        """Evaluate. Raises nothing that concerns single subscriptions only."""
+        if self._attempt(self._hits, self._everything) is None:
+            return self._changed
+        families = dict.fromkeys(entry.family for entry in self._hits)
+        families.update(dict.fromkeys(spu.family for spu in self._everything))
+        for family in families:
+            self._run_family(family)
+        return self._changed
+
+    def _run_family(self, family: Family) -> None:
+        hits = {entry: changes for entry, changes in self._hits.items() if entry.family is family}
+        everything = [spu for spu in self._everything if spu.family is family]
+        family.forget()  # the run that failed may have left out part of it
+        error = self._attempt(hits, everything)
+        if error is None:
+            return
+        family.forget()
+        members = list(family.members.values())
+        for member in members:
+            own = self._attempt(hits, [spu for spu in everything if spu is member], only=member)
+            if own is not None:
+                self._changed.faults[member] = own
+        family.forget()
+        if not family.fault_logged and not any(member in self._changed.faults for member in members):
+            family.fault_logged = True  # once: every update that hits the group may fail like this
+            _log.error("subscription.group_fault: its members were evaluated one by one", exc_info=error)
+
+    def _attempt(
+        self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu], only: BoostedSpu | None = None
+    ) -> Exception | None:
+        """Evaluate a part, and keep what comes of it. Returns the error that it raised, if it did."""
+        try:
+            boosting = Boosting(self._transaction, self._rules, only, self._steps)
+            boosting.run(hits, everything)
+        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            return contained(error)
+        self._changed.weights.update(boosting.weights)
+        self._changed.failures.update(boosting.failures)
+        return None

@@ -1,0 +1,285 @@
+"""Re-evaluation: subscribed queries without a delta rule, evaluated off the writer against committed states.
+
+After a commit the writer only marks the subscriptions that the commit concerns. Evaluation threads take marked ones in
+fair turns, evaluate them on the mirror of committed states and compute the difference to the last result. The writer
+delivers it. A subscription has one evaluation at a time: commits that come meanwhile mark it again, so one that falls
+behind skips states. Each difference leads exactly from one committed state to a later one, and after the last commit
+the result is that of the last state:
+
+- the mark is taken away before the state is opened, and a commit is visible to the mirror before it sets the mark. So
+  a commit either is in the state that is evaluated or leaves a mark behind.
+
+The methods are grouped by the thread that may call them. Where there are no evaluation threads (tests, the replay at
+start, benchmarks) `SpuManager.settle` evaluates on the thread that calls it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from edge.engine.faults import Incidents, contained
+from edge.engine.frameless import frameless
+from edge.engine.queries.evaluator import World
+from edge.engine.queries.lutt import Dependencies
+from edge.engine.requests import Delta
+from edge.engine.subscriptions.evaluation_queue import EvaluationQueue
+from edge.engine.subscriptions.spu import Joining, ReevaluatedSpu, Usage
+from edge.protocol.errors import NotReady
+
+MAX_UNDELIVERED: Final = 64
+"""Results that wait for the writer before no further evaluation begins: each can be large."""
+
+_RETRY: Final = 1.0
+"""Seconds after which an evaluation is tried again for which the machine had no process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One evaluation to be done."""
+
+    spu: ReevaluatedSpu
+    stale: bool
+    """Whether the query is to be evaluated; False: only new subscribers want the result that is known."""
+    at: int
+    """Engine time of the last update that concerns the query: what NOW() is."""
+    joining: tuple[Joining, ...]
+    client: str
+    """Client whose budget pays for it."""
+    version: int
+    """Number of published updates before it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The outcome of a job, for the writer to deliver."""
+
+    job: Job
+    delta: Delta | None = None
+    """Difference for those who were subscribed."""
+    whole: Delta | None = None
+    """Whole result for those who join."""
+    depends: Dependencies | None = None
+    """What the result depends on, where that can change with it."""
+    held: int = 0
+    """Bytes that the result takes, about."""
+    error: Exception | None = None
+    reason: str = ""
+    """What the subscribers are told of the error."""
+
+
+class Reevaluation:
+    """All evaluations of the re-evaluated subscriptions of an engine."""
+
+    def __init__(self, world: World, clock: Callable[[], float] = time.monotonic) -> None:
+        """`world`: with the mirror of committed states. `clock`: in seconds."""
+        self._world = world
+        self._clock = clock
+        self._queue: EvaluationQueue[ReevaluatedSpu] = EvaluationQueue()
+        self._changed = threading.Condition()
+        self._running = 0
+        self._idle = 0
+        """Threads that wait for a job."""
+        self._finished: deque[Evaluated] = deque()
+        self._requested = False
+        """Whether the writer has been asked to deliver and has not begun to."""
+        self._version = 0
+        self._paused_until = 0.0
+        self._incidents = -1, Incidents()
+        """Faults of evaluations, and the number of updates published when they began."""
+        self.total = Usage()
+        """What the evaluations of all queries have cost so far. Any thread may read it."""
+        self.threaded = False
+        """Whether threads evaluate; else `settle` does."""
+        self.work_waits: Callable[[], None] = lambda: None
+        """Called when a query has been queued, on the writer thread."""
+        self.request_delivery: Callable[[], None] = lambda: None
+        """Asks the writer to call `collect`. Called on any thread."""
+
+    @property
+    def budget(self) -> float:
+        """See `EvaluationQueue`."""
+        return self._queue.budget
+
+    @budget.setter
+    def budget(self, budget: float) -> None:
+        self._queue.budget = budget
+
+    # On the writer thread
+
+    def published(self) -> None:
+        """Note that an update is visible in the mirror, and that its marks follow."""
+        self._version += 1
+
+    @property
+    def version(self) -> int:
+        """Number of published updates."""
+        return self._version
+
+    def mark(self, spu: ReevaluatedSpu, at: int) -> None:
+        """Have a query evaluated, because a committed update concerns it. `at`: the time of the update."""
+        with self._changed:
+            if spu.stale:
+                spu.usage.merged += 1
+                self.total.merged += 1
+            else:
+                spu.marked_at = self._clock()
+            spu.stale, spu.at = True, at
+            self._consider(spu)
+
+    def join(self, spu: ReevaluatedSpu, joining: Joining, at: int) -> None:
+        """Have the whole result delivered to a new subscriber. `at`: now, if nothing was evaluated yet."""
+        with self._changed:
+            if spu.known.empty and not spu.busy and not spu.stale:
+                spu.stale, spu.at, spu.marked_at = True, at, self._clock()
+            spu.joining.append(joining)
+            self._consider(spu)
+
+    def collect(self, most: int) -> list[Evaluated]:
+        """Take outcomes to deliver, at most `most`. The writer is asked again for those that are left."""
+        with self._changed:
+            found = [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
+            left = self._requested = bool(self._finished)
+            if len(self._finished) + len(found) >= MAX_UNDELIVERED:
+                self._changed.notify_all()
+        if left:
+            self.request_delivery()
+        return found
+
+    def delivered(self, spu: ReevaluatedSpu) -> None:
+        """Note that an outcome was delivered: the next evaluation of the query may begin."""
+        with self._changed:
+            spu.busy = False
+            self._consider(spu)
+
+    def give_up(self, spu: ReevaluatedSpu) -> list[Joining]:
+        """Return the new subscribers of a query that cannot be evaluated."""
+        with self._changed:
+            left = spu.joining.copy()
+            spu.joining.clear()
+            return left
+
+    @property
+    def pending(self) -> int:
+        """Queries that wait, are being evaluated, or whose results are not delivered yet. Any thread."""
+        with self._changed:
+            return len(self._queue) + self._running + len(self._finished)
+
+    @property
+    def finished(self) -> int:
+        """Outcomes that are not delivered yet. Any thread."""
+        return len(self._finished)
+
+    def _consider(self, spu: ReevaluatedSpu) -> None:
+        """Queue a query that needs an evaluation and has none. The lock is held."""
+        if spu.busy or spu.ended or not (spu.stale or spu.joining):
+            return
+        spu.busy = True
+        self._queue.put({*spu.clients, *(each.subscriber.client for each in spu.joining)}, spu)
+        self._changed.notify()
+        if len(self._queue) > self._idle:
+            self.work_waits()
+
+    # On evaluation threads
+
+    def wait(self, width: Callable[[], int], open_: Callable[[], bool]) -> Job | None:
+        """Wait for the next job. At most `width()` run at a time. None: `open_()` is False."""
+        with self._changed:
+            while open_():
+                now = self._clock()
+                job = self._next(now, width())
+                if job is not None:
+                    return job
+                self._idle += 1
+                self._changed.wait(self._patience(now))
+                self._idle -= 1
+            return None
+
+    def _patience(self, now: float) -> float | None:
+        wait = self._queue.wait(now)
+        if wait is not None and self._paused_until > now:
+            return self._paused_until - now
+        return wait or None  # zero: it is not time that is missing
+
+    def wake(self) -> None:
+        """Have waiting threads look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def next(self, width: int = 1) -> Job | None:
+        """Return the next job, if one may begin now."""
+        with self._changed:
+            return self._next(self._clock(), width)
+
+    def _next(self, now: float, width: int) -> Job | None:
+        if self._running >= width or len(self._finished) >= MAX_UNDELIVERED or now < self._paused_until:
+            return None
+        while (taken := self._queue.take(now)) is not None:
+            client, spu = taken
+            if spu.ended:
+                continue
+            # The marks go before the state is opened: see the module's invariant.
+            job = Job(spu, spu.stale, spu.at, tuple(spu.joining), client, self._version)
+            if job.stale:
+                spu.usage.delay = self.total.delay = now - spu.marked_at
+            spu.stale = False
+            spu.joining.clear()
+            self._running += 1
+            return job
+        return None
+
+    def run(self, job: Job) -> Evaluated:
+        """Evaluate. Whatever goes wrong is an outcome."""
+        spu, began = job.spu, self._clock()
+        try:
+            return self._evaluate(job)
+        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            fault = contained(error)
+            if isinstance(fault, NotReady):  # the machine had no process for it
+                self._paused_until = self._clock() + _RETRY
+            reason = self._reason(fault, job)  # here: the frames of the error must not leave the thread
+            return Evaluated(job, error=frameless(fault), reason=reason)
+        finally:
+            seconds = self._clock() - began
+            with self._changed:
+                self._queue.charge(job.client, seconds, self._clock())
+                for usage in (spu.usage, self.total):
+                    usage.evaluations += job.stale
+                    usage.seconds += seconds
+
+    def _reason(self, fault: Exception, job: Job) -> str:
+        """Log a fault, once for all queries that it concerns after the same update."""
+        with self._changed:
+            version, incidents = self._incidents
+            if version != job.version:
+                self._incidents = job.version, (incidents := Incidents())
+            return incidents.reason(fault, "evaluating")
+
+    def _evaluate(self, job: Job) -> Evaluated:
+        spu = job.spu
+        delta = depends = None
+        first = spu.known.empty
+        if job.stale:
+            table = self._world.read(spu.evaluator, job.at)
+            delta = spu.known.move(table)
+            if spu.evaluator.moving:
+                depends = spu.evaluator.dependencies(table)
+        whole = None
+        if job.joining:
+            whole = delta if first else spu.known.whole()
+        return Evaluated(job, delta, whole, depends, spu.known.held)
+
+    def finish(self, outcome: Evaluated) -> None:
+        """Hand an outcome to the writer."""
+        with self._changed:
+            self._running -= 1
+            self._finished.append(outcome)
+            ask = not self._requested
+            self._requested = True
+            self._changed.notify()
+        if ask:
+            self.request_delivery()

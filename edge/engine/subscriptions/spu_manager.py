@@ -1,0 +1,897 @@
+"""The SPU manager: creates, activates and destroys SPUs (SEPA paper, section 4.4).
+
+Creator: a new query gets an SPU, an equal one joins it. Activator: a change of the graph reaches the SPUs that the LUTT
+names and no others. Destroyer: an SPU goes with its last subscriber.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from edge.engine.admission.byte_quota import ByteQuota
+from edge.engine.admission.slots import HOUSE
+from edge.engine.faults import Incidents, contained
+from edge.engine.operators.stages import Row, Weights
+from edge.engine.performance import PerformanceModel, clock
+from edge.engine.queries.evaluator import Evaluator, World
+from edge.engine.queries.incremental_plan import QueryPlan
+from edge.engine.queries.lutt import Dependencies, Ids, Lutt
+from edge.engine.queries.query_plans import Member, QueryPlans, Singular
+from edge.engine.requests import Delta, QueryRequest, Sink, Subscription
+from edge.engine.store.graph import Quad
+from edge.engine.store.transaction import Transaction
+from edge.engine.subscriptions import demotion
+from edge.engine.subscriptions.beginning import Beginning, evaluate
+from edge.engine.subscriptions.delta_evaluation import Changes
+from edge.engine.subscriptions.demotion import OldResults, Rows
+from edge.engine.subscriptions.explain import explain_member, explain_singular
+from edge.engine.subscriptions.explanation import Explanation
+from edge.engine.subscriptions.fault_isolation import Isolation
+from edge.engine.subscriptions.first_results import DEMOTIONS, FirstResults, Started, Wanted
+from edge.engine.subscriptions.plan_group import Family, FamilyTrigger, MemoLimit, open_places
+from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
+from edge.engine.subscriptions.renewal import Renewal, chosen
+from edge.engine.subscriptions.spu import BoostedSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
+from edge.protocol.errors import EdgeError, NotFound, NotReady, ResultTooLarge
+from edge.protocol.results import Term
+
+
+@dataclass(slots=True)
+class Activation:
+    """What one update did to one SPU: changed rows, or the reason why its query could not be evaluated.
+
+    A re-evaluated SPU has neither: it is evaluated after the commit.
+    """
+
+    spu: Spu
+    told: Weights = field(default_factory=dict)
+    moved: Weights = field(default_factory=dict)
+    """The solutions that a boosted SPU has taken in."""
+    failure: str = ""
+    at: int = 0
+    """Engine time of the update."""
+    exceeded: bool = False
+    """Whether the failure is that the update makes it too expensive."""
+    old: OldResults | None = None
+    """Where the result from before the update comes from, if the SPU is to be demoted, or begins anew."""
+    number: int = 0
+    """Which of these results is its own."""
+    renews: bool = False
+    """Whether a boosted SPU was set apart, to begin anew after the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query that is known to be legal, and how it is served."""
+
+    found: Member | Singular
+    evaluator: Evaluator | None
+    """Of a query that is re-evaluated."""
+
+
+class SpuManager:
+    """All SPUs of an engine."""
+
+    def __init__(
+        self, world: World, committed: World, plans: QueryPlans, performance: PerformanceModel, quota: ByteQuota
+    ) -> None:
+        """`committed`: the same, with the mirror of committed states. `quota` is charged for the results."""
+        self._quota = quota
+        self._world = world
+        self._effort = world.graph.effort
+        self._plans = plans
+        self._performance = performance
+        self._triggers: Lutt[FamilyTrigger] = Lutt(world.graph)
+        self._watchers: Lutt[ReevaluatedSpu] = Lutt(world.graph)
+        self._graph_watchers: dict[Spu, None] = {}
+        self._memory = MemoLimit(world.rules.max_remembered_bytes)
+        self._families: dict[tuple[QueryPlan, Row], Family] = {}
+        self._singular: dict[Singular, ReevaluatedSpu] = {}
+        self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
+        """Those that were incremental, by plan and constants."""
+        self._demoting = 0
+        """Processes that find the results of some, or of those that begin anew."""
+        self._renewals: dict[Renewal, None] = {}
+        self._by_spuid: dict[str, Spu] = {}
+        self._count = 0
+        self._damaged: dict[Spu, None] = {}
+        """SPUs that an error stopped half way."""
+        self.faults = 0
+        """Subscriptions that ended by a fault of ours."""
+        self.reevaluation = Reevaluation(committed)
+        """Evaluations off the writer."""
+        self.first_results = FirstResults(self._begin_outside, self._take_piece)
+        """First results of incremental subscriptions off the writer."""
+        self.caught_up: Callable[[str, int], None] = lambda spuid, sequence: None
+        """Told that a re-evaluated subscription has, with this notification, the result of the last commit."""
+        self.demoted: Callable[[str], None] = lambda spuid: None
+        """Called with the spuid of a subscription that is demoted or begins anew."""
+
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions are active."""
+        return len(self._by_spuid)
+
+    @property
+    def spus(self) -> int:
+        """How many SPUs serve them."""
+        return self._count
+
+    @property
+    def pending(self) -> int:
+        """Queries whose subscribers do not have the result of the last commit: they wait or are being evaluated."""
+        return self.reevaluation.pending + len(self._renewals)
+
+    # Creator and Destroyer
+
+    def prepare(self, request: QueryRequest) -> PreparedQuery:
+        """Compile a query. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        found = self._plans.find(request)
+        return PreparedQuery(found, self._plans.evaluator(found) if isinstance(found, Singular) else None)
+
+    def begin(self, query: PreparedQuery, sink: Sink, alias: str | None, client: str, now: int, ready: Ready) -> None:
+        """Subscribe. The sink gets the whole result as sequence 0, then `ready` is told, which may be later."""
+        subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink, client=client)
+        if isinstance(query.found, Singular):
+            self._join_singular(query, Joining(subscriber, ready), now)
+            return
+        spu = self._demoted.get(_key(query.found)) if self._demoted else None
+        if spu is None:
+            self._join_boosted(query.found, Joining(subscriber, ready))
+        else:
+            spu.waiting += 1
+            self.reevaluation.join(spu, Joining(subscriber, ready), now)
+
+    def resume(
+        self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, client: str, now: int, ready: Ready
+    ) -> None:
+        """Go on with a subscription of another process, which was told the result as it is up to `sequence`.
+
+        The sink gets nothing yet.
+        """
+        subscriber = Subscriber(spuid, None, sink, sequence + 1, client)
+        if isinstance(query.found, Singular):
+            self._join_singular(query, Joining(subscriber, ready, silent=True), now)
+            return
+        family, open_ = self._family(query.found)
+        spu = family.members.get(open_) or self._create(query.found, family, open_, None)[0]
+        self._enter(spu, subscriber)
+        spu.account(check=False)
+        ready(Subscription(spuid, None))
+
+    def variables(self, spuid: str) -> tuple[str, ...]:
+        """The columns of a subscription's result."""
+        return self._by_spuid[spuid].variables
+
+    def redirect(self, spuid: str, sink: Sink) -> None:
+        """Send what a subscription is told elsewhere."""
+        self._by_spuid[spuid].subscribers[spuid].sink = sink
+
+    def transfer(self, spuid: str, client: str) -> None:
+        """Have a subscription, if it has not ended, count for another client."""
+        spu = self._by_spuid.get(spuid)
+        if spu is None:
+            return
+        subscriber = spu.subscribers[spuid]
+        if isinstance(spu, ReevaluatedSpu):
+            spu.clients -= Counter((subscriber.client,))
+            spu.clients[client] += 1
+        spu.transfer(subscriber, client)
+
+    def last(self, spuid: str) -> int | None:
+        """The number of the last notification of a subscription; None: it has ended."""
+        spu = self._by_spuid.get(spuid)
+        return None if spu is None else spu.subscribers[spuid].sequence - 1
+
+    def is_current(self, spuid: str) -> bool:
+        """Whether a subscription has the result of the last commit."""
+        spu = self._by_spuid[spuid]
+        return isinstance(spu, BoostedSpu) or (isinstance(spu, ReevaluatedSpu) and not (spu.stale or spu.busy))
+
+    def is_boosted(self, spuid: str) -> bool:
+        """Whether the delta rules serve a subscription."""
+        return isinstance(self._by_spuid[spuid], BoostedSpu)
+
+    def _enter(self, spu: Spu, subscriber: Subscriber) -> None:
+        spu.subscribers[subscriber.spuid] = subscriber
+        self._by_spuid[subscriber.spuid] = spu
+
+    def destroy(self, spuid: str) -> None:
+        """Unsubscribe. Raises `NotFound`."""
+        spu = self._by_spuid.pop(spuid, None)
+        if spu is None:
+            raise NotFound(f"There is no subscription {spuid}")
+        subscriber = spu.subscribers[spuid]
+        spu.leave(subscriber)
+        if isinstance(spu, ReevaluatedSpu):
+            spu.clients -= Counter((subscriber.client,))
+            self._end_unused(spu)
+        elif isinstance(spu, BoostedSpu):
+            self._end_idle(spu)
+
+    def _end_idle(self, spu: BoostedSpu) -> None:
+        """End an SPU that has neither subscribers nor clients that wait for its first result."""
+        if spu.subscribers or spu.beginnings or spu.ended:
+            return
+        self._detach(spu)
+        self._forget_empty(spu.family)
+        self._damaged.pop(spu, None)
+        spu.end(self._world)
+        self._count -= 1
+
+    def _end_unused(self, spu: ReevaluatedSpu) -> None:
+        """End the SPU of a query that has neither subscribers nor clients that wait for its first result."""
+        if spu.subscribers or spu.waiting or spu.ended:
+            return
+        if spu.demoted is None:
+            del self._singular[spu.query]
+        else:
+            del self._demoted[_key(spu.demoted)]
+        self._unwatch(spu)
+        spu.end(self._world)
+        self._count -= 1
+
+    def _family(self, found: Member) -> tuple[Family, Row]:
+        """The family of a query, a new one if it is the first, and the open constants that make it a member."""
+        plan = found.plan
+        intern = self._world.graph.dictionary.intern
+        places = open_places(plan)
+        ids = [(intern(term), place) for term, (_, place) in zip(found.constants, plan.layout.parameters, strict=True)]
+        open_ = tuple(term_id for term_id, place in ids if place in places)
+        closed = tuple(None if place in places else term_id for term_id, place in ids)
+        family = self._families.get((plan, closed))
+        return Family(plan, self._world.graph, closed, self._memory) if family is None else family, open_
+
+    def _join_boosted(self, query: Member, joining: Joining) -> None:
+        """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""
+        family, open_ = self._family(query)
+        spu, steps = family.members.get(open_), self.first_results.steps
+        if spu is not None and not spu.begun:
+            spu.beginnings[0].joining.append(joining)
+            return
+        try:
+            if spu is None:
+                spu, result = self._create(query, family, open_, steps)
+            else:
+                result = spu.result(self._world, steps)
+        except ResultTooLarge:
+            if steps is None:
+                raise
+            self.first_results.put(Wanted(query, joining))  # it may be too large for the writer only
+            return
+        self._enter(spu, joining.subscriber)
+        try:
+            spu.account()
+            lost = joining.subscriber.notify(spu.delta(self._world, result))
+            if lost is not None:
+                raise lost
+        except BaseException:
+            self.destroy(joining.subscriber.spuid)
+            raise
+        joining.ready(Subscription(joining.subscriber.spuid, joining.subscriber.alias))
+
+    def _create(self, query: Member, family: Family, open_: Row, steps: int | None) -> tuple[BoostedSpu, Weights]:
+        """A new SPU, and its whole result, found in so many steps. Raises `ResultTooLarge`."""
+        spu: BoostedSpu | None = None
+        try:
+            spu = BoostedSpu(family, open_, self._world, query, self._quota)
+            result = spu.begin(self._world, steps)
+        except BaseException:
+            self._discard(family, spu)
+            raise
+        self._enter_family(spu)
+        return spu, result
+
+    def _discard(self, family: Family, spu: BoostedSpu | None) -> None:
+        """Let go of an SPU that did not come about."""
+        if spu is not None:
+            spu.end(self._world)
+        if not family.members:
+            family.release()
+
+    def _enter_family(self, spu: BoostedSpu) -> None:
+        """Have an SPU follow the updates."""
+        self._families[spu.family.plan, spu.family.closed] = spu.family
+        self._attach(spu)
+        self._count += 1
+
+    def _attach(self, spu: BoostedSpu) -> None:
+        """Have an SPU of a known family follow the updates."""
+        family = spu.family
+        family.members[spu.open] = spu
+        family.forget()
+        for pattern, trigger in family.keys(spu.open):
+            self._triggers.add(pattern, trigger)
+        if family.plan.graph_names:
+            self._graph_watchers[spu] = None
+
+    def _detach(self, spu: BoostedSpu) -> None:
+        """Have it follow them no more."""
+        family = spu.family
+        for pattern, trigger in family.keys(spu.open):
+            self._triggers.remove(pattern, trigger)
+        del family.members[spu.open]
+        family.forget()
+        self._graph_watchers.pop(spu, None)
+
+    # First results that take long
+
+    def _begin_outside(self, wanted: Wanted) -> Started | None:
+        """Fork a process that finds a first result, and have the SPU follow the updates from now on.
+
+        None: another one finds it already. Raises `NotReady`.
+        """
+        world, rules, joining = self._world, self._world.rules, wanted.joining
+        family, open_ = self._family(wanted.query)
+        spu, new = family.members.get(open_), None
+        if spu is not None and not spu.begun and joining.renewal is None:
+            spu.beginnings[0].joining.append(joining)
+            return None
+        try:
+            if spu is None:
+                spu = new = BoostedSpu(family, open_, world, wanted.query, self._quota)
+            child = world.apart.begin(
+                lambda: evaluate(family, open_, rules), rules.update_timeout, "engine.update_timeout"
+            )
+        except BaseException:
+            self._discard(family, new)
+            raise
+        if new is not None:
+            self._enter_family(new)
+        return spu.begin_outside(joining), child
+
+    def _take_piece(self, beginning: Beginning, fault: Exception | None) -> bool:
+        """Take in a piece of a first result. Returns whether more are left."""
+        if beginning.over:
+            return False
+        spu, world = beginning.spu, self._world
+        try:
+            if fault is not None:
+                raise fault
+            self._effort.begin()
+            if not beginning.take(world):
+                return True
+            whole = beginning.result() if any(each.renewal is None for each in beginning.joining) else None
+            difference = beginning.difference()
+            spu.begun_outside(world, beginning)
+            self._welcome_all(spu, beginning, whole, difference)
+        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            self._abandon(beginning, contained(error))
+        finally:
+            world.graph.dictionary.sweep()
+        return False
+
+    def refuse_first(self, error: NotReady) -> None:
+        """Refuse the subscribers that wait for a first result, because the engine stops."""
+        self.first_results.refuse(error)
+        for family in list(self._families.values()):
+            for spu in list(family.members.values()):
+                for beginning in list(spu.beginnings):
+                    self._abandon(beginning, error)
+
+    def _welcome_all(self, spu: BoostedSpu, beginning: Beginning, whole: Delta | None, difference: Delta) -> None:
+        """Give new subscribers the whole result, and those of a renewal the difference to what they have."""
+        for joining in beginning.joining:
+            newcomers = [joining.subscriber] if joining.renewal is None else joining.renewal.subscribers.values()
+            for subscriber in newcomers:
+                self._enter(spu, subscriber)
+        while beginning.joining:
+            joining = beginning.joining.pop(0)
+            subscriber = joining.subscriber
+            outcome: Subscription | Exception = Subscription(subscriber.spuid, subscriber.alias)
+            try:
+                spu.account()
+                if whole is not None and joining.renewal is None:
+                    lost = subscriber.notify(whole)
+                    if lost is not None:
+                        raise lost
+            except Exception as error:  # noqa: BLE001  it is the fault of one subscriber
+                if joining.renewal is None:
+                    self.destroy(subscriber.spuid)
+                outcome = error
+            else:
+                if joining.renewal is not None:
+                    self._renewed(joining.renewal, difference)
+            joining.ready(outcome)
+        self._end_idle(spu)
+
+    def _abandon(self, beginning: Beginning, error: Exception) -> None:
+        """Refuse the subscribers that wait for a first result."""
+        spu = beginning.spu
+        if not beginning.over:
+            spu.abandon(self._world, beginning)
+        while beginning.joining:
+            beginning.joining.pop(0).ready(error)
+        self._end_idle(spu)
+
+    def _forget_empty(self, family: Family) -> None:
+        """Forget a family that has no members left."""
+        key = family.plan, family.closed
+        if not family.members and self._families.get(key) is family:
+            del self._families[key]
+            family.release()
+
+    def _join_singular(self, query: PreparedQuery, joining: Joining, now: int) -> None:
+        """Have the result of a query that is re-evaluated delivered to a new subscriber."""
+        assert isinstance(query.found, Singular)  # noqa: S101
+        spu = self._singular.get(query.found)
+        if spu is None:
+            evaluator = query.evaluator
+            assert evaluator is not None  # noqa: S101
+            spu = self._singular[query.found] = ReevaluatedSpu(query.found, evaluator, self._quota)
+            self._watch(spu, evaluator.dependencies())  # before the evaluation: what comes meanwhile marks it
+            self._count += 1
+        spu.waiting += 1
+        self.reevaluation.join(spu, joining, now)
+
+    # Explain
+
+    def explain(self, query: PreparedQuery) -> Explanation:
+        """How a query is, or would be, kept up to date."""
+        found, evaluator = query.found, query.evaluator
+        if isinstance(found, Singular):
+            spu = self._singular.get(found)
+            assert evaluator is not None, "of a query without a plan"  # noqa: S101
+            depends = evaluator.dependencies() if spu is None else spu.depends
+            return explain_singular(found, evaluator, depends, self._world, spu, self.reevaluation.total.seconds)
+        demoted = self._demoted.get(_key(found))
+        if demoted is not None:
+            seconds = self.reevaluation.total.seconds
+            return explain_singular(demoted.query, demoted.evaluator, demoted.depends, self._world, demoted, seconds)
+        family, open_ = self._family(found)
+        try:
+            return explain_member(found.request, family, open_, self._world)
+        finally:
+            if not family.members:
+                family.release()
+
+    # Activator
+
+    def activate(self, transaction: Transaction, now: int) -> list[Activation]:
+        """Let every boosted SPU that the transaction concerns compute its new result.
+
+        Returns those that it moved or that fail, and the re-evaluated ones that it concerns. A fault of one SPU is a
+        failure of that SPU. Whatever is raised, none has moved then.
+        """
+        began = clock()
+        hits = self._triggers.hits(transaction.quads, transaction.ids)
+        whole = dict.fromkeys(self._watchers.hits(transaction.quads, transaction.ids)) if self._watchers else {}
+        everything: list[BoostedSpu] = []
+        if transaction.graphs:
+            for spu in self._graph_watchers:
+                if isinstance(spu, BoostedSpu):
+                    everything.append(spu)
+                elif isinstance(spu, ReevaluatedSpu):
+                    whole[spu] = None
+        found = clock()
+        self._performance.note_lutt(found - began, len(hits) + len(whole))
+        activations = [Activation(spu, at=now) for spu in whole]
+        incidents = Incidents()
+        try:
+            if hits or everything:
+                self._boost(hits, everything, transaction, activations, incidents)
+        except BaseException:
+            self.undo(activations)
+            raise
+        self._performance.note_booster(clock() - found)
+        return activations
+
+    def _boost(
+        self,
+        hits: Mapping[FamilyTrigger, Changes],
+        everything: Collection[BoostedSpu],
+        transaction: Transaction,
+        activations: list[Activation],
+        incidents: Incidents,
+    ) -> None:
+        """Move the SPUs by the solutions that have changed, and list them."""
+        changed = Isolation(transaction, self._world.rules, hits, everything, self._steps(transaction)).run()
+        self._effort.lift()  # what an SPU takes in it must take in whole
+        for spu, fault in changed.faults.items():
+            activations += self._failed(spu, fault, incidents)
+        for spu, failure in changed.failures.items():
+            activations += self._failed(spu, ResultTooLarge(failure), incidents)
+        for spu, moved in changed.weights.items():
+            if moved and not spu.failure:
+                try:
+                    activations.append(Activation(spu, spu.move(self._world, moved), moved))
+                    spu.half_moved = False
+                except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                    activations += self._failed(spu, contained(error), incidents)
+        if any(activation.exceeded for activation in activations):
+            self._begin_demotion(transaction, activations)
+
+    def _steps(self, transaction: Transaction) -> int | None:
+        """Steps that an update may take for one subscription; None: as many as any evaluation, none can be demoted."""
+        if not self._can_demote:
+            return None
+        return demotion.STEPS + demotion.STEPS_PER_QUAD * len(transaction.quads)
+
+    @property
+    def _can_demote(self) -> bool:
+        """Whether a process may be forked for it."""
+        return self.first_results.steps is not None and self._demoting < DEMOTIONS
+
+    def _begin_demotion(self, transaction: Transaction, activations: Iterable[Activation]) -> None:
+        """Have the results from before an update found for those that it makes too expensive, if that is possible."""
+        if not self._can_demote:
+            return
+        exceeded = [(each, each.spu) for each in activations if each.exceeded]
+        spus = [spu for _, spu in exceeded if isinstance(spu, BoostedSpu) and spu.begun and not spu.half_moved]
+        if not spus:
+            return
+        with transaction.reverted():
+            old = self._old_results(spus)
+        if old is None:  # they end
+            return
+        for activation, spu in exceeded:
+            if spu in spus:
+                activation.old, activation.number = old, spus.index(spu)
+
+    def _failed(self, spu: Spu, error: Exception, incidents: Incidents) -> Sequence[Activation]:
+        """Note that an SPU cannot take in an update. Returns nothing if it failed to take in an earlier one already."""
+        if spu.failure:
+            return ()
+        spu.faulty = not isinstance(error, EdgeError)
+        spu.failure = incidents.reason(error, "updating")
+        if spu.half_moved:
+            self._damaged[spu] = None
+        return (Activation(spu, {}, {}, failure=spu.failure, exceeded=isinstance(error, ResultTooLarge)),)
+
+    def undo(self, activations: Iterable[Activation]) -> None:
+        """Take back what `activate` did, in reverse order of updates."""
+        for family in self._families.values():
+            family.forget()
+        self._effort.lift()
+        incidents = Incidents()
+        activations = list(activations)
+        self._end_unwanted(activations)
+        for activation in activations:
+            spu = activation.spu
+            if activation.renews:
+                assert isinstance(spu, BoostedSpu)  # noqa: S101
+                self._attach(spu)
+                continue
+            if spu.half_moved:
+                continue  # `end_damaged` ends it
+            spu.failure, spu.faulty = "", False
+            try:
+                if isinstance(spu, BoostedSpu):
+                    spu.take(self._world, {row: -weight for row, weight in activation.moved.items()})
+                    spu.account(check=False)
+                spu.half_moved = False
+            except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                spu.half_moved = True
+                self._failed(spu, contained(error), incidents)
+
+    def notify(self, activations: Sequence[Activation]) -> int:
+        """Notify the subscribers of a committed update that the mirror of committed states shows.
+
+        Those of a query that failed are ended, re-evaluated ones are marked. Returns how many notifications went out.
+        """
+        self.reevaluation.published()
+        sent = 0
+        incidents = Incidents()
+        for activation in activations:
+            spu = activation.spu
+            if activation.renews and isinstance(spu, BoostedSpu):
+                self._renew(spu, activation)
+            elif activation.old is not None and isinstance(spu, BoostedSpu) and not spu.ended:
+                self._demote(spu, activation, incidents)
+            elif activation.failure:
+                self._end(spu, activation.failure)
+            elif isinstance(spu, ReevaluatedSpu):
+                if not spu.ended:
+                    self.reevaluation.mark(spu, activation.at)
+            elif activation.told and spu.subscribers:
+                assert isinstance(spu, BoostedSpu)  # noqa: S101
+                try:
+                    delta = spu.delta(self._world, activation.told)
+                except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                    spu.faulty = True
+                    self._end(spu, incidents.reason(contained(error), "notifying"))
+                    continue
+                sent += self._send(spu, delta, incidents)
+        self._end_unwanted(activations)
+        return sent
+
+    def _end_unwanted(self, activations: Iterable[Activation]) -> None:
+        """End the processes that find results for demotions which do not take place."""
+        for activation in activations:
+            if activation.old is not None and not activation.old.used:
+                activation.old.used = True
+                activation.old.child.end()
+                self._demoting -= 1
+
+    def _send(self, spu: Spu, delta: Delta, incidents: Incidents) -> int:
+        """Notify the subscribers of an SPU."""
+        return self._tell(list(spu.subscribers.values()), delta, incidents)
+
+    def _tell(self, subscribers: Sequence[Subscriber], delta: Delta, incidents: Incidents) -> int:
+        """Notify subscribers, and end those whose sink loses the notification. Returns how many were notified."""
+        sent = len(subscribers)
+        lost = [(each, fault) for each in subscribers if (fault := each.notify(delta)) is not None]
+        for subscriber, fault in lost:
+            self.faults += 1
+            subscriber.fail(incidents.reason(fault, "notifying"))
+            self.destroy(subscriber.spuid)
+        return sent
+
+    def end_damaged(self) -> None:
+        """End the SPUs that an error stopped half way, when no update is left that they fail with."""
+        for spu in list(self._damaged):
+            self._end(spu, spu.failure)
+
+    def _end(self, spu: Spu, reason: str) -> None:
+        """Tell the subscribers of an SPU that it cannot go on, and destroy it."""
+        if isinstance(spu, BoostedSpu):
+            for beginning in list(spu.beginnings):
+                self._abandon(beginning, EdgeError(reason) if spu.faulty else ResultTooLarge(reason))
+        for subscriber in list(spu.subscribers.values()):
+            self.faults += spu.faulty
+            subscriber.fail(reason)
+            self.destroy(subscriber.spuid)
+
+    # Renewal
+
+    def set_apart(self, quads: Mapping[Quad, bool], ids: Ids) -> list[Activation]:
+        """Take out the SPUs that a large change hits in many places. It is applied to the graph only afterwards.
+
+        They begin anew when it is notified of, or go on after `undo`.
+        """
+        if self.first_results.steps is None:
+            return []
+        spus = list(chosen(self._triggers.hits(quads, ids)))
+        begun = [spu for spu in spus if spu.begun]
+        old = self._old_results(begun, sign=-1) if begun else None
+        if old is None:  # no process can be had: they are moved by the change
+            spus = [spu for spu in spus if not spu.begun]
+        for spu in spus:
+            self._detach(spu)
+        return [
+            Activation(spu, renews=True, old=old, number=begun.index(spu))
+            if spu.begun
+            else Activation(spu, renews=True)
+            for spu in spus
+        ]
+
+    def _old_results(self, spus: Sequence[BoostedSpu], sign: int = 1) -> OldResults | None:
+        """Fork a process that finds the results of now. None: none can be had."""
+        world = self._world
+        if not self._can_demote:
+            return None
+        try:
+            child = world.apart.begin(
+                lambda: demotion.evaluate(spus, world), world.rules.update_timeout, "engine.update_timeout"
+            )
+        except EdgeError:
+            return None
+        self._demoting += 1
+        return OldResults(child, [len(spu.variables) for spu in spus], sign)
+
+    def _renew(self, spu: BoostedSpu, activation: Activation) -> None:
+        """Have the query of an SPU evaluated anew, and tell its subscribers what has changed."""
+        wanted: list[Joining] = []
+        for beginning in list(spu.beginnings):
+            wanted += beginning.joining
+            beginning.joining.clear()
+            spu.abandon(self._world, beginning)
+        old = activation.old
+        if spu.subscribers and old is not None:
+            renewal = Renewal(spu.query, self._quota)
+            for spuid, subscriber in spu.subscribers.items():
+                self._enter(renewal, subscriber)
+                self.demoted(spuid)
+            spu.subscribers.clear()
+            self._renewals[renewal] = None
+            old.waiting.append((renewal, activation))
+            self._fetch(old, next(iter(renewal.subscribers.values())).client)
+        self._forget_empty(spu.family)
+        self._damaged.pop(spu, None)
+        spu.end(self._world)
+        self._count -= 1
+        for joining in wanted:
+            self.first_results.put(Wanted(spu.query, joining))
+
+    def _fetch(self, old: OldResults, client: str) -> None:
+        """Have results from before an update read, once."""
+        if not old.used:
+            old.used = True
+            self.first_results.fetch(client, old.read, partial(self._go_on, old.waiting))
+
+    def _begin_anew(self, renewal: Renewal, since: Rows) -> None:
+        if not renewal.subscribers:
+            self._end_renewal(renewal)
+        else:
+            renewal.has(since)
+            client = next(iter(renewal.subscribers.values())).client
+            nobody = Subscriber("", None, lambda _: None, client=client)
+            joining = Joining(nobody, partial(self._renewal_over, renewal), renewal=renewal)
+            self.first_results.put(Wanted(renewal.query, joining))
+
+    def _renewed(self, renewal: Renewal, difference: Delta) -> None:
+        """Tell the subscribers, which are those of a boosted SPU again."""
+        subscribers = list(renewal.subscribers.values())
+        renewal.subscribers.clear()
+        self._end_renewal(renewal)
+        if difference.added or difference.removed:
+            self._tell(subscribers, difference, Incidents())
+
+    def _renewal_over(self, renewal: Renewal, outcome: Subscription | Exception) -> None:
+        """End the subscribers of a renewal that has failed, but for one that stops with the engine."""
+        if isinstance(outcome, Exception) and not isinstance(outcome, NotReady):
+            reason = Incidents().reason(outcome, "updating")
+            for subscriber in list(renewal.subscribers.values()):
+                subscriber.fail(reason)
+                self.destroy(subscriber.spuid)
+            self._end_renewal(renewal)
+
+    def _end_renewal(self, renewal: Renewal) -> None:
+        self._renewals.pop(renewal, None)
+        renewal.end(self._world)
+
+    # Demotion
+
+    def _demote(self, spu: BoostedSpu, activation: Activation, incidents: Incidents) -> None:
+        """Have the query of an SPU re-evaluated from now on."""
+        old, reason = activation.old, activation.failure
+        assert old is not None  # noqa: S101
+        for beginning in list(spu.beginnings):
+            self._abandon(beginning, ResultTooLarge(reason))
+        if not spu.subscribers:
+            return
+        try:
+            query = Singular(spu.query.request, demotion.REASON)
+            new = ReevaluatedSpu(query, self._plans.evaluator(query), self._quota)
+        except Exception as error:  # noqa: BLE001  it is the fault of one query
+            self._end(spu, incidents.reason(error, "updating"))
+            return
+        new.demoted, new.busy = spu.query, True  # busy: it is not evaluated before its old result is known
+        new.known.variables = spu.variables
+        for spuid, subscriber in spu.subscribers.items():
+            self._enter(new, subscriber)
+            new.clients[subscriber.client] += 1
+            self.demoted(spuid)
+        spu.subscribers.clear()
+        self._end_idle(spu)
+        self._demoted[_key(new.demoted)] = new
+        self._watch(new, new.evaluator.dependencies())
+        self._count += 1
+        old.waiting.append((new, activation))
+        self._fetch(old, min(new.clients, default=HOUSE))
+
+    def _go_on(
+        self,
+        waiting: Sequence[tuple[ReevaluatedSpu | Renewal, Activation]],
+        found: Sequence[Rows | EdgeError] | Exception,
+    ) -> None:
+        """The results from before an update are known: evaluate the queries, and notify of the difference."""
+        self._demoting -= 1
+        for spu, activation in waiting:
+            result = found if isinstance(found, Exception) else found[activation.number]
+            if isinstance(spu, Renewal):
+                if isinstance(result, Exception):
+                    self._renewal_over(spu, result)
+                else:
+                    self._begin_anew(spu, result)
+                continue
+            if spu.ended:
+                continue
+            if isinstance(result, Exception):
+                self._refuse_demoted(spu, result, activation.failure)
+                continue
+            spu.known.go_on(spu.variables, result)
+            self.reevaluation.mark(spu, activation.at)
+            self.reevaluation.delivered(spu)
+
+    def _refuse_demoted(self, spu: ReevaluatedSpu, error: Exception, reason: str) -> None:
+        self._end(spu, reason)
+        for joining in self.reevaluation.give_up(spu):
+            spu.waiting -= 1
+            joining.ready(error)
+        self._end_unused(spu)
+
+    # Re-evaluated subscriptions
+
+    def deliver(self, most: int) -> int:
+        """Notify the subscribers of what was evaluated, of at most so many queries. Returns the notifications sent."""
+        incidents = Incidents()
+        return sum([self._deliver(outcome, incidents) for outcome in self.reevaluation.collect(most)])
+
+    def settle(self) -> int:
+        """Evaluate on this thread and deliver until nothing is left. Returns the notifications sent."""
+        reevaluation, sent = self.reevaluation, 0
+        while reevaluation.pending:
+            while (job := reevaluation.next()) is not None:
+                reevaluation.finish(reevaluation.run(job))
+            if not reevaluation.finished:
+                break
+            sent += self.deliver(MAX_UNDELIVERED)
+        return sent
+
+    def _deliver(self, outcome: Evaluated, incidents: Incidents) -> int:
+        spu, joining = outcome.job.spu, list(outcome.job.joining)
+        try:
+            if outcome.error is None:
+                return self._take_in(spu, outcome, joining, incidents)
+            self._refuse(spu, outcome.job, outcome.error, outcome.reason, joining)
+        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            fault = contained(error)
+            self._refuse(spu, outcome.job, fault, incidents.reason(fault, "notifying"), joining)
+        finally:
+            self._end_unused(spu)
+            self.reevaluation.delivered(spu)
+        return 0
+
+    def _refuse(self, spu: ReevaluatedSpu, job: Job, error: Exception, reason: str, joining: list[Joining]) -> None:
+        """End the subscriptions of a query that cannot be evaluated, unless that is for want of a process."""
+        if isinstance(error, NotReady):
+            self.reevaluation.mark(spu, job.at)
+        else:
+            joining += self.reevaluation.give_up(spu)
+            spu.faulty = not isinstance(error, EdgeError)
+            self._end(spu, reason)
+        while joining:
+            spu.waiting -= 1
+            joining.pop().ready(error)
+
+    def _take_in(self, spu: ReevaluatedSpu, outcome: Evaluated, joining: list[Joining], incidents: Incidents) -> int:
+        """Notify the subscribers, and give new ones the whole result. Takes out of `joining` those that have it."""
+        sent = 0
+        clients = [each.client for each in (*spu.subscribers.values(), *(new.subscriber for new in joining))]
+        spu.charge.set(outcome.held, clients)
+        if outcome.depends is not None:
+            self._follow(spu, outcome.depends, outcome.job)
+        if outcome.delta is not None and (outcome.delta.added or outcome.delta.removed):
+            sent = self._send(spu, outcome.delta, incidents)
+        while joining:
+            spu.waiting -= 1
+            self._welcome(spu, joining.pop(0), outcome)
+            sent += 1
+        if not spu.stale:  # no commit since the evaluation began concerns it
+            for subscriber in spu.subscribers.values():
+                self.caught_up(subscriber.spuid, subscriber.sequence - 1)
+        return sent
+
+    def _welcome(self, spu: ReevaluatedSpu, joining: Joining, outcome: Evaluated) -> None:
+        """Give a new subscriber the whole result."""
+        subscriber = joining.subscriber
+        self._enter(spu, subscriber)
+        spu.clients[subscriber.client] += 1
+        if not joining.silent:
+            assert outcome.whole is not None  # noqa: S101
+            lost = subscriber.notify(outcome.whole)
+            if lost is not None:
+                self.destroy(subscriber.spuid)
+                joining.ready(lost)
+                return
+        joining.ready(Subscription(subscriber.spuid, subscriber.alias))
+
+    def _follow(self, spu: ReevaluatedSpu, depends: Dependencies, job: Job) -> None:
+        """Watch what the result depends on by now."""
+        if spu.ended or set(spu.depends.watches) == set(depends.watches):
+            return
+        self._unwatch(spu)
+        self._watch(spu, depends)
+        if self.reevaluation.version != job.version:  # an update that was not watched for may have concerned it
+            self.reevaluation.mark(spu, job.at)
+
+    def _watch(self, spu: ReevaluatedSpu, depends: Dependencies) -> None:
+        spu.depends = depends
+        for key in spu.keys(self._world):
+            self._watchers.add(key, spu)
+        if depends.graph_names:
+            self._graph_watchers[spu] = None
+
+    def _unwatch(self, spu: ReevaluatedSpu) -> None:
+        for key in spu.keys(self._world):
+            self._watchers.remove(key, spu)
+        self._graph_watchers.pop(spu, None)
+
+
+def _key(query: Member) -> tuple[QueryPlan, tuple[Term, ...]]:
+    return query.plan, tuple(query.constants)

@@ -1,0 +1,261 @@
+"""Delayed updates on disk: two tables of the journal's file, changed only in the journal's transactions.
+
+`timers` holds those that wait, `timer_outcomes` what became of those that do no more, in the order in which that was
+known. `due` is engine time (microseconds) where `relative` is 1, the machine's clock's where it is 0. `owner` is the
+registration of the client that gave it, whose ids are its own; what it was allowed to is in the body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyoxigraph as ox
+
+from edge.engine.journal.journal import Journal
+from edge.engine.journal.sqlite_schema import checksum
+from edge.engine.requests import Dataset, UpdateRequest
+from edge.engine.store.terms import problem
+from edge.engine.timers.engine_time import Anchors
+from edge.protocol.access import ANYBODY, Access
+from edge.protocol.errors import UpdateFailed
+from edge.protocol.results import Term
+from edge.protocol.timers import Timer
+
+Statement = tuple[str, Sequence[object]]
+"""SQL that changes something, and its parameters."""
+
+
+BESIDE_TEXT: Final = 200
+"""Bytes of a row beside the text."""
+
+
+class Waiting(NamedTuple):
+    """One that waits. It sorts by its time, then by when it came."""
+
+    due: int
+    number: int
+    key: str
+    """Whose it is, and its id: a hundred thousand of these are in memory, so it is one string."""
+    relative: bool
+    size: int = 0
+    """Bytes of its text on disk, about."""
+
+    @property
+    def owner(self) -> str:
+        """The registration of who gave it; empty: given without security."""
+        return self.key.rpartition(_BETWEEN)[0]
+
+    @property
+    def id(self) -> str:
+        """Its id, among those of its owner."""
+        return self.key.rpartition(_BETWEEN)[2]
+
+
+_BETWEEN: Final = "\0"
+"""Between owner and id; neither has one."""
+
+
+def key_of(owner: str, name: str) -> str:
+    """The key of an owner's delayed update."""
+    return f"{owner}{_BETWEEN}{name}" if owner else name
+
+
+def named(key: str, name: str) -> bool:
+    """Whether a key is somebody's for this id."""
+    return key == name or key.endswith(_BETWEEN + name)
+
+
+def owned(key: str, owner: str) -> bool:
+    """Whether a key is one of this owner's."""
+    return key.startswith(owner + _BETWEEN) if owner else _BETWEEN not in key
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A delayed update as it was given: at this engine time, when the machine's clock showed this."""
+
+    request: UpdateRequest
+    since: int
+    scheduled: int
+
+
+def check_storable(request: UpdateRequest, name: str) -> None:
+    """Check that a delayed update can be written, and read again when it is due. Raises `UpdateFailed`.
+
+    One that cannot be written would fail the commit that it shares with updates of other clients.
+    """
+    for variable, term in request.bindings.items():
+        if (fault := problem(term)) is not None:
+            raise UpdateFailed(f"The delayed update cannot be stored: the value of ?{variable} {fault}")
+    try:
+        name.encode()
+        _encoded(request)
+    except UnicodeEncodeError:
+        raise UpdateFailed(
+            "The delayed update cannot be stored: its id, text or dataset holds a lone surrogate (half of a UTF-16 "
+            "pair, U+D800 to U+DFFF); remove it"
+        ) from None
+
+
+def is_sound(row: tuple[Any, ...]) -> bool:
+    """Whether a row of `timers` is what was written. It may raise anything where the row is damaged."""
+    number, name, due, relative, since, scheduled, body, crc, owner = row
+    _decoded(body, owner)
+    return bool(_checksum(Waiting(due, number, key_of(owner, name), bool(relative)), since, scheduled, body) == crc)
+
+
+class TimerTable:
+    """Reads the tables, and says what changes them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def waiting(self) -> Iterator[tuple[Waiting, int]]:
+        """All that wait, each with the engine time at which it was given. Raises `DataDirectoryRefused` on damage."""
+        with contextlib.closing(self._journal.select("SELECT * FROM timers ORDER BY number")) as rows:
+            for number, name, due, relative, since, scheduled, body, crc, owner in rows:
+                waiting = Waiting(due, number, key_of(owner, name), bool(relative), len(body) + BESIDE_TEXT)
+                if _checksum(waiting, since, scheduled, body) != crc:
+                    self._journal.refuse(f"the delayed update {number} fails its checksum")
+                yield waiting, since
+
+    def latest(self) -> int:
+        """The engine time at which the last of those that wait was given; 0: none waits."""
+        ((since,),) = self._journal.select("SELECT coalesce(max(since), 0) FROM timers")
+        return int(since)
+
+    def given_before(self, since: int) -> set[int]:
+        """The numbers of the delays that were given before this engine time."""
+        rows = self._journal.select("SELECT number FROM timers WHERE relative AND since < ?", (since,))
+        return {number for (number,) in rows}
+
+    def given(self, numbers: Sequence[int]) -> Mapping[int, Given]:
+        """What these are. Raises `StorageFailed`."""
+        marks = ", ".join("?" * len(numbers))
+        rows = self._journal.select(
+            f"SELECT number, body, since, scheduled, owner FROM timers WHERE number IN ({marks})",  # noqa: S608 - marks
+            numbers,
+        )
+        return {row[0]: Given(_decoded(row[1], row[4]), row[2], row[3]) for row in rows}
+
+    def outcomes(self) -> Iterator[tuple[int, str, Timer]]:
+        """What became of others: the numbers of the outcomes, the keys, the oldest first."""
+        rows = self._journal.select(
+            "SELECT number, owner, id, state, at, scheduled, client, finished, added, removed, error, description"
+            " FROM timer_outcomes ORDER BY number"
+        )
+        for number, owner, name, state, at, scheduled, client, *rest in rows:
+            yield number, key_of(owner, name), Timer(name, state, at, scheduled, None, sys.intern(client), *rest)
+
+    def anchors(self) -> Anchors | None:
+        """What was stored of engine time. Raises `DataDirectoryRefused` on damage."""
+        for (value,) in self._journal.select("SELECT value FROM meta WHERE name = 'engine-time'"):
+            try:
+                return Anchors.from_json(value)
+            except ValueError as error:
+                self._journal.refuse(str(error))
+        return None
+
+    @staticmethod
+    def add(waiting: Waiting, given: Given) -> Statement:
+        """One more waits."""
+        body = _encoded(given.request)
+        crc = _checksum(waiting, given.since, given.scheduled, body)
+        row = (
+            waiting.number,
+            waiting.id,
+            waiting.due,
+            waiting.relative,
+            given.since,
+            given.scheduled,
+            body,
+            crc,
+            waiting.owner,
+        )
+        return "INSERT INTO timers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+
+    @staticmethod
+    def remove(waiting: Waiting) -> Statement:
+        """One waits no more."""
+        return "DELETE FROM timers WHERE number = ?", (waiting.number,)
+
+    @staticmethod
+    def finish(number: int, owner: str, timer: Timer) -> Statement:
+        """What became of one."""
+        row = (
+            number,
+            timer.id,
+            timer.state,
+            timer.at,
+            timer.scheduled,
+            timer.finished,
+            timer.added,
+            timer.removed,
+            timer.error,
+            timer.error_description,
+            owner,
+            timer.client,
+        )
+        return "INSERT INTO timer_outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+
+    @staticmethod
+    def forget(number: int) -> Statement:
+        """The outcomes up to this number are of no interest any more."""
+        return "DELETE FROM timer_outcomes WHERE number <= ?", (number,)
+
+    @staticmethod
+    def anchor(anchors: Anchors) -> Statement:
+        """What is to be known of engine time after a restart."""
+        return "INSERT OR REPLACE INTO meta VALUES ('engine-time', ?)", (anchors.to_json(),)
+
+
+_NODE: Final = "<urn:x-edge:some>"
+
+
+def _checksum(waiting: Waiting, since: int, scheduled: int, body: bytes) -> int:
+    head = f"{waiting.key} {waiting.relative:d} {since} {scheduled} "
+    return checksum(head.encode() + body, waiting.number, waiting.due)
+
+
+def _encoded(request: UpdateRequest) -> bytes:
+    body: dict[str, object] = {"sparql": request.sparql}
+    if request.dataset.given:
+        body["dataset"] = [request.dataset.default_graphs, request.dataset.named_graphs]
+    if request.bindings:
+        body["bindings"] = {name: str(term) for name, term in request.bindings.items()}
+    if request.beside:
+        body["beside"] = True
+    access = request.access
+    if access.client:
+        body["client"] = access.client
+    for right, graphs in (("read", access.read), ("write", access.write)):
+        if graphs is not None:
+            body[right] = sorted(graphs)
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decoded(body: bytes, owner: str) -> UpdateRequest:
+    found: dict[str, Any] = json.loads(body)
+    default, named = found.get("dataset", (None, None))
+    dataset = Dataset(None if default is None else tuple(default), None if named is None else tuple(named))
+    bindings = {name: _term(text) for name, text in found.get("bindings", {}).items()}
+    return UpdateRequest(found["sparql"], dataset, bindings, _access(found, owner), beside=found.get("beside", False))
+
+
+def _access(body: dict[str, Any], owner: str) -> Access:
+    """What was allowed to who gave it, of graphs."""
+    if not owner and body.keys().isdisjoint(("client", "read", "write")):
+        return ANYBODY
+    read, write = (frozenset(body[right]) if right in body else None for right in ("read", "write"))
+    return Access(body.get("client", ""), read=read, write=write, registration=owner)
+
+
+def _term(text: str) -> Term:
+    quad: ox.Quad
+    (quad,) = ox.parse(f"{_NODE} {_NODE} {text} .", ox.RdfFormat.N_TRIPLES, lenient=True)
+    return quad.object

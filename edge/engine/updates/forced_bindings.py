@@ -1,0 +1,82 @@
+"""Forced bindings (SEPA paper, section 5.3): terms in the places of variables, before anything is evaluated.
+
+They are put into the algebra, as constants that the plan leaves open. So a text is compiled once for all values of one
+kind, and no value can be more than a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, TypeVar
+
+import pyoxigraph as ox
+
+from edge.engine.sparql.algebra import Constant, Extend, Group, Parameter, Project, Reference, Values, Variable
+from edge.engine.store.terms import canonical
+from edge.protocol.errors import UpdateFailed
+from edge.protocol.results import Term
+
+T = TypeVar("T")
+
+Forced = Mapping[Variable, Parameter]
+"""The variables that a request binds, and what stands for their values."""
+
+Kinds = tuple[tuple[str, type[Term]], ...]
+"""The variables that a request binds by name, and what kinds of terms to."""
+
+
+_NODE: Final = ox.NamedNode("urn:x-edge:some")
+_SOME: Final[Mapping[type[Term], Term]] = {
+    type(term): term for term in (_NODE, ox.BlankNode("some"), ox.Literal("some"), ox.Triple(_NODE, _NODE, _NODE))
+}
+"""A term of each kind."""
+
+
+def kinds(bindings: Mapping[str, Term]) -> Kinds:
+    """What a plan must know of the bindings of a request."""
+    return tuple([(name, type(term)) for name, term in bindings.items()])
+
+
+def parameters(of: Kinds) -> dict[Variable, Parameter]:
+    """What stands for the values of bindings. They count from the end: the first is the last of all constants."""
+    return {Variable(name): Parameter(-1 - n, False, _SOME[kind]) for n, (name, kind) in enumerate(of)}
+
+
+def with_values(constants: Sequence[Term], bindings: Mapping[str, Term]) -> Sequence[Term]:
+    """The constants of a text and after them the values of bindings, in value form."""
+    return [*constants, *map(canonical, reversed(list(bindings.values())))] if bindings else constants
+
+
+def bound(part: T, forced: Forced) -> T:
+    """A part of the algebra with parameters for the forced variables. Raises `UpdateFailed` where there can be none."""
+    return _bound(part, forced) if forced else part
+
+
+def _bound(part: Any, forced: Forced) -> Any:  # noqa: ANN401  (any part of the algebra)
+    if isinstance(part, Variable):
+        return forced.get(part, part)
+    if isinstance(part, Reference):
+        return Constant(forced[part.variable]) if part.variable in forced else part
+    if isinstance(part, tuple):
+        return tuple([_bound(item, forced) for item in part])
+    if not is_dataclass(part) or isinstance(part, Parameter | type):
+        return part
+    if isinstance(part, Project):
+        kept = tuple(variable for variable in part.variables if variable not in forced)
+        return Project(_bound(part.pattern, forced), kept)
+    for variable in _assigned(part):
+        if variable in forced:
+            raise UpdateFailed(
+                f"The forced bindings do not fit the WHERE clause: it gives ?{variable.name} a value of its own"
+            )
+    return replace(part, **{field.name: _bound(getattr(part, field.name), forced) for field in fields(part)})
+
+
+def _assigned(part: object) -> Sequence[Variable]:
+    """The variables that a node gives values."""
+    if isinstance(part, Extend):
+        return (part.variable,)
+    if isinstance(part, Values):
+        return part.variables
+    return part.keys if isinstance(part, Group) else ()

@@ -1,0 +1,56 @@
+"""Documents of LOAD: fetched, parsed and checked before the writer has anything to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pyoxigraph as ox
+
+from edge.engine.store.terms import POSITIONS, describe_problem, problem
+from edge.engine.updates.update_plan import Load
+from edge.protocol.errors import EdgeError, ResultTooLarge, UpdateFailed
+from edge.protocol.results import Term
+
+Loader = Callable[[str], Iterable[ox.Quad]]
+"""Fetches and parses the document of a LOAD; raises `EdgeError`, then or while it is read."""
+
+
+def fetch(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
+    """The quads that a LOAD inserts, at most so many, with new blank nodes; none, if it is silent and fails.
+
+    Any thread. Raises `UpdateFailed` where there is no such document or the graph cannot hold what is in it, and
+    `ResultTooLarge`.
+    """
+    try:
+        return _read(operation, load, most)
+    except EdgeError as error:
+        if operation.silent:
+            return ()
+        kind = ResultTooLarge if isinstance(error, ResultTooLarge) else UpdateFailed
+        raise kind(f"LOAD {operation.document}: {error.description}") from None
+
+
+def _read(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
+    blanks: dict[str, Term] = {}
+    quads: list[ox.Quad] = []
+    for quad in load(operation.document.value):  # a loop of Python's, so that other threads have their turns
+        if len(quads) >= most:
+            raise ResultTooLarge(
+                f"the document has more than {most} quads (engine.max_changes); load it in several parts"
+            )
+        terms = [
+            _renamed(quad.subject, blanks),
+            quad.predicate,
+            _renamed(quad.object, blanks),
+            operation.graph or _renamed(quad.graph_name, blanks),
+        ]
+        for position, term in zip(POSITIONS, terms, strict=True):
+            if not isinstance(term, ox.DefaultGraph) and problem(term) is not None:
+                raise UpdateFailed(describe_problem(position, term))
+        quads.append(ox.Quad(*terms))  # type: ignore[arg-type]  # each stands where it may
+    return quads
+
+
+def _renamed(term: Term | ox.DefaultGraph, blanks: dict[str, Term]) -> Term | ox.DefaultGraph:
+    """Blank nodes of a document are none that the graph has already."""
+    return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term

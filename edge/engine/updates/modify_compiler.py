@@ -1,0 +1,203 @@
+"""DELETE / INSERT operations compiled: what evaluates their WHERE, what stands in their frames, their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.operators.compiler import Compiler
+from edge.engine.operators.expression import Moment, Unsupported, volatile
+from edge.engine.operators.layout import Frame, Layout
+from edge.engine.operators.normal_form import normal
+from edge.engine.operators.variables import expressions, nodes
+from edge.engine.queries.oxigraph_queries import Rules, visible
+from edge.engine.requests import STORE_DATASET, Dataset
+from edge.engine.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
+from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.parser import parse_group, parse_quads
+from edge.engine.sparql.terms_text import Names
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
+from edge.engine.store.terms import canonical
+from edge.engine.updates import forced_bindings
+from edge.engine.updates.update_plan import GeneralWhere, Modify, NativeWhere, Template
+from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import Token
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a request gives besides its text, as far as a plan depends on it."""
+
+    dataset: Dataset
+    kinds: forced_bindings.Kinds = ()
+    """Of its forced bindings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """What a DELETE / INSERT operation consists of: the tokens between the braces of its clauses."""
+
+    delete: Sequence[Token] = ()
+    insert: Sequence[Token] = ()
+    where: Sequence[Token] | None = None
+    graph: Token | None = None
+    """The IRI of WITH."""
+    using: Dataset = STORE_DATASET
+
+
+_TERMS: Final = (ox.NamedNode, ox.BlankNode, ox.Literal, ox.Triple)
+
+
+class ModifyCompiler:
+    """Compiles the DELETE / INSERT operations of a request that share a prologue."""
+
+    def __init__(
+        self, graph: LiveGraph, rules: Rules, text: str, names: Names, given: Given, parameters: Parameters
+    ) -> None:
+        """`parameters`: the constants of the text that may be left open."""
+        self.open: list[Parameter] = []
+        """Those that are."""
+        self._graph = graph
+        self._rules = rules
+        self._text = text
+        self._names = names
+        self._dataset = given.dataset
+        self._forced = forced_bindings.parameters(given.kinds)
+        self._parameters = parameters
+
+    def compile(self, clauses: Clauses) -> Modify:
+        """The operation that these clauses make."""
+        if clauses.where is None:
+            return self._built(clauses, Layout(), self._parameters, None)
+        layout = Layout()
+        try:
+            where = self._native(clauses, clauses.where, layout)
+        except (Unsupported, ParsingFailed):
+            return self._general(clauses, clauses.where)
+        return self._built(clauses, layout, self._parameters, where)
+
+    def _native(self, clauses: Clauses, group: Sequence[Token], layout: Layout) -> NativeWhere:
+        """The WHERE clause as operators. Raises `Unsupported` or `ParsingFailed` if it cannot be done."""
+        default = self._default_graph(clauses)
+        node = forced_bindings.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
+        dataset = self._dataset_of(clauses)
+        if (dataset.given or dataset.readable is not None) and any(isinstance(n, GraphPattern) for n in nodes(node)):
+            raise Unsupported("GRAPH in a dataset")
+        if _unsteady(node):
+            raise Unsupported("a function that gives another value each time")
+        moment = Moment()
+        base = self._names.declared().base or self._rules.base_iri
+        plan = Compiler(self._graph, layout, moment, base).compile(normal(node))
+        patterns = tuple(trigger.places for trigger in plan.triggers)
+        return NativeWhere(plan.operator, moment, patterns, plan.graph_names)
+
+    def _dataset_of(self, clauses: Clauses) -> Dataset:
+        return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
+
+    def _default_graph(self, clauses: Clauses) -> Slot | None:
+        """What the WHERE clause takes for the default graph; None: the store's own. Raises `Unsupported`."""
+        dataset = self._dataset_of(clauses)
+        limited = dataset.readable is not None
+        if dataset.given:
+            graphs = visible(dataset).default_graphs or ()
+            if len(graphs) != 1:
+                raise Unsupported("a dataset of several graphs")
+            try:
+                return ox.NamedNode(graphs[0])
+            except ValueError:
+                raise Unsupported("a graph that is no absolute IRI") from None
+        if clauses.graph is not None:
+            if limited:  # it depends on the graph, which is a constant that plans leave open
+                raise Unsupported("WITH for who may not see all graphs")
+            return self._slot(clauses.graph, self._parameters)
+        if self._rules.union_default_graph:
+            raise Unsupported("the union of all graphs as the default graph")
+        if limited and visible(dataset).default_graphs != (DEFAULT,):
+            raise Unsupported("a default graph that may not be seen")
+        return None
+
+    def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:
+        """With a WHERE clause that is evaluated as it is written: its constants are no parameters."""
+        dataset = self._dataset_of(clauses)
+        graph = None if clauses.graph is None else self._names.declared().iri(clauses.graph.text)
+        start, end = (group[0].start, group[-1].end) if group else (0, 0)
+        where = GeneralWhere(self._names.prologue, f"{{ {self._text[start:end]} }}", dataset, graph)
+        fixed = {clauses.graph.start} if clauses.graph is not None else set()
+        fixed.update(token.start for token in group)
+        parameters = {start: end for start, end in self._parameters.items() if start not in fixed}
+        return self._built(clauses, Layout(), parameters, where)
+
+    def _slot(self, token: Token, parameters: Parameters) -> Slot:
+        """An IRI, as a parameter if it is open."""
+        iri = self._names.declared().iri(token.text)
+        place = parameters.get(token.start)
+        return iri if place is None or place[0] != token.end else Parameter(place[1], False, iri)
+
+    def _built(
+        self,
+        clauses: Clauses,
+        layout: Layout,
+        parameters: Parameters,
+        where: NativeWhere | GeneralWhere | None,
+    ) -> Modify:
+        """The operation: its templates, and what its frames begin with."""
+        graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
+        deleted = self._quads(clauses.delete, parameters, graph)
+        inserted = self._quads(clauses.insert, parameters, graph)
+        deletes = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in deleted)
+        inserts = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in inserted)
+        named: list[Slot | None] = [
+            triple.graph for triple in (*deleted, *inserted) if not isinstance(triple.graph, Variable)
+        ]
+        empty = (*_empty_graphs(clauses.delete), *_empty_graphs(clauses.insert))
+        named += [self._slot(token, parameters) for token in empty]
+        targets = tuple(dict.fromkeys(map(layout.place, named)))
+        blank: Frame = [None] * len(layout.places)
+        if None in layout.places:
+            blank[layout.places[None]] = DEFAULT_GRAPH
+        self.open += [parameter for parameter, _ in layout.parameters if parameter.index >= 0]
+        return Modify(
+            blank,
+            tuple((place, canonical(key)) for key, place in layout.places.items() if isinstance(key, _TERMS)),
+            tuple((place, parameter.index) for parameter, place in layout.parameters),
+            {key.name: place for key, place in layout.places.items() if isinstance(key, Variable)},
+            tuple(layout.fresh),
+            targets,
+            deletes,
+            inserts,
+            where,
+        )
+
+    def _quads(self, group: Sequence[Token], parameters: Parameters, graph: Slot | None) -> Sequence[Triple]:
+        return forced_bindings.bound(parse_quads(group, self._names, parameters, graph=graph), self._forced)
+
+
+def _unsteady(node: Node) -> bool:
+    """Whether it may matter how often an expression is evaluated. A BIND at the top is, once for each solution."""
+    while isinstance(node, Extend) or (isinstance(node, Filter) and not any(map(volatile, node.conditions))):
+        node = node.pattern
+    return any(map(volatile, expressions(node)))
+
+
+def _empty_graphs(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The IRIs of the graphs that a template names and has no triples for."""
+    for index in range(3, len(tokens)):
+        if tokens[index].text == "}" and tokens[index - 1].text == "{" and tokens[index - 2].kind in ("iri", "name"):
+            yield tokens[index - 2]
+
+
+def _legal(triple: Triple) -> bool:
+    """Whether a quad of a template is legal whatever its variables are (RDF 1.1 Concepts, section 3.1)."""
+    subject, predicate, graph = (
+        slot.term if isinstance(slot, Parameter) else slot for slot in (triple.subject, triple.predicate, triple.graph)
+    )
+    return (
+        isinstance(subject, ox.NamedNode | ox.BlankNode | Fresh)
+        and isinstance(predicate, ox.NamedNode)
+        and isinstance(graph, ox.NamedNode | None)
+    )

@@ -1,0 +1,75 @@
+"""Read sets: the quad patterns that the result of an update can depend on, conservatively."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyoxigraph as ox
+
+from edge.engine.operators.layout import Frame
+from edge.engine.queries.dependencies import dependencies
+from edge.engine.queries.lutt import EVERYTHING, Dependencies, Key
+from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.sparql.parser import parse_query
+from edge.engine.store.graph import LiveGraph
+from edge.engine.updates.update_plan import GeneralWhere, Manage, Modify, NativeWhere, Target, Transfer, UpdatePlan
+from edge.protocol.errors import ParsingFailed
+from edge.protocol.syntax import tokenize
+
+
+def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules: Rules) -> tuple[set[Key], bool]:
+    """The patterns of the quads that an update reads, and whether it depends on which named graphs exist.
+
+    WHERE clauses read. Operations on whole graphs are carried out on the state as it is then: CLEAR and DROP read
+    nothing, and ADD, COPY and MOVE what later WHERE clauses read of the destination. `constants` are ids.
+    """
+    keys: set[Key] = set()
+    graph_names = False
+    for operation in reversed(plan.operations):  # `keys` has what the operations after this one read
+        if isinstance(operation, Modify):
+            where = operation.where
+            if isinstance(where, NativeWhere):
+                frame = _frame(operation, where, graph, constants)
+                for s, p, o, g in where.patterns:
+                    keys.add((frame[s], frame[p], frame[o], frame[g]))
+                graph_names |= where.graph_names
+            elif where is not None:
+                depends = _general(where, rules)
+                keys.update(watch.key(graph) for watch in depends.watches)
+                graph_names |= depends.graph_names
+        elif isinstance(operation, Transfer):
+            graph_names = True
+            source, destination = (_id(target, graph) for target in (operation.source, operation.destination))
+            keys |= {(s, p, o, source) for s, p, o, g in keys if g is None or g == destination}
+        elif isinstance(operation, Manage):
+            graph_names = True
+    return keys, graph_names
+
+
+def _frame(operation: Modify, where: NativeWhere, graph: LiveGraph, constants: Sequence[int]) -> Frame:
+    """A frame with the constants of the WHERE clause. Templates can have many more, which would take long."""
+    frame = operation.blank.copy()
+    places = {place for pattern in where.patterns for place in pattern}
+    for place, term in operation.terms:
+        if place in places:
+            frame[place] = graph.dictionary.intern_value(term)
+    for place, index in operation.parameters:
+        frame[place] = constants[index]
+    return frame
+
+
+def _general(where: GeneralWhere, rules: Rules) -> Dependencies:
+    """What a WHERE clause depends on that the mirror evaluates. What is beyond our grammar depends on everything."""
+    text = f"{where.prologue}SELECT * WHERE {where.group}"
+    default = None if where.graph is None else [where.graph.value]
+    if where.dataset.given:
+        default = list(where.dataset.default_graphs or ())
+    try:
+        query = parse_query(text, tokenize(text), rules.base_iri)
+        return dependencies(query, default, union=rules.union_default_graph)
+    except (ParsingFailed, ValueError, RecursionError):
+        return EVERYTHING
+
+
+def _id(target: Target, graph: LiveGraph) -> int:
+    return graph.intern_graph(target.graph or ox.DefaultGraph())

@@ -1,0 +1,455 @@
+"""Staged change: a large change that is prepared in pieces, while others' updates go on, and then applied as one.
+
+Nobody sees anything of it before it is applied. What data is to reach, that some quads are there and others are not,
+does not depend on the state; what operations on whole graphs are to reach follows, for each triple, from the graphs
+that have it (`whole_graphs`). What is left to do depends on the state, too: the quads that others change after they
+were compared with the graph are noted, and looked at again when the change is applied.
+
+The pieces intern terms, compare quads with the graph, build an index of the new quads and encode them for the journal.
+What must happen at once is little: indexes are joined. So 100,000 quads hold up others for some 50 ms, not for 800 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from edge.engine.journal.codec import EncodedQuads
+from edge.engine.store.changes import ChangeSet, Statement
+from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad, TripleIndex, TripleMerge
+from edge.engine.store.transaction import Transaction
+from edge.engine.updates.attempt import Quads
+from edge.engine.updates.update_plan import Data, Manage, Transfer
+from edge.engine.updates.whole_graphs import WholeGraphs
+from edge.protocol.errors import UpdateConflict
+
+STAGED_FROM: Final = 2_000
+"""Quads from which a change is staged."""
+_PIECE: Final = 500
+"""Quads of a piece: about 2 ms."""
+_COMPARED: Final = 250
+"""The same of quads that are compared with the graph and encoded, which takes longer."""
+_MOST_STALE: Final = 1_000
+"""Quads that are looked at again when the change is applied. If there are more, all are compared again."""
+_ENCODED: Final = 50
+"""Quads that are encoded together: about 0.2 ms."""
+_FEW_TURNED: Final = 250
+"""Quads of which something else is wanted when the change is applied than when they were compared: what was encoded
+with each of them is encoded again. If there are more, all are compared again."""
+_MOST_TURNED: Final = 1_000
+"""The same after the last comparison. If there are more, the update is refused."""
+_MOST_COMPARISONS: Final = 3
+"""How often all are compared, so that nobody can keep a change from being applied."""
+
+
+Operation = Data | Quads | Manage | Transfer
+"""What can be prepared in pieces."""
+
+
+class NotStaged(Exception):
+    """The change has something that cannot be prepared in pieces. It must be discarded, and applied in one go."""
+
+
+class StagedChange:
+    """What one update adds and removes. All methods are called on the writer's thread."""
+
+    def __init__(
+        self,
+        graph: LiveGraph,
+        operations: Sequence[Operation],
+        transaction: Transaction,
+        check: Callable[[Iterable[Quad], int], None],
+    ) -> None:
+        """`check` raises what keeps the graph from holding quads, or a change from naming so many.
+
+        Nothing else may use the transaction.
+        """
+        self._graph = graph
+        self._operations = operations
+        self._transaction = transaction
+        self._check = check
+        self._whole: WholeGraphs | None = None
+        """The operations, if some are on whole graphs."""
+        self._unsettled: dict[Quad, None] = {}
+        """Quads of these graphs that others have changed since the last piece. References, too."""
+        self._turned: set[Quad] = set()
+        """Quads that were compared, and of which something else is wanted since."""
+        self._existence: dict[int, bool] = {}
+        """The named graphs that begin or end."""
+        self._wanted: dict[Quad, bool] = {}
+        """Whether each quad is to be there in the end. The change holds references to their terms."""
+        self._named: dict[int, bool] = {}
+        """The graphs of these quads, and whether any was to be added to them. References, too."""
+        self._beside: list[Quad] = []
+        """Quads that go to the ledger. References, too."""
+        self._pinned: list[int] = []
+        """Terms that are held until the quads that have them are."""
+        for name in transaction.writable or ():  # an id that is given to another graph would allow changing that
+            graph.dictionary.retain(name)
+        self._compared = 0
+        self._joined = 0
+        self._disturbed = False
+        """Whether others have changed so much since the merges began that they are to begin again."""
+        self._spare: list[object] = []
+        """Terms and quads that would be freed in one go with the update. They are freed piece by piece."""
+        self._stale: set[Quad] = set()
+        """Quads that others have changed since the comparison began."""
+        self._reset()
+        self._steps: Iterator[None] | None = self._prepare()
+
+    def _reset(self) -> None:
+        self.net: dict[Quad, bool] = {}
+        """The quads that it adds (True) and removes."""
+        self._added: list[Statement] = []
+        self._removed: list[Statement] = []
+        self._added_index: dict[int, TripleIndex] = {}
+        self._removed_index: dict[int, TripleIndex] = {}
+        self._merges: dict[int, TripleMerge] = {}
+        """How the new quads are merged into the graphs, by graph."""
+        self.ids: tuple[set[int], set[int], set[int], set[int]] = (set(), set(), set(), set())
+        """Their subjects, predicates, objects and graphs, and perhaps some more."""
+        self.encoded = EncodedQuads()
+        """The quads as the journal stores them."""
+
+    @property
+    def size(self) -> int:
+        """Quads that it names."""
+        return len(self._wanted)
+
+    def advance(self) -> bool:
+        """Prepare a piece. Nothing may be uncommitted. Returns whether it can be applied.
+
+        Raises `EdgeError` where the update is refused, and `NotStaged`; it must be discarded then.
+        """
+        if self._unsettled:
+            self._settle()
+        if self._steps is not None and next(self._steps, self) is self:
+            self._steps = None
+        if self._steps is None:
+            if self._compared < _MOST_COMPARISONS:
+                if len(self._stale) > _MOST_STALE or len(self._turned) > _FEW_TURNED:
+                    self._steps = self._compare()
+            elif len(self._turned) > _MOST_TURNED:
+                raise UpdateConflict(
+                    f"What the update copies kept changing, more than {_MOST_TURNED} triples of it in each of "
+                    f"{_MOST_COMPARISONS} attempts; nothing of it was done. Send it again, or copy it in parts"
+                )
+        if self._steps is None and self._disturbed and self._joined < _MOST_COMPARISONS:
+            self._steps = self._join_again()
+        return self._steps is None
+
+    def note(self, changed: Mapping[Quad, bool]) -> None:
+        """Note what another update has changed."""
+        if len(changed) > _MOST_STALE:
+            self._disturbed = True
+        elif self._merges:
+            for quad in changed:
+                self._take_back(quad)
+        if self._compared:
+            self._stale.update(changed.keys() & self._wanted.keys())
+        if self._whole is not None:
+            followed = {name for name in {g for _, _, _, g in changed} if self._whole.follows(name)}
+            for quad in changed if followed else ():
+                if quad[3] in followed and quad not in self._unsettled:
+                    self._hold(quad)
+                    self._unsettled[quad] = None
+
+    def settle(self) -> ChangeSet:
+        """Return what is left to do, as it is now. It must be applied before anything else changes the graph.
+
+        Raises `EdgeError` where the update is refused.
+        """
+        graphs, terms = self._graph.graphs, self._graph.dictionary.terms
+        if self._disturbed:
+            for _ in self._take_all_back():
+                pass
+        self._look_again()
+        if self._whole is not None:
+            self._existence = self._whole.existence()
+        else:
+            self._existence = {name: True for name, adds in self._named.items() if adds and name not in graphs}
+        created = [terms[name] for name, exists in self._existence.items() if exists]
+        dropped = [terms[name] for name, exists in self._existence.items() if not exists]
+        return ChangeSet(self._added, self._removed, created, dropped)  # type: ignore[arg-type]  # they name graphs
+
+    def apply(self) -> Transaction:
+        """Apply it to the graph."""
+        graph, transaction = self._graph, self._transaction
+        for name, exists in self._existence.items():
+            if exists:
+                transaction.create(name)
+        for name, index in self._added_index.items():  # first: what is prepared of it is for the graph as it is
+            merge = self._merges.get(name)
+            if merge is not None and merge.into is graph.graphs.get(name):
+                merge.apply()
+            elif index.size:
+                for _ in merge.take_all_back() if merge is not None else ():
+                    pass
+                graph.graphs[name].absorb(index)
+        for name, index in self._removed_index.items():
+            if index.size:  # else the graph may be gone
+                graph.graphs[name].subtract(index)
+        for name, exists in self._existence.items():
+            if not exists:
+                transaction.drop(name)
+        transaction.adopt(self.net, self.ids)
+        return transaction
+
+    def release(self, *, applied: bool) -> Iterator[None]:
+        """Give the references back, piece by piece, but for those that became the graph's when it was applied."""
+        dictionary, net = self._graph.dictionary, self.net if applied else {}
+        for name in (*self._named, *(self._transaction.writable or ())):
+            dictionary.release(name)
+        for quad in (*self._unsettled, *self._beside):
+            self._let_go(quad)
+        yield from self._unpin()
+        wanted = self._wanted
+        while wanted:  # and nothing that is large is freed in one go
+            (s, p, o, g), _ = wanted.popitem()
+            present = net.pop((s, p, o, g), None)
+            if present is not True:
+                dictionary.release_triple(s, p, o)
+                if present is False:  # the graph's own
+                    dictionary.release_triple(s, p, o)
+            if len(wanted) % _PIECE == 0:
+                yield
+        for merge in self._merges.values():
+            yield from merge.release()
+        while self._spare:
+            del self._spare[-_PIECE:]
+            yield
+        held = [*self.ids, self._added_index, self._removed_index, self._added, self._removed]
+        self._reset()
+        while held:
+            held.pop()
+            yield
+
+    def _prepare(self) -> Iterator[None]:
+        whole = any(isinstance(operation, Manage | Transfer) for operation in self._operations)
+        steps: list[Manage | Transfer | dict[Quad, bool]] = []
+        for operation in self._operations:
+            if isinstance(operation, Manage | Transfer):
+                steps.append(operation)
+                continue
+            named: dict[Quad, bool] | None = {} if whole else None
+            if isinstance(operation, Data):
+                yield from self._want_data(operation, named)
+            else:
+                for quads, present in zip(operation, (False, True), strict=True):
+                    self._spare += quads
+                    yield from self._want(map(self._graph.intern_quad, quads), named, present=present)
+            if named is not None:
+                steps.append(named)
+        self._operations = ()
+        if whole:
+            yield from self._follow(WholeGraphs(self._graph, steps, self._transaction))
+        yield from self._compare()
+
+    def _want_data(self, data: Data, named: dict[Quad, bool] | None) -> Iterator[None]:
+        dictionary = self._graph.dictionary
+        for name in data.empty:
+            self._transaction.check_named(self._graph.intern_graph(name))
+        self._spare += data.terms
+        ids: list[int] = []
+        terms = data.ids(dictionary)
+        while piece := list(islice(terms, _PIECE)):
+            ids += piece
+            for term_id in piece:
+                dictionary.retain(term_id)
+            self._pinned += piece
+            yield
+        yield from self._want(data.quads_of(ids), named, present=data.inserts)
+        yield from self._unpin()
+
+    def _unpin(self) -> Iterator[None]:
+        while self._pinned:
+            for term_id in self._pinned[-_PIECE:]:
+                self._graph.dictionary.release(term_id)
+            del self._pinned[-_PIECE:]
+            yield
+
+    def _want(self, quads: Iterator[Quad], named: dict[Quad, bool] | None, *, present: bool) -> Iterator[None]:
+        """`named` takes the quads as well."""
+        while piece := list(islice(quads, _PIECE)):
+            wanted = dict.fromkeys(piece, present)
+            if named is None:
+                self._set_beside(wanted)
+            self._take(wanted)
+            if named is not None:
+                named.update(wanted)
+            yield
+
+    def _set_beside(self, wanted: dict[Quad, bool]) -> None:
+        """Take out the quads of the graph that goes to the ledger, which is empty for all else."""
+        transaction = self._transaction
+        for quad in [quad for quad in wanted if transaction.is_ledger(quad[3])]:
+            transaction.check(quad[3])
+            if wanted.pop(quad) and quad not in transaction.beside:
+                self._check((quad,), len(self._wanted))
+                transaction.add_beside(quad)
+                self._hold(quad)
+                self._beside.append(quad)
+
+    def _follow(self, whole: WholeGraphs) -> Iterator[None]:
+        """Find out what operations on whole graphs want, and what they leave of data."""
+        for name in whole.named:
+            self._name(name)
+        self._whole = whole
+        yield from self._want_effects(iter(list(self._wanted)))
+        yield from self._want_effects(whole.walk())
+
+    def _want_effects(self, quads: Iterator[Quad]) -> Iterator[None]:
+        while piece := list(islice(quads, _PIECE)):
+            self._take(self._effects(piece))
+            yield
+
+    def _effects(self, quads: Iterable[Quad]) -> dict[Quad, bool]:
+        """What becomes of the triples of quads, as far as it differs from what is there, or from what was wanted."""
+        assert self._whole is not None  # noqa: S101
+        graph, wanted = self._graph, self._wanted
+        return {
+            quad: present
+            for quad, present in self._whole.effects(quads)
+            if quad in wanted or graph.contains(quad) is not present
+        }
+
+    def _settle(self) -> None:
+        """Find out what is wanted of the triples that others have changed."""
+        for quad in self._unsettled:  # ids stay valid until terms are swept, which no piece does
+            self._let_go(quad)
+        effects = self._effects(self._unsettled)
+        self._unsettled.clear()
+        self._take(effects)
+        if self._compared:
+            self._stale.update(effects)
+            self._turned.update(quad for quad, present in effects.items() if self.net.get(quad, present) is not present)
+
+    def _take(self, wanted: Mapping[Quad, bool]) -> None:
+        """Take in quads that are to be there, or not."""
+        mine = self._wanted
+        for quad in wanted:
+            if quad not in mine:
+                self._graph.dictionary.retain_triple(*quad[:3])
+        mine.update(wanted)
+        added = [quad for quad, present in wanted.items() if present]
+        for name in {g for _, _, _, g in wanted}:
+            self._name(name)
+            self._transaction.check(name)
+        for name in {g for _, _, _, g in added}:
+            self._named[name] = True
+        self._check(added, len(mine))
+
+    def _name(self, name: int) -> None:
+        if name not in self._named:
+            self._graph.dictionary.retain(name)
+            self._named[name] = False
+            if self._transaction.is_ledger(name):
+                raise NotStaged
+
+    def _hold(self, quad: Quad) -> None:
+        s, p, o, g = quad
+        self._graph.dictionary.retain_triple(s, p, o)
+        self._graph.dictionary.retain(g)
+
+    def _let_go(self, quad: Quad) -> None:
+        s, p, o, g = quad
+        self._graph.dictionary.release_triple(s, p, o)
+        self._graph.dictionary.release(g)
+
+    def _compare(self) -> Iterator[None]:
+        """Find out what of it is not so yet."""
+        self._compared += 1
+        self._stale.clear()
+        self._turned.clear()
+        self._reset()
+        quads = list(self._wanted)
+        for first in range(0, len(quads), _ENCODED):
+            added, removed = len(self._added), len(self._removed)
+            for quad in quads[first : first + _ENCODED]:
+                present = self._wanted[quad]
+                if self._graph.contains(quad) is not present:
+                    self._change(quad, present=present)
+            self.encoded.add(self._added[added:], self._removed[removed:])
+            if (first + _ENCODED) % _COMPARED < _ENCODED:
+                yield
+        yield from self._join()
+
+    def _join(self) -> Iterator[None]:
+        """Join the new quads with the parts of the graphs' indexes that they touch."""
+        self._joined += 1
+        self._disturbed = False
+        for name, index in self._added_index.items():
+            into = self._graph.graphs.get(name)
+            if into is not None:
+                merge = self._merges[name] = TripleMerge(into, index)
+                yield from merge.prepare()
+
+    def _join_again(self) -> Iterator[None]:
+        yield from self._take_all_back()
+        yield from self._join()
+
+    def _take_all_back(self) -> Iterator[None]:
+        for merge in self._merges.values():
+            yield from merge.take_all_back()
+        self._merges.clear()
+
+    def _take_back(self, quad: Quad) -> None:
+        """A quad has changed, or changes now."""
+        s, p, o, g = quad
+        merge = self._merges.get(g)
+        if merge is not None:
+            merge.take_back(s, p, o)
+
+    def _change(self, quad: Quad, *, present: bool) -> None:
+        s, p, o, g = quad
+        self.net[quad] = present
+        indexes = self._added_index if present else self._removed_index
+        index = indexes.get(g)
+        if index is None:
+            index = indexes[g] = TripleIndex()
+        index.add(s, p, o)
+        for ids, term_id in zip(self.ids, quad, strict=True):
+            ids.add(term_id)
+        (self._added if present else self._removed).append(self._statement(quad))
+
+    def _statement(self, quad: Quad) -> Statement:
+        terms = self._graph.dictionary.terms
+        s, p, o, g = quad
+        return (terms[s], terms[p], terms[o], terms[g] if g != DEFAULT_GRAPH else None)  # type: ignore[return-value]
+
+    def _look_again(self) -> None:
+        """Compare the quads again that others have changed, or of which something else is wanted now."""
+        gone = False
+        added, removed = len(self._added), len(self._removed)
+        for quad in self._stale:
+            self._take_back(quad)
+            present, before = self._wanted[quad], self.net.get(quad)
+            missing = self._graph.contains(quad) is not present
+            if before is not None and (before is not present or not missing):
+                s, p, o, g = quad
+                del self.net[quad]
+                (self._added_index if before else self._removed_index)[g].remove(s, p, o)
+                gone = True
+            if missing and quad not in self.net:
+                self._change(quad, present=present)
+        self.encoded.add(self._added[added:], self._removed[removed:])
+        if self._turned:
+            self._encode_again()
+        if gone:
+            self._added, self._removed = self._statements(self.net)
+
+    def _encode_again(self) -> None:
+        """Encode what holds quads of which the opposite is wanted now: such a line would have an effect."""
+        quads = list(self._wanted)
+        for number in {number // _ENCODED for number, quad in enumerate(quads) if quad in self._turned}:
+            piece = quads[number * _ENCODED : (number + 1) * _ENCODED]
+            self.encoded.replace(number, *self._statements(quad for quad in piece if quad in self.net))
+
+    def _statements(self, quads: Iterable[Quad]) -> tuple[list[Statement], list[Statement]]:
+        """Those of the net change that it adds, and that it removes."""
+        added: list[Statement] = []
+        removed: list[Statement] = []
+        for quad in quads:
+            (added if self.net[quad] else removed).append(self._statement(quad))
+        return added, removed

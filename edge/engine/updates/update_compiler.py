@@ -1,0 +1,277 @@
+"""From the text of an update to its plan, once for all texts of its shape.
+
+Grammar: SPARQL 1.1 Query Language, section 19.8, rules 29 to 52. Oxigraph judges the text before it is taken apart.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import pyoxigraph as ox
+
+from edge.engine.queries.function_calls import check_calls
+from edge.engine.queries.oxigraph_queries import FORMS, Rules, first_word, refuse_service
+from edge.engine.requests import STORE_DATASET, Dataset
+from edge.engine.sparql.algebra import Parameter
+from edge.engine.sparql.cursor import Parameters
+from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled
+from edge.engine.sparql.rdf12 import refuse_rdf12
+from edge.engine.sparql.repeated_patterns import LARGE, repeated
+from edge.engine.sparql.size_limits import check_size
+from edge.engine.sparql.terms_text import Names
+from edge.engine.store.graph import LiveGraph
+from edge.engine.updates.data_compiler import data_plan
+from edge.engine.updates.modify_compiler import Clauses, Given, ModifyCompiler
+from edge.engine.updates.update_plan import Load, Manage, Modify, Operation, Target, Transfer, UpdatePlan
+from edge.protocol.access import DEFAULT_GRAPH
+from edge.protocol.errors import Forbidden, LimitExceeded, ParsingFailed
+from edge.protocol.syntax import Token, closing, read_prologue, tokenize
+from edge.sparql.explanation import explain, reported_position
+
+_TRANSFERS: Final = frozenset({"ADD", "COPY", "MOVE"})
+_MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
+
+
+class UpdateCompiler:
+    """Compiles updates for one live graph."""
+
+    def __init__(self, graph: LiveGraph, rules: Rules) -> None:
+        self._graph = graph
+        self._rules = rules
+
+    def compile(self, text: str, given: Given | None, parameters: Parameters) -> Compiled[UpdatePlan]:
+        """Check an update and compile it, with some of these constants left open.
+
+        Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if its forced bindings do not fit.
+        """
+        rules = self._rules
+        data = data_plan(text, rules) if len(text) > LONGEST_TEXT else None
+        if data is not None:
+            return Compiled(data, (), Names("", rules.base_iri))
+        tokens = tokenize(text)
+        if first_word(text, tokens) in FORMS:
+            raise ParsingFailed("This is a query, not an update: send it as a query")
+        try:
+            parts = _parts(text, tokens)
+        except ParsingFailed:
+            raise ParsingFailed(explain("update", text, tokens, "")) from None
+        for part in parts:
+            where = _where(part.tokens)
+            # Templates and data may have any length. Oxigraph's stack does not survive a query that is too large.
+            check_size(part.tokens[where:], rules.max_joined)
+            if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
+                parameters = {}  # with other constants the patterns may differ
+            words = [token.word() for token in part.tokens[:2]]
+            refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
+        runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
+        if not parts:
+            _judge(text, tokens, "", 0, len(text), rules)
+        elif len(runs) == 1:
+            _judge(text, tokens, parts[0].prologue, parts[0].tokens[0].start, len(text), rules)
+        elif len(runs) > _MAX_PROLOGUES:
+            raise LimitExceeded(
+                f"PREFIX or BASE stands in more than {_MAX_PROLOGUES} places; put all before the first operation"
+            )
+        else:  # Oxigraph takes no declarations between operations
+            parameters = {}
+            for run in runs:
+                _judge(text, tokens, run[0].prologue, run[0].tokens[0].start, run[-1].tokens[-1].end, rules)
+        _refuse_calls(parts, tokens, rules)
+        given = given or _NOTHING_GIVEN
+        open_: list[Parameter] = []
+        operations: list[Operation] = []
+        for run in runs:
+            names = Names(run[0].prologue, rules.base_iri)
+            for part in run:
+                check_calls(part.tokens, names)
+                modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
+                operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
+                open_ += modify.open
+        if len(text) > LONGEST_TEXT:  # it leaves no constants open
+            operations = [
+                each.data(()) if isinstance(each, Modify) and each.where is None else each for each in operations
+            ]
+        plan = UpdatePlan(tuple(operations))
+        return Compiled(plan, open_, Names(parts[0].prologue if parts else "", rules.base_iri))
+
+
+_MAX_PROLOGUES: Final = 16
+"""Places in a request where declarations may stand: what comes after each is judged with all that stand before it."""
+
+_NOTHING_GIVEN: Final = Given(STORE_DATASET)
+
+
+def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: Rules) -> None:
+    """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
+    if not rules.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
+        raise Forbidden(
+            "LOAD is switched off, so that nobody can make the gateway send requests; engine.allow_load allows it"
+        )
+    refuse_service(tokens, rules)
+
+
+def _where(tokens: Sequence[Token]) -> int:
+    """Where the WHERE clause of an operation begins; its end, if it has none."""
+    index = 0
+    while index < len(tokens) and tokens[index].word() != "WHERE":
+        index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
+    return index
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One operation of a request, with all declarations that stand before it."""
+
+    prologue: str
+    tokens: Sequence[Token]
+    """Their positions are those in the whole request."""
+
+
+def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
+    parts: list[_Part] = []
+    prologue = ""
+    index = 0
+    while index < len(tokens):
+        declared, index = read_prologue(text, tokens, index)
+        prologue += declared
+        start = index
+        while index < len(tokens) and tokens[index].text != ";":
+            index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
+        if start < index:
+            parts.append(_Part(prologue, tokens[start:index]))
+        elif index < len(tokens):
+            raise ParsingFailed("An operation is missing before ';'")
+        index += 1
+    return parts
+
+
+_FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
+"""An operation that fails on an empty store."""
+
+
+def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: Rules) -> None:
+    """Let Oxigraph parse operations: it parses all before it runs the first, and the first fails.
+
+    So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says. The operations stand
+    from `start` to `end` in the text.
+    """
+    operations = text[start:end]
+    try:
+        ox.Store().update(prologue + _FAILING + operations, base_iri=rules.base_iri)
+    except (RuntimeError, OSError):
+        return
+    except (SyntaxError, ValueError):
+        pass
+    try:  # again, for the position of the error; it is parsed as before, so it is not legal now either
+        ox.Store().update(prologue + operations, base_iri=rules.base_iri)
+    except (SyntaxError, ValueError) as error:
+        position = start - len(prologue) + reported_position(prologue + operations, str(error))
+        raise ParsingFailed(explain("update", text, tokens, str(error), max(0, position))) from None
+
+
+class _Reader:
+    """Reads one operation, token by token."""
+
+    def __init__(self, tokens: Sequence[Token], names: Names, dataset: Dataset, modify: ModifyCompiler) -> None:
+        """`dataset` of the request."""
+        self._tokens = tokens
+        self._names = names
+        self._dataset = dataset
+        self._modify_compiler = modify
+        self._index = 0
+
+    def operation(self) -> Operation:
+        verb = self._tokens[0].word()
+        if verb == "LOAD":
+            return self._load()
+        if verb in _MANAGEMENT:
+            self._index = 1
+            silent = self._accept("SILENT")
+            return Manage(verb, self._target(), silent)
+        if verb in _TRANSFERS:
+            self._index = 1
+            silent = self._accept("SILENT")
+            source = self._target()
+            readable = self._dataset.readable
+            if readable is not None and (source.graph.value if source.graph else DEFAULT_GRAPH) not in readable:
+                raise Forbidden(f"{verb}: this client may not see the graph {source.graph or 'DEFAULT'}")
+            self._expect("TO")
+            return Transfer(verb, source, self._target(), silent)
+        return self._modify()
+
+    def _modify(self) -> Modify:
+        words = [token.word() for token in self._tokens[:2]]
+        if words in (["INSERT", "DATA"], ["DELETE", "DATA"]):
+            self._index = 2
+            data = self._group()
+            return self._modify_compiler.compile(Clauses(delete=data) if words[0] == "DELETE" else Clauses(insert=data))
+        if words == ["DELETE", "WHERE"]:
+            self._index = 2
+            group = self._group()
+            return self._modify_compiler.compile(Clauses(delete=group, where=group))
+        graph = self._iri_token() if self._accept("WITH") else None
+        delete = self._group() if self._accept("DELETE") else ()
+        insert = self._group() if self._accept("INSERT") else ()
+        using = self._using()
+        if self._dataset.given and (graph is not None or using.given):
+            raise ParsingFailed(
+                "The request gives a dataset (using-graph-uri, using-named-graph-uri) and so does the update "
+                "(WITH or USING); SPARQL 1.1 Protocol, 2.2.3, allows one of the two"
+            )
+        self._expect("WHERE")
+        return self._modify_compiler.compile(Clauses(delete, insert, self._group(), graph, using))
+
+    def _load(self) -> Load:
+        self._index = 1
+        silent = self._accept("SILENT")
+        document = self._iri()
+        if not self._accept("INTO"):
+            return Load(document, None, silent)
+        self._expect("GRAPH")
+        return Load(document, self._iri(), silent)
+
+    def _using(self) -> Dataset:
+        default: list[str] = []
+        named: list[str] = []
+        while self._accept("USING"):
+            (named if self._accept("NAMED") else default).append(self._iri().value)
+        return Dataset(tuple(default), tuple(named)) if default or named else STORE_DATASET
+
+    def _target(self) -> Target:
+        for which in ("DEFAULT", "NAMED", "ALL"):
+            if self._accept(which):
+                return Target(which)
+        self._accept("GRAPH")
+        return Target("GRAPH", self._iri())
+
+    def _group(self) -> Sequence[Token]:
+        """The tokens between the braces at the cursor."""
+        start = self._index
+        if start >= len(self._tokens) or self._tokens[start].text != "{":
+            raise ParsingFailed("Not a SPARQL 1.1 update: '{' expected")
+        end = closing(self._tokens, start)
+        self._index = end + 1
+        return self._tokens[start + 1 : end]
+
+    def _iri(self) -> ox.NamedNode:
+        return self._names.declared().iri(self._iri_token().text)
+
+    def _iri_token(self) -> Token:
+        if self._index >= len(self._tokens):
+            raise ParsingFailed("Not a SPARQL 1.1 update: an IRI is missing at the end")
+        self._index += 1
+        return self._tokens[self._index - 1]
+
+    def _accept(self, word: str) -> bool:
+        if self._index < len(self._tokens) and self._tokens[self._index].word() == word:
+            self._index += 1
+            return True
+        return False
+
+    def _expect(self, word: str) -> None:
+        if not self._accept(word):
+            raise ParsingFailed(f"Not a SPARQL 1.1 update: {word} expected")

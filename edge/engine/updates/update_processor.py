@@ -1,0 +1,396 @@
+"""The update processor: runs an update plan on the live graph and says exactly what changed.
+
+Within an operation all deletions come before all insertions, over all solutions of its WHERE, which is evaluated once;
+later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A request that fails half way is undone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyoxigraph as ox
+
+from edge.engine.operators.layout import Frame
+from edge.engine.operators.stages import long_texts
+from edge.engine.queries.evaluator import World
+from edge.engine.queries.oxigraph_queries import too_long, too_many
+from edge.engine.requests import UpdateRequest
+from edge.engine.sparql.plan_cache import PlanCache
+from edge.engine.store.changes import NO_CHANGE, Statement
+from edge.engine.store.forked_mirror import ForkedMirror
+from edge.engine.store.graph import DEFAULT_GRAPH, Quad
+from edge.engine.store.terms import POSITIONS, describe_problem
+from edge.engine.store.transaction import Deposit, Transaction
+from edge.engine.updates import forced_bindings
+from edge.engine.updates.attempt import (
+    FIRST_QUADS,
+    ON_WRITER,
+    Documents,
+    LargeUpdate,
+    LongUpdate,
+    Mode,
+    Quads,
+    Recorded,
+)
+from edge.engine.updates.loaded_documents import Loader, fetch
+from edge.engine.updates.modify_compiler import Given
+from edge.engine.updates.oxigraph_where import general_rows
+from edge.engine.updates.staged_change import Operation, StagedChange
+from edge.engine.updates.update_compiler import UpdateCompiler
+from edge.engine.updates.update_plan import (
+    Data,
+    GeneralWhere,
+    Load,
+    Manage,
+    Modify,
+    NativeWhere,
+    Target,
+    Template,
+    Transfer,
+    UpdatePlan,
+)
+from edge.engine.updates.whole_graphs import no_graph
+from edge.protocol.access import Access
+from edge.protocol.errors import ResultTooLarge, UpdateFailed
+from edge.protocol.results import Term
+
+
+class UpdateProcessor:
+    """Turns update requests into transactions on one live graph."""
+
+    def __init__(self, world: World, load: Loader, plans: int = 1024) -> None:
+        """`plans` is how many compiled updates are kept."""
+        self._world = world
+        self._graph = world.graph
+        self._rules = world.rules
+        self._load = load
+        self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
+        self.steps = 0
+        """Steps that the last run took, and quads that it changed."""
+        self._changed = 0
+        """Quads that the operations of the run have changed so far."""
+        self.ledger: int | None = None
+        """The id of the graph that is none: what is added to it goes to the ledger. None: there is no ledger."""
+
+    def plan(self, request: UpdateRequest) -> tuple[UpdatePlan, Sequence[Term]]:
+        """The plan of an update, compiled on first sight of its shape, and the constants that it leaves open.
+
+        Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if the forced bindings do not fit. Any thread.
+        """
+        bindings = request.bindings
+        dataset = request.dataset.seen_by(request.access)
+        usual = not bindings and not dataset.given and dataset.readable is None
+        given = None if usual else Given(dataset, forced_bindings.kinds(bindings))
+        plan, constants = self._plans.get(request.sparql, given)
+        return plan, forced_bindings.with_values(constants, bindings)
+
+    def run(
+        self,
+        plan: UpdatePlan,
+        constants: Sequence[Term],
+        bindings: Mapping[str, Term],
+        access: Access,
+        now: int,
+        *,
+        beside: bool = False,
+        mode: Mode = Mode.WHOLE,
+        recorded: Recorded | None = None,
+        found: Sequence[Quads | None] | None = None,
+        documents: Documents | None = None,
+    ) -> Transaction:
+        """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed.
+
+        `beside`: what it adds goes to the ledger, and nothing else can be done. `recorded` takes what each operation
+        removes and adds; `found` has that of an evaluation elsewhere. `documents`: those of LOAD, if they were fetched.
+        Raises `LongUpdate` in the modes FIRST and LAST.
+        """
+        writable = None if access.write is None else self._ids(access.write)
+        transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
+        ids = self._graph.dictionary.intern_values(constants)
+        effort = self._graph.effort
+        effort.begin(ON_WRITER.get(mode))
+        begun = effort.left
+        self._changed = 0
+        first = mode in ON_WRITER and not beside
+        try:
+            for number, operation in enumerate(plan.operations):
+                if isinstance(operation, Modify | Data | Load):
+                    known = None if found is None else found[number]
+                    if known is not None:
+                        removed, added = (list(map(self._graph.intern_quad, quads)) for quads in known)
+                    elif isinstance(operation, Data):
+                        for name in operation.empty:
+                            transaction.check_named(self._graph.intern_graph(name))
+                        quads = list(operation.quads(self._graph.dictionary))
+                        removed, added = ([], quads) if operation.inserts else (quads, [])
+                    elif isinstance(operation, Load):
+                        self._check_target(operation, transaction)
+                        document = self.fetch(operation) if documents is None else documents[number]
+                        removed, added = [], list(map(self._graph.intern_quad, document))
+                    else:
+                        removed, added = self._modify(operation, ids, bindings, transaction, now, mode)
+                    self._count(len(removed) + len(added), first=first)
+                    if recorded is not None:
+                        recorded.note(*(list(map(self._statement, dict.fromkeys(quads))) for quads in (removed, added)))
+                    transaction.apply(removed, self._checked(added))
+                    continue
+                if recorded is not None:
+                    recorded.note_other()
+                if isinstance(operation, Manage):
+                    self._manage(operation, transaction, first=first)
+                else:
+                    self._transfer(operation, transaction, first=first)
+        except BaseException as error:
+            transaction.undo()
+            self._world.mirror.note(NO_CHANGE)
+            if mode in ON_WRITER and isinstance(error, ResultTooLarge) and effort.left < 0:
+                raise LongUpdate from None
+            raise
+        finally:
+            self.steps = begun - effort.left + self._changed
+        return transaction
+
+    def check_targets(self, plan: UpdatePlan, access: Access) -> None:
+        """Raises `Forbidden` where a client may not change the graph that a LOAD names: before anything is fetched."""
+        writable = None if access.write is None else self._ids(access.write)
+        transaction = Transaction(self._graph, writable, self.ledger)
+        for operation in plan.operations:
+            if isinstance(operation, Load):
+                self._check_target(operation, transaction)
+
+    def _check_target(self, operation: Load, transaction: Transaction) -> None:
+        transaction.check(self._graph.intern_graph(operation.graph or ox.DefaultGraph()))
+
+    def fetch(self, operation: Load) -> Sequence[ox.Quad]:
+        """The quads of a document. Any thread. Raises `UpdateFailed`, `ResultTooLarge`."""
+        return fetch(operation, self._load, self._rules.max_changes)
+
+    def outside(self, mirror: ForkedMirror) -> UpdateProcessor:
+        """One that works in a forked process."""
+        other = copy.copy(self)
+        other._world = replace(self._world, mirror=mirror)  # type: ignore[arg-type]  # it has what updates use
+        return other
+
+    def _statement(self, quad: Quad) -> Statement:
+        terms = self._graph.dictionary.terms
+        s, p, o, g = quad
+        return (terms[s], terms[p], terms[o], terms[g] if g else None)  # type: ignore[return-value]
+
+    def stage(self, access: Access, operations: Sequence[Operation]) -> StagedChange:
+        """Begin a change that is prepared in pieces."""
+        writable = None if access.write is None else self._ids(access.write)
+        whole = any(isinstance(operation, Manage | Transfer) for operation in operations)
+        texts = 0
+
+        def check(added: Iterable[Quad], size: int) -> None:
+            nonlocal texts
+            self.check_size(size)
+            added = self._checked(added)
+            if whole:
+                texts += self._long_texts(added)
+                self._check_length(texts)
+
+        return StagedChange(self._graph, operations, Transaction(self._graph, writable, self.ledger), check)
+
+    def size(self, operation: Operation | Modify) -> int:
+        """Quads that an operation changes at the most, as the graph is now."""
+        if isinstance(operation, Data | Modify):
+            return operation.size
+        if isinstance(operation, Manage):
+            if operation.verb == "CREATE":
+                return 0
+            return sum(self._graph.graphs[name].size for name in self._targets("", operation.target, silent=True))
+        if isinstance(operation, Transfer):
+            sources = self._targets("", operation.source, silent=True)
+            return sum(self._graph.graphs[name].size for name in sources)
+        return sum(map(len, operation))
+
+    def replaced(self, operation: Operation | Modify) -> int:
+        """Quads that an operation removes to make room for others, as the graph is now."""
+        if not isinstance(operation, Transfer) or operation.verb == "ADD":
+            return 0
+        destinations = self._targets("", operation.destination, silent=True)
+        return sum(self._graph.graphs[name].size for name in destinations)
+
+    def _count(self, quads: int, *, first: bool) -> None:
+        """Count quads that an operation changes. Raises `ResultTooLarge`, and `LargeUpdate` at a first try."""
+        self._changed += quads
+        self.check_size(self._changed)
+        if first and self._changed > FIRST_QUADS:
+            raise LargeUpdate
+
+    def check_size(self, quads: int) -> None:
+        """Raises `ResultTooLarge` where a request changes more quads than it may."""
+        if quads > self._rules.max_changes:
+            raise ResultTooLarge(
+                f"The request changes more than {self._rules.max_changes} quads (engine.max_changes), which would hold "
+                "up other clients for long; change them in parts"
+            )
+
+    def _ids(self, graphs: Collection[str]) -> Collection[int]:
+        return {self._graph.intern_graph(ox.NamedNode(iri) if iri else ox.DefaultGraph()) for iri in graphs}
+
+    def _modify(
+        self,
+        operation: Modify,
+        constants: Sequence[int],
+        bindings: Mapping[str, Term],
+        transaction: Transaction,
+        now: int,
+        mode: Mode,
+    ) -> tuple[list[Quad], list[Quad]]:
+        """The quads that an operation removes and adds."""
+        bounded, each = mode in ON_WRITER and operation.where is not None, operation.size
+        if bounded and each > FIRST_QUADS:
+            raise LongUpdate  # to make a frame for so many takes long, too
+        frame = operation.frame(self._graph.dictionary, constants)
+        for place in operation.targets:
+            transaction.check_named(frame[place])  # type: ignore[arg-type]  # a constant stands there
+        removed: list[Quad] = []
+        added: list[Quad] = []
+        for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now, mode)):
+            if number >= self._rules.max_solutions:
+                raise too_many(self._rules)
+            removed += self._instances(operation.deletes, frame)
+            if operation.inserts:
+                for place in operation.fresh:
+                    frame[place] = self._graph.dictionary.intern(ox.BlankNode())
+                added += self._instances(operation.inserts, frame)
+            if bounded:
+                self._graph.effort.spend(each)
+                if self._changed + len(removed) + len(added) > FIRST_QUADS:
+                    raise LongUpdate
+        if self._graph.dictionary.long:
+            self._check_length(self._long_texts(added))
+        return removed, added
+
+    def _checked(self, added: Iterable[Quad]) -> Iterable[Quad]:
+        """Return quads that are about to be inserted. Raises `UpdateFailed` where the graph cannot hold a term.
+
+        What is committed must be restorable: a single quad that the journal cannot read back would make everything
+        after it unreadable.
+        """
+        unstorable, terms = self._graph.dictionary.unstorable, self._graph.dictionary.terms
+        if not unstorable:
+            return added
+        added = list(added)
+        for quad in added:
+            for position, term_id in zip(POSITIONS, quad, strict=True):
+                if term_id in unstorable:
+                    raise UpdateFailed(describe_problem(position, terms[term_id]))
+        return added
+
+    def _long_texts(self, added: Iterable[Quad]) -> int:
+        """Characters of the long terms of quads, each counted once."""
+        return long_texts(self._graph.dictionary, dict.fromkeys(added, 1))
+
+    def _check_length(self, texts: int) -> None:
+        """Whether what a few words insert can be written to the journal. Raises `ResultTooLarge`."""
+        if texts > self._rules.longest_result:
+            raise too_long(self._rules, "What is inserted")
+
+    def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:
+        """The quads of templates for one solution; what is unbound or in an illegal position yields none."""
+        quads: list[Quad] = []
+        for instance, legal in templates:
+            quad = instance(frame)
+            if None not in quad and (legal or self._graph.legal(quad)):  # type: ignore[arg-type]
+                quads.append(quad)  # type: ignore[arg-type]
+        return quads
+
+    def _solutions(
+        self,
+        operation: Modify,
+        frame: Frame,
+        bindings: Mapping[str, Term],
+        transaction: Transaction,
+        now: int,
+        mode: Mode,
+    ) -> Iterable[None]:
+        """The solutions of an operation's WHERE, one after the other in the frame."""
+        where = operation.where
+        if where is None:
+            return (None,)
+        if isinstance(where, NativeWhere):
+            where.moment.now = now
+            return where.operator.solutions(frame)
+        return self._general(where, operation.variables, frame, bindings, transaction, now, mode)
+
+    def _general(
+        self,
+        where: GeneralWhere,
+        places: Mapping[str, int],
+        frame: Frame,
+        bindings: Mapping[str, Term],
+        transaction: Transaction,
+        now: int,
+        mode: Mode,
+    ) -> Iterator[None]:
+        """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
+        self._world.mirror.stage(transaction.change_set())
+        names, rows = general_rows(where, bindings, self._world, now, mode)
+        columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
+        intern, long = self._graph.dictionary.intern, self._graph.dictionary.long
+        effort = self._graph.effort
+        for row in rows:
+            for index, place in columns:
+                term = row[index]
+                found = frame[place] = None if term is None else intern(term)
+                if found in long:
+                    effort.spend(effort.reading(long[found]))
+            yield
+
+    def _manage(self, operation: Manage, transaction: Transaction, *, first: bool) -> None:
+        target = operation.target
+        if operation.verb == "CREATE":
+            graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
+            transaction.check(graph)
+            if graph in self._graph.graphs and not operation.silent:
+                raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT does not mind")
+            transaction.create(graph)
+            return
+        if target.which in ("ALL", "NAMED"):
+            transaction.check_all()
+        elif target.graph is not None:
+            transaction.check(self._graph.intern_graph(target.graph))
+        act = transaction.clear if operation.verb == "CLEAR" else transaction.drop
+        graphs = self._targets(operation.verb, target, silent=operation.silent)
+        self._count(sum(self._graph.graphs[graph].size for graph in graphs), first=first)
+        for graph in graphs:
+            act(graph)
+
+    def _targets(self, verb: str, target: Target, *, silent: bool) -> list[int]:
+        if target.which == "DEFAULT":
+            return [DEFAULT_GRAPH]
+        if target.which == "ALL":
+            return list(self._graph.graphs)
+        if target.which == "NAMED":
+            return [graph for graph in self._graph.graphs if graph != DEFAULT_GRAPH]
+        graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
+        if graph in self._graph.graphs:
+            return [graph]
+        if silent:
+            return []
+        raise UpdateFailed(no_graph(verb, target))
+
+    def _transfer(self, operation: Transfer, transaction: Transaction, *, first: bool) -> None:
+        """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
+        destination = self._graph.intern_graph(operation.destination.graph or ox.DefaultGraph())
+        transaction.check(destination)
+        if operation.verb == "MOVE":
+            transaction.check(self._graph.intern_graph(operation.source.graph or ox.DefaultGraph()))
+        sources = self._targets(operation.verb, operation.source, silent=operation.silent)
+        if sources == [destination]:
+            return
+        triples = [triple for source in sources for triple in self._graph.graphs[source].match(None, None, None)]
+        if operation.verb != "ADD" and destination in self._graph.graphs:
+            transaction.drop(destination)
+        added = [(s, p, o, destination) for s, p, o in triples]
+        self._count(len(added), first=first)
+        self._check_length(self._long_texts(added))
+        transaction.apply((), added)
+        if operation.verb == "MOVE":
+            for source in sources:
+                transaction.drop(source)

@@ -1,0 +1,66 @@
+"""The engine as a resource: how it processes updates, which can be changed, and what they cost."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+
+from edge.engine.performance import Statistics
+from edge.engine.settings import Processing
+from edge.gates.engine_interface import OperatedEngine
+from edge.gates.http.body import content_type, read_text
+from edge.gates.settings import HttpGateSettings
+from edge.protocol.errors import InvalidRequest, UnsupportedMediaType
+from edge.protocol.json_faults import json_fault
+
+_JSON = "application/json"
+_PROCESSING: dict[object, Processing] = {"sequential": "sequential", "parallel": "parallel"}
+
+
+def shown(engine: OperatedEngine) -> dict[str, object]:
+    """The resource as JSON. Times in milliseconds, of all updates since the gateway began."""
+    figures = engine.figures
+    return {
+        "processing": engine.processing,
+        "booster": engine.booster,
+        "spu_workers": engine.spu_workers,
+        "subscriptions": engine.subscriptions,
+        "spus": engine.spus,
+        "pending_updates": engine.pending_updates,
+        "updates": figures.total.count,
+        "hits": figures.hits,
+        "notifications": figures.notifications,
+        "phases": {
+            "t_update": _milliseconds(figures.update),
+            "t_lutt": _milliseconds(figures.lutt),
+            "t_booster": _milliseconds(figures.booster),
+            "t_notify": _milliseconds(figures.notify),
+            "t_total": _milliseconds(figures.total),
+        },
+    }
+
+
+async def read_processing(request: Request, settings: HttpGateSettings) -> Processing:
+    """What a PUT asks for. Raises `InvalidRequest`, `UnsupportedMediaType`, `TooLarge`, `RequestTimeout`."""
+    if content_type(request).media_type != _JSON:
+        raise UnsupportedMediaType(f'Send {_JSON}, for example {{"processing": "parallel"}}')
+    try:
+        wanted = json.loads(await read_text(request, settings))
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(json_fault("The body", error)) from None
+    if not isinstance(wanted, dict) or set(wanted) != {"processing"}:
+        raise InvalidRequest('What can be changed is {"processing": "sequential"} or {"processing": "parallel"}')
+    value = wanted["processing"]
+    if not isinstance(value, str) or value not in _PROCESSING:
+        raise InvalidRequest(f'"processing" is {json.dumps(value)}; it can be "sequential" or "parallel"')
+    return _PROCESSING[value]
+
+
+def _milliseconds(phase: Statistics) -> dict[str, float]:
+    return {
+        "mean_ms": phase.mean / 1e6,
+        "sigma_ms": phase.sigma / 1e6,
+        "min_ms": phase.least / 1e6,
+        "max_ms": phase.greatest / 1e6,
+    }

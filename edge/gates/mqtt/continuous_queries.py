@@ -1,0 +1,234 @@
+"""Standing queries: whose result everybody can follow, retained as a whole, and then what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
+
+from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
+from edge.gates.conflation import Net
+from edge.gates.engine_interface import SessionEngine
+from edge.gates.loop_dispatcher import Bridge
+from edge.gates.mqtt.connection import Wire
+from edge.gates.mqtt.topics import Topics
+from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
+from edge.protocol.results import Row, results_to_json
+
+_RETRY_MIN, _RETRY_MAX = 1.0, 60.0
+"""Seconds between attempts to subscribe to a query that failed."""
+
+_log = logging.getLogger(__name__)
+
+
+class StandingQueries:
+    """All of them. All methods are called on the event loop."""
+
+    def __init__(
+        self,
+        engine: SessionEngine,
+        bridge: Bridge,
+        wire: Wire,
+        topics: Topics,
+        *,
+        interval: float,
+        max_payload: int,
+    ) -> None:
+        """`interval`: seconds between two results of a query at least. `max_payload`: bytes of a message at most."""
+        self.engine = engine
+        self.bridge = bridge
+        self.wire = wire
+        self.topics = topics
+        self.interval = interval
+        self.max_payload = max_payload
+        self._queries: dict[str, StandingQuery] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._queries
+
+    def follow(self, texts: Mapping[str, str]) -> None:
+        """These are the queries from now on, by name. One that is changed begins anew, one that is not goes on."""
+        for name, query in list(self._queries.items()):
+            if texts.get(name) != query.text:
+                query.close()
+                del self._queries[name]
+                if name not in texts:
+                    self.clear(name)
+        for name, text in texts.items():
+            if name not in self._queries:
+                self._queries[name] = StandingQuery(name, text, self)
+
+    def clear(self, name: str) -> None:
+        """Have the broker forget a result that is no more."""
+        self.wire.publish(self.topics.result(name), b"", retain=True)
+
+    def up(self) -> None:
+        """There is a new connection to the broker, which may have forgotten everything."""
+        for query in self._queries.values():
+            query.up()
+
+    def close(self) -> None:
+        """End all of them. What is retained stays, as the last that was known."""
+        for query in self._queries.values():
+            query.close()
+        self._queries.clear()
+
+    def failures(self) -> dict[str, str]:
+        """Queries that cannot be evaluated, and why."""
+        return {name: query.failure.description for name, query in self._queries.items() if query.failure is not None}
+
+
+class StandingQuery:
+    """One standing query. Its result is kept, so that it can be sent as a whole whenever it changed.
+
+    A message leaves when the one before is acknowledged and the interval is over; what changes meanwhile is one delta.
+    """
+
+    def __init__(self, name: str, text: str, shared: StandingQueries) -> None:
+        self.text = text
+        self.failure: EdgeError | None = None
+        """Why there is no result; None: there is one, or will be."""
+        self._name = name
+        self._shared = shared
+        self._spuid = ""
+        self._closed = False
+        self._variables: tuple[str, ...] | None = None
+        """None: there is no result yet."""
+        self._rows: dict[Row, int] = {}
+        self._news: Net | None = None
+        self._whole = True
+        """Whether no delta leads from what the broker retains to the result."""
+        self._sequence = -1
+        self._busy = False
+        self._free_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._wait = _RETRY_MIN
+        self._subscribe()
+
+    def up(self) -> None:
+        """There is a new connection to the broker."""
+        self._whole, self._busy, self._free_at = True, False, 0.0
+        self._plan()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
+        if self._spuid:
+            self._end(self._spuid)
+
+    def _end(self, spuid: str) -> None:
+        with contextlib.suppress(EdgeError):  # a stopping engine ends all of them
+            self._shared.engine.unsubscribe(spuid)
+
+    def _subscribe(self) -> None:
+        sink = partial(self._shared.bridge.put, self._told)
+        try:
+            future = self._shared.engine.subscribe(QueryRequest(self.text), sink)
+        except EdgeError as error:
+            self._failed(error)
+        else:
+            future.add_done_callback(partial(self._shared.bridge.put, self._subscribed))
+
+    def _subscribed(self, future: Future[Subscription]) -> None:
+        failure = future.exception()
+        if failure is not None:
+            self._failed(failure if isinstance(failure, EdgeError) else EdgeError(str(failure)))
+        elif self._closed:
+            self._end(future.result().spuid)
+        else:
+            self._spuid = future.result().spuid
+            self._wait = _RETRY_MIN
+
+    def _told(self, item: Notification | SubscribeFailed) -> None:
+        if self._closed:
+            return
+        if isinstance(item, SubscribeFailed):
+            self._spuid = ""
+            self._failed(SubscriptionFailed(item.description))
+            return
+        if item.sequence == 0:
+            self.failure, self._variables, self._rows = None, item.delta.variables, {}
+            self._news, self._whole = None, True
+        elif self._news is None:
+            self._news = Net(item)
+        else:
+            self._news.add(item)
+        self._count(item)
+        self._plan()
+
+    def _count(self, notification: Notification) -> None:
+        rows = self._rows
+        for row in notification.delta.removed:
+            left = rows[row] - 1
+            if left:
+                rows[row] = left
+            else:
+                del rows[row]
+        for row in notification.delta.added:
+            rows[row] = rows.get(row, 0) + 1
+
+    def _failed(self, error: EdgeError) -> None:
+        if self._closed:
+            return
+        if self.failure is None or self.failure.description != error.description:
+            _log.error("mqtt_gate.query_failed", extra={"query": self._name, "reason": error.description})
+            self._whole = True
+        self.failure, self._variables, self._news = error, None, None
+        self._retry = asyncio.get_running_loop().call_later(self._wait, self._subscribe)
+        self._wait = min(self._wait * 2, _RETRY_MAX)
+        self._plan()
+
+    def _plan(self) -> None:
+        """Send what there is as soon as that is allowed."""
+        if self._timer is None and not self._busy and not self._closed and self._shared.wire.connected:
+            self._timer = asyncio.get_running_loop().call_at(self._free_at, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        news, self._news = self._news, None
+        if self._whole:
+            if self._variables is None and self.failure is None:
+                return
+            self._whole = False
+            self._sequence += 1
+        elif news is not None:
+            delta = news.notification().delta
+            if not delta.added and not delta.removed:
+                return
+            self._sequence += 1
+            added, removed = delta.json
+            text = f'{{"sequence":{self._sequence},"addedResults":{added},"removedResults":{removed}}}'
+            self._publish(self._shared.topics.delta(self._name), text, retain=False)
+        else:
+            return
+        self._free_at = asyncio.get_running_loop().time() + self._shared.interval
+        self._busy = self._publish(self._shared.topics.result(self._name), self._result(), retain=True)
+
+    def _result(self) -> str:
+        if self.failure is not None:
+            return self.failure.to_json()
+        rows = (row for row, count in self._rows.items() for _ in range(count))
+        return f'{{"sequence":{self._sequence},{results_to_json(self._variables or (), rows)[1:]}'
+
+    def _publish(self, topic: str, text: str, *, retain: bool) -> bool:
+        payload = text.encode()
+        if len(payload) > self._shared.max_payload:
+            limit = f"{self._shared.max_payload} bytes (mqtt_gate.max_result)"
+            payload = ResultTooLarge(f"The message is larger than {limit}; ask for less").to_json().encode()
+        return self._shared.wire.publish(topic, payload, retain=retain, done=self._taken if retain else _nothing)
+
+    def _taken(self) -> None:
+        self._busy = False
+        if self._whole or self._news is not None:
+            self._plan()
+
+
+def _nothing() -> None:
+    pass

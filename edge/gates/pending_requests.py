@@ -1,0 +1,160 @@
+"""Requests of a session that have one answer: updates, queries, and what concerns delayed updates.
+
+All methods are called on the event loop. The answers come over the bridge, in engine order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from edge.engine.requests import Answer, Dataset, QueryRequest, UpdateOutcome, UpdateRequest
+from edge.gates.rate_limit import client_of
+from edge.gates.result_limit import Output, as_results
+from edge.gates.subscriptions import as_told, as_tuple
+from edge.protocol.access import Access
+from edge.protocol.errors import EdgeError, RequestTimeout
+from edge.protocol.messages import (
+    CancelMessage,
+    QueryMessage,
+    TimerMessage,
+    TimersMessage,
+    UpdateMessage,
+    cancelled_message,
+    result_message,
+    scheduled_message,
+    timer_message,
+    timers_message,
+    updated_message,
+)
+
+if TYPE_CHECKING:
+    from edge.gates.session import Session, Sessions
+
+T = TypeVar("T")
+
+AskMessage = UpdateMessage | QueryMessage | TimersMessage | TimerMessage | CancelMessage
+
+
+def ask(session: Session, request: AskMessage, access: Access, started: float) -> None:
+    """Hand a request to the engine; it is answered when the engine has answered. Raises what is refused at once."""
+
+    def answer(future: Future[T], told: Callable[[T], str], status: int = 200) -> None:
+        _Ask(session, request, started, future, told, status).start()
+
+    engine, alias, who = session.shared.engine, request.alias, client_of(access, session.peer)
+    try:
+        if isinstance(request, UpdateMessage):
+            update = UpdateRequest(
+                request.sparql,
+                Dataset(as_tuple(request.using_graph_uri), as_tuple(request.using_named_graph_uri)),
+                access=access,
+                source=who,
+            )
+            when = request.when
+            if when is None:
+                answer(engine.update([update]), lambda outcomes: updated_message(alias, *_counts(outcomes)))
+            else:
+                answer(
+                    engine.schedule(update, when, request.id),
+                    lambda scheduled: scheduled_message(alias, scheduled.to_message()),
+                    202,
+                )
+        elif isinstance(request, QueryMessage):
+            read = partial(_read, session.shared, request, access, who)
+            session.evaluate(lambda: answer(read(), lambda result: result_message(alias, result)))
+        elif isinstance(request, TimersMessage):
+            answer(
+                engine.timers(request.state, request.limit, access),
+                lambda timers: timers_message(alias, [timer.to_message() for timer in timers]),
+            )
+        elif isinstance(request, TimerMessage):
+            future = engine.timer(request.id, access, request.client)
+            answer(future, lambda timer: timer_message(alias, timer.to_message()))
+        else:
+            answer(engine.cancel(request.id, access, request.client), lambda _: cancelled_message(alias, request.id))
+    except EdgeError as error:
+        raise error.with_alias(alias) from error
+
+
+def _counts(outcomes: list[UpdateOutcome]) -> tuple[int, int, int]:
+    (outcome,) = outcomes
+    return outcome.added, outcome.removed, outcome.entries
+
+
+def _read(shared: Sessions, request: QueryMessage, access: Access, who: str) -> Future[str]:
+    dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
+    limits = shared.limits
+
+    def read(answer: Answer) -> str:
+        return as_results(answer, Output(limits.max_result, limits.query_timeout, f"{shared.section}.max_result"))
+
+    return shared.engine.read(QueryRequest(request.sparql, dataset, access, who), read)
+
+
+class _Ask(Generic[T]):
+    """One request in work. It is carried out whatever becomes of the client; a query is given up in time."""
+
+    def __init__(
+        self,
+        session: Session,
+        request: AskMessage,
+        started: float,
+        future: Future[T],
+        told: Callable[[T], str],
+        status: int,
+    ) -> None:
+        """`told`: the engine's answer as a message; `status` is what it counts as."""
+        self._session = session
+        self._request = request
+        self._started = started
+        self._future: Future[T] | None = future
+        self._told = told
+        self._status = status
+        self._expired = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Have the answer sent when it is there."""
+        session, shared = self._session, self._session.shared
+        if isinstance(self._request, QueryMessage):
+            self._timer = asyncio.get_running_loop().call_later(shared.limits.query_timeout, self._expire)
+        else:
+            session.begun()
+        assert self._future is not None  # noqa: S101
+        self._future.add_done_callback(partial(shared.bridge.put, self._done))
+
+    def _expire(self) -> None:
+        self._expired = True
+        seconds = self._session.shared.limits.query_timeout
+        error = RequestTimeout(
+            f"The query took longer than {seconds:g} s, the limit engine.query_timeout; ask for less",
+            alias=self._request.alias,
+        )
+        self._session.refuse(error, self._request.kind, self._started)
+        if self._future is not None:
+            self._future.cancel()
+
+    def _done(self, future: Future[T]) -> None:
+        self._future = None  # each has the other: a large result would stay until that is found
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._expired and not future.cancelled():
+            self._tell(future)
+        if isinstance(self._request, QueryMessage):
+            self._session.evaluated()
+        else:
+            self._session.done()
+
+    def _tell(self, future: Future[T]) -> None:
+        session = self._session
+        failure = future.exception()
+        if failure is not None:
+            told = as_told(failure, self._request.alias, session.shared.metrics)
+            session.refuse(told, self._request.kind, self._started)
+            return
+        session.outgoing.send(self._told(future.result()))
+        session.shared.answered(self._request.kind, self._status, self._started)

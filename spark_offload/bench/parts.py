@@ -1,0 +1,35 @@
+"""The measurements, one after the other, in a directory that is gone afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from spark_offload.bench import asking, ingesting, scaling
+from spark_offload.bench.figures import Figure
+from spark_offload.bench.observations import fill
+from spark_offload.session import session
+
+
+def measure(parts: Collection[str], rows: int, runs: int) -> list[Figure]:
+    """Of "ingest", "questions" and "scaling". Raises `ExperimentError`, `HistoryError`."""
+    figures: list[Figure] = []
+    with TemporaryDirectory(prefix="edge-history-bench-") as directory:
+        work = Path(directory)
+        landing = work / "landing"
+        fill(landing, rows)
+        if "ingest" in parts or "questions" in parts:
+            spark = session(name="bench", settings={"spark.sql.warehouse.dir": str(work / "warehouse")})
+            try:
+                if "ingest" in parts:
+                    figures += ingesting.measure(spark, landing, work, rows, runs)
+                else:
+                    ingesting.take_in(spark, landing, work / "table", rows)
+                if "questions" in parts:
+                    figures += asking.measure(spark, work / "table", rows, runs)
+            finally:
+                spark.stop()
+        if "scaling" in parts:
+            figures += scaling.measure(landing, work, rows, runs)
+    return figures
