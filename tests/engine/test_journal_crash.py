@@ -90,9 +90,9 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost(tmp_path, durability)
 
 
 def test_killed_before_anything_was_written(tmp_path):
-    starter = "import sys, os; from pathlib import Path; from edge.engine import journal_file\n"
+    starter = "import sys, os; from pathlib import Path; from edge.engine.journal import sqlite_schema\n"
     starter += "rename = Path.rename\nPath.rename = lambda *_: os.kill(os.getpid(), 9)\n"
-    starter += "journal_file.create(Path(sys.argv[1]) / 'edge.sqlite3', 'commit')"
+    starter += "sqlite_schema.create(Path(sys.argv[1]) / 'edge.sqlite3', 'commit')"
     assert subprocess.run([sys.executable, "-c", starter, tmp_path], check=False).returncode == -signal.SIGKILL
     assert [file.name for file in tmp_path.iterdir()] == ["edge.sqlite3.new"]
     journal = Journal.open(tmp_path)
