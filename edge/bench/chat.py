@@ -28,7 +28,7 @@ from edge.client import Application, Client, Endpoints, Notification, Pipeline
 from edge.jsap import Profile
 from edge.protocol.results import Term
 
-PROFILE: Final = Path(__file__).parents[1] / "examples" / "chat" / "chat.jsap"
+PROFILE: Final = Path(__file__).parents[2] / "examples" / "chat" / "chat.jsap"
 _ME: Final = "http://schema.org/PersonURI1"
 _PERSON: Final = f"INSERT DATA {{ <{_ME}> a <http://schema.org/Person> ; <http://schema.org/name> 'Anna' }}"
 _EACH: Final = 10
