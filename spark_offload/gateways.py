@@ -30,7 +30,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GatewayEntry:
     """What is known of a gateway."""
 
     digest: str
@@ -46,9 +46,9 @@ class Gateways:
         """A file that is not there has no gateways."""
         self._path = path
         self._seen: tuple[int, ...] | None = None
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, GatewayEntry] = {}
 
-    def all(self) -> Mapping[str, Entry]:
+    def all(self) -> Mapping[str, GatewayEntry]:
         """The gateways by name. Raises `GatewayRefused` where the file cannot be read."""
         try:
             with self._path.open("rb") as file:
@@ -82,7 +82,7 @@ class Gateways:
         with self._changed() as entries:
             if name in entries:
                 raise GatewayRefused(f"{name} has a token; `edge-history gateways remove {name}` makes it void")
-            entries[name] = Entry(_digest(token), datetime.now(UTC).isoformat(timespec="seconds"))
+            entries[name] = GatewayEntry(_digest(token), datetime.now(UTC).isoformat(timespec="seconds"))
         return token
 
     def remove(self, name: str) -> None:
@@ -92,7 +92,7 @@ class Gateways:
                 raise GatewayRefused(f"there is no gateway {name} in {self._path}")
 
     @contextlib.contextmanager
-    def _changed(self) -> Iterator[dict[str, Entry]]:
+    def _changed(self) -> Iterator[dict[str, GatewayEntry]]:
         """The gateways to change; they are written when the block ends well. One program does so at a time."""
         folder = self._path.absolute().parent
         try:
@@ -110,7 +110,7 @@ class Gateways:
         finally:
             os.close(descriptor)
 
-    def _write(self, entries: Mapping[str, Entry]) -> None:
+    def _write(self, entries: Mapping[str, GatewayEntry]) -> None:
         told = {name: {"sha256": entry.digest, "since": entry.since} for name, entry in sorted(entries.items())}
         # It is made with mode 0600.
         with tempfile.NamedTemporaryFile(dir=self._path.absolute().parent, prefix=".gateways-", delete=False) as draft:
@@ -124,11 +124,13 @@ class Gateways:
                 raise
 
 
-def _read(text: bytes) -> dict[str, Entry]:
+def _read(text: bytes) -> dict[str, GatewayEntry]:
     body: dict[str, Any] = json.loads(text)
     if body["schema"] != _SCHEMA:
         raise ValueError(f"it has schema {body['schema']}, and this program knows {_SCHEMA}")
-    entries = {str(name): Entry(str(told["sha256"]), str(told["since"])) for name, told in body["gateways"].items()}
+    entries = {
+        str(name): GatewayEntry(str(told["sha256"]), str(told["since"])) for name, told in body["gateways"].items()
+    }
     if wrong := [name for name, entry in entries.items() if not _SHA256.fullmatch(entry.digest)]:
         raise ValueError(f"what it has of {wrong[0]} is no SHA-256")
     return entries

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from spark_offload.commit import alone, append
 from spark_offload.errors import IngestFailed, Overtaken
 from spark_offload.intake import Gap, examine, look
-from spark_offload.landing import Landing, Quarantined, Waiting
+from spark_offload.landing import Landing, PendingSegment, Quarantined
 from spark_offload.positions import place
 from spark_offload.rows import rows
 from spark_offload.table import make_table
@@ -47,7 +47,7 @@ class Round:
     segments: int = 0
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[Quarantined] = field(default_factory=list)
-    newer: list[Waiting] = field(default_factory=list)
+    newer: list[PendingSegment] = field(default_factory=list)
     more: bool = False
     """Whether there is more to take in."""
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from edge.outbox.segment import Manifest, SegmentDamaged, SegmentNewer, unpacked
 from spark_offload.errors import LandingRefused
-from spark_offload.landing import Landing, Outbox, Quarantined, Waiting, age
+from spark_offload.landing import Landing, Outbox, PendingSegment, Quarantined, age
 
 _THREADS: Final = 8
 _BLOCK: Final = 1 << 20
@@ -27,7 +27,7 @@ _LONGEST: Final = 1 << 63
 class Taken(NamedTuple):
     """A segment that is taken in."""
 
-    segment: Waiting
+    segment: PendingSegment
     manifest: Manifest
     after: int
     """The number up to which its rows are in the table already, or in another segment that is taken in."""
@@ -59,7 +59,7 @@ class Intake:
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[Quarantined] = field(default_factory=list)
     """What was put aside."""
-    newer: list[Waiting] = field(default_factory=list)
+    newer: list[PendingSegment] = field(default_factory=list)
     """In a schema that this program does not know; left where it is."""
     more: bool = False
     """Whether some was left for another round."""
@@ -79,7 +79,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
         outbox: [one for one in landing.segments(outbox) if one.last > positions.get(outbox, 0)]
         for outbox in landing.outboxes()
     }
-    near: list[Waiting] = []
+    near: list[PendingSegment] = []
     room = most
     for outbox, behind in waiting.items():
         reached = positions.get(outbox, 0)
@@ -94,7 +94,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
             reached = max(reached, segment.last)
     with ThreadPoolExecutor(_THREADS) as pool:
         verdicts = list(pool.map(lambda segment: _checked(landing, segment), near))
-    sound: dict[Outbox, dict[Waiting, Manifest]] = {}
+    sound: dict[Outbox, dict[PendingSegment, Manifest]] = {}
     for segment, verdict in zip(near, verdicts, strict=True):
         if isinstance(verdict, Manifest):
             sound.setdefault(segment.outbox, {})[segment] = verdict
@@ -113,7 +113,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
     return found
 
 
-def gap(segments: Iterable[Waiting], position: int) -> Gap | None:
+def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
     """The first numbers after a position that no segment of an outbox has, where others wait behind."""
     behind = sorted(one for one in segments if one.last > position)
     for index, segment in enumerate(behind):
@@ -135,13 +135,13 @@ def examine(landing: Landing, taken: Iterable[Taken]) -> list[Quarantined]:
     ]
 
 
-def put_aside(landing: Landing, segment: Waiting, reason: str) -> Quarantined:
+def put_aside(landing: Landing, segment: PendingSegment, reason: str) -> Quarantined:
     """Have a segment in quarantine."""
     landing.quarantine(segment, reason)
     return Quarantined(segment.outbox, f"{segment.first:012d}-{segment.last:012d}", reason)
 
 
-def _chain(segments: Mapping[Waiting, Manifest], positions: Mapping[Outbox, int]) -> list[Taken]:
+def _chain(segments: Mapping[PendingSegment, Manifest], positions: Mapping[Outbox, int]) -> list[Taken]:
     """Those of an outbox that go on without a gap, each as far as it brings us; rows before tombstones."""
     chain: list[Taken] = []
     position = positions.get(next(iter(segments)).outbox, 0)
@@ -154,7 +154,7 @@ def _chain(segments: Mapping[Waiting, Manifest], positions: Mapping[Outbox, int]
         position = best.last
 
 
-def _checked(landing: Landing, segment: Waiting) -> Manifest | SegmentDamaged | SegmentNewer | None:
+def _checked(landing: Landing, segment: PendingSegment) -> Manifest | SegmentDamaged | SegmentNewer | None:
     """What becomes of a segment. None: it has gone."""
     try:
         manifest = landing.manifest(segment)
@@ -187,7 +187,7 @@ def _lines(packed: bytes) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
 
 
-def _fault(manifest: Manifest, segment: Waiting) -> str | None:
+def _fault(manifest: Manifest, segment: PendingSegment) -> str | None:
     """Why a segment cannot be read: it was damaged since it was looked at, or the gateway wrote nonsense."""
     if manifest.tombstone:
         return None

@@ -38,7 +38,7 @@ class Outbox(NamedTuple):
         return f"{self.gateway}/{self.epoch}"
 
 
-class Waiting(NamedTuple):
+class PendingSegment(NamedTuple):
     """A segment, as its name tells it."""
 
     outbox: Outbox
@@ -76,23 +76,23 @@ class Landing:
                     if EPOCH.fullmatch(epoch.name):
                         yield Outbox(gateway.name, epoch.name)
 
-    def segments(self, outbox: Outbox) -> list[Waiting]:
+    def segments(self, outbox: Outbox) -> list[PendingSegment]:
         """Those whose manifest is there, by their first number."""
         found = []
         for path in _files(self._folder(outbox)):
             name = STEM.fullmatch(path.name.removesuffix(MANIFEST)) if path.name.endswith(MANIFEST) else None
             if name:
-                found.append(Waiting(outbox, int(name[1]), int(name[2]), path))
+                found.append(PendingSegment(outbox, int(name[1]), int(name[2]), path))
         return sorted(found)
 
-    def manifest(self, segment: Waiting) -> Manifest:
+    def manifest(self, segment: PendingSegment) -> Manifest:
         """What the gateway wrote of it. Raises `SegmentDamaged`, `SegmentNewer`, `FileNotFoundError`."""
         manifest = Manifest.from_json(segment.manifest.read_bytes())
         if (manifest.gateway, manifest.epoch, manifest.first, manifest.last) != (*segment.outbox, *segment[1:3]):
             raise SegmentDamaged(f"its manifest is that of {manifest.folder}/{manifest.stem}")
         return manifest
 
-    def quarantine(self, segment: Waiting, reason: str) -> None:
+    def quarantine(self, segment: PendingSegment, reason: str) -> None:
         """Put a damaged segment aside, for people to look at. Its gateway then sends it again.
 
         The manifest goes last: without its rows it is damaged still, rows without one would be in the way for ever.

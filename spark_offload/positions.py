@@ -35,7 +35,7 @@ _HARMLESS: Final = frozenset(
 """Operations after which the positions are what they were before."""
 
 
-class Place(NamedTuple):
+class TablePlace(NamedTuple):
     """Where a table is."""
 
     version: int
@@ -48,7 +48,7 @@ def told(run: str, positions: Mapping[Outbox, int]) -> str:
     return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
 
-def place(spark: SparkSession, path: str) -> Place:
+def place(spark: SparkSession, path: str) -> TablePlace:
     """Version and positions as of it. Raises `TableRefused`."""
     open_table(spark, path)
     for limit in (_NEAR, None):
@@ -56,12 +56,12 @@ def place(spark: SparkSession, path: str) -> Place:
         version = commits[0]["version"]
         for commit in commits:
             if found := metadata(commit):
-                return Place(version, _read(found))
+                return TablePlace(version, _read(found))
             if commit["operation"] not in _HARMLESS:
-                return Place(version, counted(spark, path, version))
+                return TablePlace(version, counted(spark, path, version))
         if commits[-1]["version"] == 0:
             break
-    return Place(version, counted(spark, path, version))
+    return TablePlace(version, counted(spark, path, version))
 
 
 def counted(spark: SparkSession, path: str, version: int) -> dict[Outbox, int]:

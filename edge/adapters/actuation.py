@@ -14,9 +14,9 @@ from typing import Protocol
 
 from paho.mqtt.client import Client
 
-from edge.adapters.actuation_outbox import Outbox
-from edge.adapters.actuation_rules import Rules
-from edge.adapters.mqtt_link import Link
+from edge.adapters.actuation_outbox import ActuationQueue
+from edge.adapters.actuation_rules import ActuationRules
+from edge.adapters.mqtt_link import MqttLink
 from edge.adapters.observations import Engine
 from edge.adapters.registry import BadValues
 from edge.adapters.settings import ActuationSettings, MqttSettings
@@ -60,9 +60,9 @@ class Actuation:
         """`bad_values`: where solutions are listed of which no message can be made."""
         self._settings = settings
         self._bad_values = bad_values
-        self._outbox = Outbox(settings.rate, settings.max_queued)
+        self._outbox = ActuationQueue(settings.rate, settings.max_queued)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._rules = Rules(
+        self._rules = ActuationRules(
             engine,
             post=self._events.put,
             waiting=lambda: self._events.qsize() >= settings.max_queued,
@@ -70,7 +70,7 @@ class Actuation:
             refuse=self._refuse,
         )
         self._ports: Ports | None = None
-        self._link: Link | None = None
+        self._link: MqttLink | None = None
         self._link_started = False
         self._sending: _Sending | None = None
         self._refused: dict[str, Command] = {}
@@ -108,7 +108,7 @@ class Actuation:
         Without a `connection` there is no broker, and only serial ports are told anything.
         """
         if connection is not None:
-            self._link = Link(
+            self._link = MqttLink(
                 connection,
                 "actuation",
                 "-out",

@@ -22,7 +22,7 @@ class _Entry(NamedTuple):
     """Connections that ended while it was on its way."""
 
 
-class Outbox:
+class ActuationQueue:
     """A bounded queue. Not thread-safe; it knows no clock: `now` is given, in seconds.
 
     Of each topic only the newest message waits, in the place of the first, and it is sent when the one before is

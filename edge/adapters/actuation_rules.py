@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
-from edge.adapters.desired_state import Wanted
+from edge.adapters.desired_state import DesiredState
 from edge.adapters.observations import Engine
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.mapping.actuators import Actuator, Command
@@ -29,7 +29,7 @@ class _Rule:
     """One actuator in force."""
 
     actuator: Actuator
-    wanted: Wanted
+    wanted: DesiredState
     feed: _Feed | None = None
     failure: str = ""
     wait: float = _RETRY_MIN
@@ -45,7 +45,7 @@ class _Feed:
     closed: bool = False
 
 
-class Rules:
+class ActuationRules:
     """Belongs to one thread, but for `_take`, which the engine calls on its own, and `faults`."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Rules:
             gone.append(name)
         for name, actuator in wanted.items():
             if name not in self._rules:
-                rule = self._rules[name] = _Rule(actuator, Wanted(actuator, partial(self._refuse, actuator)))
+                rule = self._rules[name] = _Rule(actuator, DesiredState(actuator, partial(self._refuse, actuator)))
                 self._subscribe(rule)
         return gone
 

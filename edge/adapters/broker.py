@@ -10,7 +10,7 @@ from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
-from edge.adapters.broker_auth import Door, OwnDoor
+from edge.adapters.broker_auth import BrokerAuth, OwnClientsAuth
 from edge.adapters.broker_backlog import Backlog
 from edge.adapters.settings import BrokerSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
@@ -36,12 +36,12 @@ class EmbeddedBroker:
     survive a power cut of the gateway from the moment it was acknowledged, use a broker of its own (Mosquitto).
     """
 
-    def __init__(self, settings: BrokerSettings, door: Door | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, door: BrokerAuth | None = None) -> None:
         """Without `door` everybody may come in, and may say and hear everything."""
         self._settings = settings
         self._broker: GuardedBroker | None = None
         self._door = door
-        self._own_door = OwnDoor()
+        self._own_door = OwnClientsAuth()
         self._port = settings.port
         self._own_port = 0
         self._own: asyncio.Server | None = None
@@ -196,7 +196,7 @@ class EmbeddedBroker:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        door: Door | None,
+        door: BrokerAuth | None,
         known: Callable[[], None],
     ) -> None:
         from edge.adapters.broker_connect import let_in

@@ -13,7 +13,7 @@ BETWEEN: Final = "\x1f"
 """Between the name of a client and its identifier at the broker. Names are printable, so none has it."""
 
 
-class Visitor(Protocol):
+class ConnectedClient(Protocol):
     """A client that was let in, for as long as it is connected."""
 
     @property
@@ -36,10 +36,10 @@ class Visitor(Protocol):
         """It is no longer connected."""
 
 
-class Door(Protocol):
+class BrokerAuth(Protocol):
     """What lets clients in. Called on the event loop."""
 
-    def admit(self, password: str | None, over: Callable[[], None]) -> Visitor:
+    def admit(self, password: str | None, over: Callable[[], None]) -> ConnectedClient:
         """Let in who has this password. `over` is called when its connection must end. Raises `EdgeError`."""
 
 
@@ -57,16 +57,16 @@ class _Anybody:
         pass
 
 
-ANYBODY: Final[Visitor] = _Anybody()
+ANYBODY: Final[ConnectedClient] = _Anybody()
 
 
-class OwnDoor:
+class OwnClientsAuth:
     """The door for the gateway's own clients: they know a secret that is made at each start, and nobody else does."""
 
     def __init__(self) -> None:
         self.secret = secrets.token_urlsafe(32)
 
-    def admit(self, password: str | None, over: Callable[[], None]) -> Visitor:
+    def admit(self, password: str | None, over: Callable[[], None]) -> ConnectedClient:
         """Let in who knows the secret. Raises `InvalidGrant`."""
         if not hmac.compare_digest(self.secret.encode(), (password or "").encode()):
             raise InvalidGrant("This port is the gateway's own")

@@ -23,7 +23,7 @@ from amqtt.mqtt.connack import (
 from amqtt.mqtt.connect import ConnectPacket, ConnectVariableHeader
 from amqtt.mqtt.packet import CONNECT, MQTTFixedHeader
 
-from edge.adapters.broker_auth import BETWEEN, Door
+from edge.adapters.broker_auth import BETWEEN, BrokerAuth
 from edge.adapters.broker_streams import BEGIN, BoundedReader, BoundedWriter
 from edge.protocol.errors import EdgeError, Forbidden, Unauthorized
 
@@ -41,7 +41,7 @@ class _RefusedError(Exception):
         self.code = code
 
 
-async def let_in(reader: BoundedReader, writer: BoundedWriter, door: Door, *, own: bool) -> bool:
+async def let_in(reader: BoundedReader, writer: BoundedWriter, door: BrokerAuth, *, own: bool) -> bool:
     """Have a client come in by a door. False: it may not, and has been told. `own`: it is one of the gateway's."""
     try:
         connect = await asyncio.wait_for(_connect(reader), BEGIN)
@@ -71,7 +71,7 @@ async def _connect(reader: BoundedReader) -> ConnectPacket:
     return await ConnectPacket.from_stream(reader, header, about)
 
 
-def _admit(connect: ConnectPacket, writer: BoundedWriter, door: Door) -> None:
+def _admit(connect: ConnectPacket, writer: BoundedWriter, door: BrokerAuth) -> None:
     """Find out who this is, and write it into the packet, where the password was."""
     payload = connect.payload
     try:

@@ -11,7 +11,7 @@ from amqtt.contexts import Action, BrokerConfig
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import Session
 
-from edge.adapters.broker_auth import Visitor
+from edge.adapters.broker_auth import ConnectedClient
 from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
 _log = logging.getLogger(__name__)
@@ -153,6 +153,6 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         await asyncio.gather(*sent, return_exceptions=True)
 
 
-def _visitor(session: Session) -> Visitor:
-    visitor: Visitor = session.attributes[_VISITOR]
+def _visitor(session: Session) -> ConnectedClient:
+    visitor: ConnectedClient = session.attributes[_VISITOR]
     return visitor

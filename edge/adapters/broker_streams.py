@@ -7,7 +7,7 @@ import logging
 
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 
-from edge.adapters.broker_auth import ANYBODY, Visitor
+from edge.adapters.broker_auth import ANYBODY, ConnectedClient
 from edge.adapters.broker_backlog import Backlog
 from edge.adapters.broker_packets import PacketBoundaries
 
@@ -86,7 +86,7 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
         self._limit = limit
         self._backlog = backlog
         self._waiting = 0
-        self.visitor: Visitor = ANYBODY
+        self.visitor: ConnectedClient = ANYBODY
         """Who is at the other end."""
         self.session = ""
         """The session that this connection is for; empty where it has no name."""

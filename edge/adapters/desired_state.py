@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyoxigraph as ox
 
-from edge.mapping.actuators import Actuator, Command, Message
+from edge.mapping.actuators import Actuator, ActuatorMessage, Command
 from edge.mapping.solution import CommandError, Solution, Term
 from edge.protocol.results import Row
 
@@ -15,7 +15,7 @@ Refuse = Callable[[Solution, str], None]
 """Told of a solution of which no message can be made, and why."""
 
 
-class Wanted:
+class DesiredState:
     """The state of one actuator. A topic that several rows name is wanted as the newest of them says.
 
     Rows are taken in as a bag; one of which no topic can be made is told once and then left out. Not thread-safe.
@@ -75,7 +75,7 @@ class Wanted:
         for rows in self._topics.values():
             yield from self._message(self.actuator.added, next(reversed(rows)))
 
-    def _message(self, message: Message | None, row: Row) -> list[Command]:
+    def _message(self, message: ActuatorMessage | None, row: Row) -> list[Command]:
         if message is None:
             return []
         solution = self._solution(row)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from edge.mapping.evaluate import FIRST_NUMBER
-from edge.mapping.payload import Message, PayloadError
+from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.values import JsonNumber
 
 _SEARCHED: Final = 4096
@@ -33,7 +33,7 @@ def _candidates(payload: bytes, largest: int) -> Iterator[str]:
     document: object = payload[:_SEARCHED].decode(errors="replace")
     if len(payload) <= largest:
         with contextlib.suppress(PayloadError):
-            document = Message("", payload).document
+            document = PayloadMessage("", payload).document
     scalars = list(_scalars(document))
     yield from (item for item in scalars if isinstance(item, JsonNumber))
     for item in scalars:

@@ -15,7 +15,7 @@ from edge.mapping.reading import XSD_DECIMAL, XSD_DOUBLE, Reading
 from edge.protocol.errors import EdgeError
 
 
-class Intake:
+class Ingest:
     """The way of a message into the graph, the same for every adapter that receives messages.
 
     A topic may be mapped by files and by clients who tied an observation to it in the graph (the Topics Manager of

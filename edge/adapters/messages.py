@@ -9,7 +9,7 @@ from datetime import datetime
 
 
 @dataclass(slots=True, eq=False)
-class Message:
+class MqttMessage:
     """One MQTT message as it came in."""
 
     topic: str
@@ -34,14 +34,14 @@ class Inbox:
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._messages: deque[Message] = deque()
+        self._messages: deque[MqttMessage] = deque()
         self._changed = threading.Condition()
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def offer(self, message: Message) -> bool:
+    def offer(self, message: MqttMessage) -> bool:
         """Put it in if there is room. False: full or closed."""
         with self._changed:
             if self._closed or not self._has_room(message):
@@ -49,7 +49,7 @@ class Inbox:
             self._put(message)
             return True
 
-    def put(self, message: Message) -> bool:
+    def put(self, message: MqttMessage) -> bool:
         """Wait for room, then put it in. False: closed."""
         with self._changed:
             while not self._closed and not self._has_room(message):
@@ -59,17 +59,17 @@ class Inbox:
             self._put(message)
             return True
 
-    def _has_room(self, message: Message) -> bool:
+    def _has_room(self, message: MqttMessage) -> bool:
         fits = len(self._messages) < self._limit and self._bytes + _size(message) <= self._max_bytes
         return fits or not self._messages
 
-    def _put(self, message: Message) -> None:
+    def _put(self, message: MqttMessage) -> None:
         self._messages.append(message)
         self._bytes += _size(message)
         if len(self._messages) == 1:
             self._changed.notify_all()
 
-    def take(self, limit: int) -> list[Message]:
+    def take(self, limit: int) -> list[MqttMessage]:
         """Wait for messages, then take those that are there. Empty: closed, and nothing is left."""
         with self._changed:
             while not self._messages and not self._closed:
@@ -86,5 +86,5 @@ class Inbox:
             self._changed.notify_all()
 
 
-def _size(message: Message) -> int:
+def _size(message: MqttMessage) -> int:
     return len(message.topic) + len(message.payload)

@@ -22,12 +22,12 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.adapters.ingest import Intake
-from edge.adapters.messages import Inbox, Message
+from edge.adapters.ingest import Ingest
+from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.mqtt_client import close_sockets, make_client, subscribe, why_lost
 from edge.adapters.receipts import NEW_SESSION, Receipts, receipt_of
 from edge.adapters.settings import MqttSettings
-from edge.adapters.writer import Writer
+from edge.adapters.writer import ReadingWriter
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class MqttAdapter:
     def __init__(
         self,
         settings: MqttSettings,
-        intake: Intake,
+        intake: Ingest,
         receipts: bytes = b"",
         own: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -69,7 +69,7 @@ class MqttAdapter:
         """Whether no new message has come over this connection of an old session yet."""
         self._forgetting = False
         """Whether the receipts are of a session that has ended."""
-        self._pending: dict[bytes, Message] = {}
+        self._pending: dict[bytes, MqttMessage] = {}
         self._connection = 0
         self._extra: frozenset[str] = frozenset()
         self._greeted = True
@@ -83,7 +83,7 @@ class MqttAdapter:
         self._down_since: float | None = None
         self._attempt = 0
         self._look_again = 0.0
-        writer = Writer(settings, intake, self._stopping)
+        writer = ReadingWriter(settings, intake, self._stopping)
         self._threads = [
             threading.Thread(target=self._stay_connected, name="edge-mqtt", daemon=True),
             threading.Thread(target=self._write, args=(writer,), name="edge-mqtt-write", daemon=True),
@@ -203,7 +203,7 @@ class MqttAdapter:
         Nothing has been subscribed to yet, so no message of the new session can come before that. False: it takes
         longer than the broker waits for a sign of life.
         """
-        mark = Message("", b"", 0, False, 0, datetime.now(UTC), self._connection, NEW_SESSION, threading.Event())
+        mark = MqttMessage("", b"", 0, False, 0, datetime.now(UTC), self._connection, NEW_SESSION, threading.Event())
         if not self._inbox.put(mark):
             return False
         assert mark.started is not None  # noqa: S101
@@ -252,7 +252,9 @@ class MqttAdapter:
             return
         payload = bytes(came.payload)
         receipt = receipt_of(came.mid, topic, payload) if came.qos else b""
-        message = Message(topic, payload, came.qos, came.retain, came.mid, datetime.now(UTC), self._connection, receipt)
+        message = MqttMessage(
+            topic, payload, came.qos, came.retain, came.mid, datetime.now(UTC), self._connection, receipt
+        )
         if not came.qos:
             if not self._inbox.offer(message):
                 self.dropped += 1
@@ -260,7 +262,7 @@ class MqttAdapter:
         if not self._is_known(message, came.dup):
             self._inbox.put(message)
 
-    def _is_known(self, message: Message, again: bool) -> bool:
+    def _is_known(self, message: MqttMessage, again: bool) -> bool:
         """Whether a message was carried out or is waiting; if not, it now counts as waiting. `again`: its DUP flag."""
         receipt = message.receipt
         with self._lock:
@@ -275,20 +277,20 @@ class MqttAdapter:
             self._pending[receipt] = message
             return False
 
-    def _write(self, writer: Writer) -> None:
+    def _write(self, writer: ReadingWriter) -> None:
         while batch := self._inbox.take(self._settings.max_batch):
             for is_mark, messages in groupby(batch, lambda message: message.started is not None):
                 if not (self._begin_session if is_mark else self._carry_out)(writer, list(messages)):
                     return
 
-    def _carry_out(self, writer: Writer, batch: list[Message]) -> bool:
+    def _carry_out(self, writer: ReadingWriter, batch: list[MqttMessage]) -> bool:
         if not writer.write(batch):
             return False
         self.written += len(batch)
         self._acknowledge([message for message in batch if message.qos])
         return True
 
-    def _begin_session(self, writer: Writer, marks: list[Message]) -> bool:
+    def _begin_session(self, writer: ReadingWriter, marks: list[MqttMessage]) -> bool:
         if not writer.remember(NEW_SESSION):
             return False
         with self._lock:
@@ -298,7 +300,7 @@ class MqttAdapter:
                 mark.started.set()
         return True
 
-    def _acknowledge(self, messages: list[Message]) -> None:
+    def _acknowledge(self, messages: list[MqttMessage]) -> None:
         with self._lock:
             self._receipts.add(message.receipt for message in messages)
             for message in messages:

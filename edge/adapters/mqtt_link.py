@@ -24,7 +24,7 @@ _LOOP = 1.0
 """Seconds the thread sleeps at most while nothing happens."""
 
 
-class Link:
+class MqttLink:
     """A connection, made anew for ever. Its callbacks come on its own thread.
 
     Each connection is a client of its own with a clean session: what is not acknowledged is for the caller to send

@@ -18,7 +18,7 @@ _Row = tuple[Term | None, Term | None, Term | None]
 
 
 @dataclass(slots=True)
-class Known:
+class CachedObservation:
     """One observation: its rows of the subscription, and what the adapters are about to do to it."""
 
     iri: ox.NamedNode
@@ -65,11 +65,11 @@ class Known:
         return {"observation": self.iri, "quantity": quantity, "instant": instant_iri(quantity)}
 
 
-class KnownObservations:
+class ObservationCache:
     """All observations of the graph by IRI. Not thread-safe: its owner holds a lock."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, CachedObservation] = {}
         self._by_topic: dict[str, dict[str, None]] = {}
         self.lost: set[ox.NamedNode] = set()
         """Quantities that some client took away; what hung on them is still there."""
@@ -78,14 +78,14 @@ class KnownObservations:
     def __len__(self) -> int:
         return sum(1 for known in self._known.values() if known.exists)
 
-    def get(self, iri: str) -> Known:
+    def get(self, iri: str) -> CachedObservation:
         """The observation, known or not. Raises ValueError if `iri` is no IRI."""
         known = self._known.get(iri)
         if known is None:
-            known = self._known[iri] = Known(ox.NamedNode(iri))
+            known = self._known[iri] = CachedObservation(ox.NamedNode(iri))
         return known
 
-    def find(self, iri: str) -> Known | None:
+    def find(self, iri: str) -> CachedObservation | None:
         """The observation if anything is known of it."""
         return self._known.get(iri)
 
@@ -98,7 +98,7 @@ class KnownObservations:
         """The topics that clients tied observations to."""
         return frozenset(self._by_topic)
 
-    def plan(self, known: Known, quantity: ox.NamedNode) -> None:
+    def plan(self, known: CachedObservation, quantity: ox.NamedNode) -> None:
         """An update is on its way that gives the observation this quantity, in place of those it has."""
         self._replaced.update(q for q in known.quantities if isinstance(q, ox.NamedNode))
         known.planned = quantity
@@ -116,7 +116,7 @@ class KnownObservations:
 
     def apply(self, delta: Delta) -> None:
         """A notification of the subscription: rows of observation, quantity, topic, digest."""
-        touched: dict[str, Known] = {}
+        touched: dict[str, CachedObservation] = {}
         before: dict[str, set[str]] = {}
         gone: set[ox.NamedNode] = set()
         for rows, sign in ((delta.removed, -1), (delta.added, 1)):
@@ -144,7 +144,7 @@ class KnownObservations:
         self._replaced -= gone
 
     @staticmethod
-    def _declared(known: Known) -> set[str]:
+    def _declared(known: CachedObservation) -> set[str]:
         return known.topics if known.rows and known.digest is None else set()
 
     def _tie(self, iri: str, before: set[str], after: set[str]) -> None:

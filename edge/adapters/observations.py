@@ -13,7 +13,7 @@ from typing import Protocol
 import pyoxigraph as ox
 
 from edge.adapters import updates
-from edge.adapters.observation_cache import KnownObservations
+from edge.adapters.observation_cache import ObservationCache
 from edge.adapters.planner import Arrival, History, Plan, Planner
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import PREFIXES
@@ -173,7 +173,7 @@ class Observations:
 
     def _learn(self, event: Notification) -> None:
         if event.sequence == 0:
-            self._planner.known = KnownObservations()
+            self._planner.known = ObservationCache()
         self._planner.known.apply(event.delta)
 
     def _catch_up(self) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 import pyoxigraph as ox
 
 from edge.adapters import updates
-from edge.adapters.observation_cache import Description, Known, KnownObservations
+from edge.adapters.observation_cache import CachedObservation, Description, ObservationCache
 from edge.adapters.settings import ObservationsSettings
 from edge.adapters.terms import DATE_TIME_STAMP, instant_iri, quantity_iri
 from edge.engine.requests import UpdateRequest
@@ -60,7 +60,7 @@ class Planner:
 
     def __init__(self, settings: ObservationsSettings, new_name: Callable[[], str], history: History | None) -> None:
         """`new_name` gives the names of new quantities, never one twice."""
-        self.known = KnownObservations()
+        self.known = ObservationCache()
         self._history = history
         self._time = settings.time
         self._new_name = new_name
@@ -146,7 +146,7 @@ class Planner:
             plan.requests[-1].notes = (note,)
             plan.notes.append(note)
 
-    def _wants_description(self, known: Known, reading: Reading, description: Description) -> bool:
+    def _wants_description(self, known: CachedObservation, reading: Reading, description: Description) -> bool:
         """Whether the observation is to be added: it is not there, or its mapping changed its words."""
         if not known.exists:
             return True
@@ -161,7 +161,7 @@ class Planner:
         same_source = reading.topic in known.topics if reading.topic is not None else not known.topics
         return same_source and known.digest is not None and known.digest != _digest(description)
 
-    def _add(self, plan: Plan, known: Known, reading: Reading, measured: dict[str, Term]) -> None:
+    def _add(self, plan: Plan, known: CachedObservation, reading: Reading, measured: dict[str, Term]) -> None:
         description = _description(reading)
         quantity = quantity_iri(self._new_name())
         bindings: dict[str, Term] = {
@@ -188,7 +188,7 @@ class Planner:
         self.known.plan(known, quantity)
         known.described[reading.topic] = description
 
-    def _give_quantity(self, plan: Plan, known: Known, arrival: Arrival) -> None:
+    def _give_quantity(self, plan: Plan, known: CachedObservation, arrival: Arrival) -> None:
         quantity = quantity_iri(self._new_name())
         bindings: dict[str, Term] = {"observation": known.iri, "quantity": quantity, **self._measured(arrival)}
         if arrival.reading.unit is not None:

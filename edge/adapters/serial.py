@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from edge.adapters.ingest import Intake
-from edge.adapters.messages import Inbox, Message
+from edge.adapters.ingest import Ingest
+from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.serial_port import Port
 from edge.adapters.settings import SerialSettings
-from edge.adapters.writer import Writer
+from edge.adapters.writer import ReadingWriter
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort, port_of
 
@@ -24,7 +24,7 @@ class SerialAdapter:
     """
 
     def __init__(
-        self, settings: SerialSettings, intake: Intake, up: Callable[[SerialPort, Callable[[], None]], None]
+        self, settings: SerialSettings, intake: Ingest, up: Callable[[SerialPort, Callable[[], None]], None]
     ) -> None:
         """`up` is told of each port whose device is there, on the port's thread.
 
@@ -37,7 +37,7 @@ class SerialAdapter:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._ports: dict[str, Port] = {}
-        writer = Writer(settings, intake, self._stopping, "serial")
+        writer = ReadingWriter(settings, intake, self._stopping, "serial")
         self._thread = threading.Thread(target=self._write, args=(writer,), name="edge-serial-write", daemon=True)
         self.written = 0
         """Frames that were carried out."""
@@ -105,14 +105,14 @@ class SerialAdapter:
     def _take(self, port: SerialPort, payloads: list[bytes]) -> list[bytes]:
         now = datetime.now(UTC)
         for taken, payload in enumerate(payloads):
-            if not self._inbox.offer(Message(port.topic, payload, 0, False, 0, now, 0, b"")):
+            if not self._inbox.offer(MqttMessage(port.topic, payload, 0, False, 0, now, 0, b"")):
                 return payloads[taken:]
         return []
 
     def _refuse(self, topic: str, source: str, reason: str, excerpt: bytes, times: int) -> None:
         self._intake.bad_values.add(topic, source, reason, excerpt, datetime.now(UTC), times)
 
-    def _write(self, writer: Writer) -> None:
+    def _write(self, writer: ReadingWriter) -> None:
         while batch := self._inbox.take(self._settings.max_batch):
             if not writer.write(batch):
                 return

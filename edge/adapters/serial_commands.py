@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from edge.adapters.actuation_outbox import Outbox
+from edge.adapters.actuation_outbox import ActuationQueue
 from edge.adapters.serial_frames import encoded
 from edge.mapping.actuators import Command
 from edge.mapping.serial_ports import SerialPort
@@ -20,7 +20,7 @@ class Commands:
         self._port = port
         self._refuse = refuse
         self._lock = threading.Lock()
-        self._outbox = Outbox(rate, limit)
+        self._outbox = ActuationQueue(rate, limit)
         self._current: Command | None = None
         self._rest = b""
         self.held = True

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from edge.adapters.ingest import Intake
-from edge.adapters.messages import Message
+from edge.adapters.ingest import Ingest
+from edge.adapters.messages import MqttMessage
 from edge.adapters.planner import Arrival
 from edge.adapters.receipts import IDENTIFIERS, RECEIPT
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
@@ -38,10 +38,10 @@ class WriterSettings(Protocol):
         """Longest such wait."""
 
 
-class Writer:
+class ReadingWriter:
     """Maps messages and has the engine carry out what they say. Used by one thread."""
 
-    def __init__(self, settings: WriterSettings, intake: Intake, stopping: threading.Event, name: str = "mqtt") -> None:
+    def __init__(self, settings: WriterSettings, intake: Ingest, stopping: threading.Event, name: str = "mqtt") -> None:
         """`name` is what log lines call the adapter."""
         self._name = name
         self._settings = settings
@@ -51,13 +51,13 @@ class Writer:
         """Receipts of messages without a reading, or refused. They go with the next commit, so that the stored receipts
         have no gap: a broker that falls back repeats these messages, too, among those that had a commit."""
 
-    def write(self, batch: list[Message]) -> bool:
+    def write(self, batch: list[MqttMessage]) -> bool:
         """Carry out what the messages say, in as few transactions as their size allows, each with its receipts.
 
         Waits while the engine cannot. A message that the engine refuses for what it says is counted as bad. False: the
         adapter stops and not everything is done.
         """
-        part: list[Message] = []
+        part: list[MqttMessage] = []
         arrivals: list[Arrival] = []
         for message in batch:
             read = self._read(message)
@@ -69,7 +69,7 @@ class Writer:
             arrivals += read
         return self._write(part, arrivals)
 
-    def _write(self, part: list[Message], arrivals: list[Arrival]) -> bool:
+    def _write(self, part: list[MqttMessage], arrivals: list[Arrival]) -> bool:
         receipts = b"".join(message.receipt for message in part)
         if not arrivals:
             self._keep(receipts)
@@ -98,7 +98,7 @@ class Writer:
         if len(self._unstored) > 2 * _MOST:
             del self._unstored[:-_MOST]
 
-    def _read(self, message: Message) -> list[Arrival]:
+    def _read(self, message: MqttMessage) -> list[Arrival]:
         arrivals = self._intake.read(message.topic, message.payload, message.received)
         if not message.retain:
             return arrivals

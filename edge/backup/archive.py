@@ -41,7 +41,7 @@ class BackupRefused(EdgeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """One file of a data directory."""
 
     path: str
@@ -62,7 +62,7 @@ class Manifest:
     """Of the gateway that made it."""
     made: str
     """When; UTC, ISO 8601."""
-    files: tuple[Entry, ...]
+    files: tuple[ArchiveEntry, ...]
     format: int = FORMAT
 
     def to_json(self) -> bytes:
@@ -80,7 +80,7 @@ class Manifest:
                     f"The backup was made by a newer version of sepa-edge ({found['version']}): use that one"
                 )
             files = tuple(
-                Entry(str(one["path"]), int(one["size"]), str(one["sha256"]), int(one["mode"]) & 0o777)
+                ArchiveEntry(str(one["path"]), int(one["size"]), str(one["sha256"]), int(one["mode"]) & 0o777)
                 for one in found["files"]
             )
             return cls(str(found["version"]), str(found["made"]), files, form)

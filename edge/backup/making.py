@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from edge import __version__, durable
-from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, BackupRefused, Entry, Manifest, belongs
+from edge.backup.archive import DATA, JOURNAL, MANIFEST, SQLITE, ArchiveEntry, BackupRefused, Manifest, belongs
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDirectoryRefused
 
@@ -65,7 +65,7 @@ def _into_file(data_dir: Path, target: Path) -> Manifest:
 
 
 def _write(data_dir: Path, file: IO[bytes], draft: Path) -> Manifest:
-    entries: list[Entry] = []
+    entries: list[ArchiveEntry] = []
     # Streamed (`|`), so that it may go through a pipe.
     with (
         gzip.GzipFile("", "wb", _LEVEL, file) as packed,
@@ -110,13 +110,13 @@ def _copy(path: Path, copy: Path) -> None:
         sqlite_schema.verify(copy)
 
 
-def _add(archive: tarfile.TarFile, name: str, path: Path, mode: int | None = None) -> Entry:
+def _add(archive: tarfile.TarFile, name: str, path: Path, mode: int | None = None) -> ArchiveEntry:
     with path.open("rb") as file:
         told = os.fstat(file.fileno())
         hashed = _Hashed(file, told.st_size)
         permissions = stat.S_IMODE(told.st_mode) if mode is None else mode
         archive.addfile(_member(DATA + name, told.st_size, permissions), hashed)
-    return Entry(name, told.st_size, hashed.sum.hexdigest(), permissions)
+    return ArchiveEntry(name, told.st_size, hashed.sum.hexdigest(), permissions)
 
 
 def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:

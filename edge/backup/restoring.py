@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import IO, Final
 
 from edge import __version__, durable, last_run
-from edge.backup.archive import DATA, JOURNAL, LONGEST_MANIFEST, MANIFEST, BackupRefused, Entry, Manifest, is_safe
+from edge.backup.archive import (
+    DATA,
+    JOURNAL,
+    LONGEST_MANIFEST,
+    MANIFEST,
+    ArchiveEntry,
+    BackupRefused,
+    Manifest,
+    is_safe,
+)
 from edge.backup.exchange import exchange
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import LOCK_NAME, DataDirectoryRefused, DirectoryLock
@@ -135,7 +144,7 @@ def _put(content: IO[bytes], path: Path) -> tuple[int, str]:
 
 
 def _check(found: dict[str, tuple[int, str]], manifest: Manifest) -> None:
-    said: dict[str, Entry] = {entry.path: entry for entry in manifest.files}
+    said: dict[str, ArchiveEntry] = {entry.path: entry for entry in manifest.files}
     for name in sorted(found.keys() | said.keys()):
         entry = said.get(name)
         if entry is None or found.get(name) != (entry.size, entry.sha256):

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 
 from edge.bench.experiment import ExperimentError, Options
 from edge.engine.clock import SystemClock
-from edge.engine.journal.journal import Entry, Journal
+from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.performance import Figures, Statistics, clock
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
@@ -126,7 +126,7 @@ class Subject:
             began = clock()
             now = _CLOCK.wall()
             executed = engine.execute([engine.prepare(UpdateRequest(text))], now)
-            journal.commit([Entry(now, step.changes, b"") for step in executed])
+            journal.commit([JournalEntry(now, step.changes, b"") for step in executed])
             engine.show(executed)
             engine.publish(executed)
             spent.append(clock() - began)

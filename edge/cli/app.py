@@ -13,7 +13,7 @@ from edge.cli.failures import REFUSED, misused, refused
 from edge.cli.table import columns, printable
 
 if TYPE_CHECKING:
-    from edge.jsap import Entry, Profile, Report
+    from edge.jsap import Profile, ProfileEntry, Report
 
 
 @click.group()
@@ -102,7 +102,7 @@ def _count(number: int, stem: str, many: str, one: str = "") -> str:
     return f"{number} {stem}{one if number == 1 else many}"
 
 
-def _entries(profile: Profile) -> list[Entry]:
+def _entries(profile: Profile) -> list[ProfileEntry]:
     return [*profile.updates.values(), *profile.queries.values()]
 
 
@@ -111,7 +111,7 @@ def _summary(profile: Profile) -> list[str]:
     return columns([[printable(cell) for cell in _row(entry)] for entry in _entries(profile)])
 
 
-def _row(entry: Entry) -> list[str]:
+def _row(entry: ProfileEntry) -> list[str]:
     bindings = [
         f"?{name} {binding.type}{'' if binding.default is None else ' (default)'}"
         for name, binding in entry.forced.items()

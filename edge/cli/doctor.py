@@ -47,10 +47,10 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
     """
     settings = load_settings(file, data_dir).settings
 
-    from edge.doctor import Surroundings, examine
+    from edge.doctor import Context, examine
 
     rows: list[dict[str, str]] = []
-    for name, finding in examine(Surroundings(settings, asked(settings.data_dir))):
+    for name, finding in examine(Context(settings, asked(settings.data_dir))):
         rows.append(_row(name, finding, fix=fix))
         if not as_json:
             _tell(rows[-1])

@@ -10,7 +10,7 @@ from edge.client.client import Client
 from edge.client.connections import Connections
 from edge.client.endpoints import Endpoints
 from edge.client.options import Options
-from edge.jsap import Entry
+from edge.jsap import ProfileEntry
 
 
 class Brokers:
@@ -24,7 +24,7 @@ class Brokers:
         self._host = host
         self._clients: dict[Endpoints, Client] = {}
 
-    def client(self, entry: Entry) -> Client:
+    def client(self, entry: ProfileEntry) -> Client:
         """The client for an update or query of a profile."""
         target, url = entry.sparql11, self._moved(entry.sparql11.url)
         endpoints = Endpoints(

@@ -11,7 +11,7 @@ from edge.client.options import ConnectionListener, Options
 _log = logging.getLogger("edge.client")
 
 
-class Teller:
+class CallbackThread:
     """Takes a listener off the event loop. One call at a time, in order."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from edge.client.authorization import Authorization
 from edge.client.options import Options
 from edge.client.over_http import Http
 from edge.client.subscriptions import Subscriptions
-from edge.client.websocket import Link
+from edge.client.websocket import WebSocketClient
 
 
 class Connections:
@@ -22,7 +22,7 @@ class Connections:
         """The WebSocket to `url`, whether it is open or not."""
         found = self._sockets.get(url)
         if found is None:
-            link = Link(url, self.options, self.authorization)
+            link = WebSocketClient(url, self.options, self.authorization)
             found = self._sockets[url] = Subscriptions(link, self.options, self.authorization)
         return found
 

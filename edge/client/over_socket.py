@@ -10,13 +10,13 @@ from edge.client.errors import BadAnswer
 from edge.client.pending_requests import Message
 from edge.client.results import Result, query_form, read_result
 from edge.client.transport import QUERY_DATASET, UPDATE_DATASET, Attempt, Text
-from edge.client.websocket import Link
+from edge.client.websocket import WebSocketClient
 
 
 class OverSocket:
     """A `Transport`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: WebSocketClient) -> None:
         self._link = link
 
     async def query(self, text: Text, attempt: Attempt) -> Result:

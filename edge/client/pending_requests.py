@@ -10,7 +10,7 @@ Message = dict[str, Any]
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class PendingRequest:
     """A request that waits for its answer, which is found by the request's alias."""
 
     number: int

@@ -13,7 +13,7 @@ from edge.client.options import Options
 from edge.client.pending_requests import Message
 from edge.client.results import read_rows
 from edge.client.subscription import Subscription
-from edge.client.websocket import Link
+from edge.client.websocket import WebSocketClient
 
 _log = logging.getLogger("edge.client")
 
@@ -49,7 +49,7 @@ class _Feed:
 class Subscriptions:
     """The `Listener` of a link."""
 
-    def __init__(self, link: Link, options: Options, authorization: Authorization) -> None:
+    def __init__(self, link: WebSocketClient, options: Options, authorization: Authorization) -> None:
         self.link = link
         link.listener = self
         self._options = options

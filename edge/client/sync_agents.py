@@ -10,7 +10,7 @@ from typing import Self, overload
 from edge.client.answers import Scheduled, Updated
 from edge.client.backlog import Notification
 from edge.client.brokers import Agent, Brokers
-from edge.client.callback_thread import Teller
+from edge.client.callback_thread import CallbackThread
 from edge.client.consumer import Consumer
 from edge.client.loop_thread import LoopThread
 from edge.client.options import Options
@@ -23,7 +23,7 @@ class _SyncAgent:
     """An agent on an event loop in a thread. Use it with `with`."""
 
     def __init__(self, options: Options | None, host: str | None) -> None:
-        self._teller = Teller()
+        self._teller = CallbackThread()
         self._brokers = Brokers(self._teller.beside(options or Options()), host=host)
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ import pyoxigraph as ox
 
 from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.backlog import Notification
-from edge.client.callback_thread import Teller
+from edge.client.callback_thread import CallbackThread
 from edge.client.client import Client, Graphs, Over
 from edge.client.endpoints import Endpoints
 from edge.client.errors import ClientError, Closed
@@ -87,7 +87,7 @@ class SyncClient:
         over: Over = "auto",
         options: Options | None = None,
     ) -> None:
-        self._teller = Teller()
+        self._teller = CallbackThread()
         self._client = Client(endpoints, over=over, options=self._teller.beside(options or Options()))
         self._thread = LoopThread("edge-client")
         self._threads: list[threading.Thread] = []

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from edge.client.authorization import Authorization
 from edge.client.errors import RETRY_LATER, BadAnswer, Closed, NoAnswer, Refused
 from edge.client.options import Options
-from edge.client.pending_requests import Call, Message
+from edge.client.pending_requests import Message, PendingRequest
 
 _OPEN_TIMEOUT: Final = 10.0
 _CLOSE_TIMEOUT: Final = 2.0
@@ -57,7 +57,7 @@ class Listener(Protocol):
         ...
 
 
-class Link:
+class WebSocketClient:
     """Requests are sent in the order in which they were made, many at a time. Belongs to one event loop.
 
     What was not sent when the connection breaks waits for the next one, and what may be repeated with it. What else was
@@ -75,8 +75,8 @@ class Link:
         self._closed = False
         self._names = itertools.count(1)
         self._numbers = itertools.count()
-        self._calls: dict[str, Call] = {}
-        self._outgoing: deque[Call] = deque()
+        self._calls: dict[str, PendingRequest] = {}
+        self._outgoing: deque[PendingRequest] = deque()
         self._wake = asyncio.Event()
         self._silent_until = 0.0
         self._room = asyncio.Semaphore(options.in_flight)
@@ -118,7 +118,7 @@ class Link:
         Raises `Refused`, `NoAnswer`, `Closed`.
         """
         self.start()
-        call: Call | None = None
+        call: PendingRequest | None = None
         try:
             async with asyncio.timeout_at(None if deadline == math.inf else deadline), self._room:
                 alias = self.name()
@@ -134,27 +134,29 @@ class Link:
         """An alias that nothing else has."""
         return f"edge-{next(self._names)}"
 
-    def call(self, kind: str, alias: str, members: Message, *, bound: bool = False, repeat: bool = False) -> Call:
+    def call(
+        self, kind: str, alias: str, members: Message, *, bound: bool = False, repeat: bool = False
+    ) -> PendingRequest:
         """Put a request into the queue; `answer` waits for what it yields."""
         call = self.say(kind, {**members, "alias": alias}, bound=bound)
         call.repeat = repeat
         self._calls[alias] = call
         return call
 
-    def say(self, kind: str, members: Message, *, bound: bool = True) -> Call:
+    def say(self, kind: str, members: Message, *, bound: bool = True) -> PendingRequest:
         """Put a message into the queue whose answer nobody waits for."""
         text = json.dumps({kind: members}, ensure_ascii=False)
-        call = Call(next(self._numbers), text, asyncio.get_running_loop().create_future(), bound)
+        call = PendingRequest(next(self._numbers), text, asyncio.get_running_loop().create_future(), bound)
         self._outgoing.append(call)
         self._wake.set()
         return call
 
-    def waits(self, alias: str) -> Call | None:
+    def waits(self, alias: str) -> PendingRequest | None:
         """The request of this alias that is not answered yet."""
         call = self._calls.get(alias)
         return None if call is None or call.answer.done() else call
 
-    async def answer(self, alias: str, call: Call) -> Message:
+    async def answer(self, alias: str, call: PendingRequest) -> Message:
         """The answer to a request. Raises `Refused`, `NoAnswer`, `Closed`."""
         try:
             return await call.answer
@@ -288,7 +290,7 @@ class Link:
                 if call.sent:
                     call.fail(error)
 
-    def _put_off(self, call: Call, error: Refused) -> None:
+    def _put_off(self, call: PendingRequest, error: Refused) -> None:
         """The broker starts or stops, and has not done it: it is sent again, in its turn, a little later."""
         call.sent = call.repeat  # an earlier connection may have brought it there
         call.reason = str(error)

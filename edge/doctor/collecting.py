@@ -21,7 +21,7 @@ from typing import Final
 from edge import __version__, last_run
 from edge.config.reference import to_toml
 from edge.doctor.checks.units import UNIT
-from edge.doctor.context import Surroundings, Unasked
+from edge.doctor.context import Context, Unasked
 from edge.doctor.examination import examine
 from edge.doctor.redaction import Redactor
 
@@ -59,7 +59,7 @@ Part = tuple[str, Callable[[], str]]
 
 
 def collect(
-    around: Surroundings, redactor: Redactor, target: Path, *, sources: dict[str, str], logs: Iterable[Path] = ()
+    around: Context, redactor: Redactor, target: Path, *, sources: dict[str, str], logs: Iterable[Path] = ()
 ) -> list[str]:
     """Write the archive, for its owner alone; returns the names in it.
 
@@ -82,7 +82,7 @@ def collect(
     return names
 
 
-def _parts(around: Surroundings, sources: dict[str, str], logs: Iterable[Path]) -> Iterator[Part]:
+def _parts(around: Context, sources: dict[str, str], logs: Iterable[Path]) -> Iterator[Part]:
     yield "version.txt", _versions
     yield "doctor.json", lambda: _doctor(around)
     yield "settings.toml", lambda: to_toml(around.settings, sources)
@@ -126,7 +126,7 @@ def _versions() -> str:
     return "\n".join([*(f"{name}: {value}" for name, value in found.items()), "", *packages])
 
 
-def _doctor(around: Surroundings) -> str:
+def _doctor(around: Context) -> str:
     rows = [
         {"check": name, "state": found.state, "what": found.what, "why": found.why, "do": found.do}
         for name, found in examine(around)
@@ -137,7 +137,7 @@ def _doctor(around: Surroundings) -> str:
 class _Answers:
     """The gateway is not asked again when it has once not answered: one that hangs would do so each time."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Context) -> None:
         self._around = around
         self._fault = ""
 
@@ -165,7 +165,7 @@ def _files(data_dir: Path) -> str:
     return "\n".join(lines)
 
 
-def _machine(around: Surroundings) -> str:
+def _machine(around: Context) -> str:
     place = os.statvfs(around.data_dir)
     room = f"{place.f_bavail * place.f_frsize} bytes free of {place.f_blocks * place.f_frsize}, {place.f_favail} inodes"
     texts = [f"## data directory\n{room}", f"## processors\n{os.cpu_count()}"]
@@ -176,7 +176,7 @@ def _machine(around: Surroundings) -> str:
     return "\n\n".join(texts)
 
 
-def _commands(around: Surroundings, *commands: tuple[str, ...]) -> str:
+def _commands(around: Context, *commands: tuple[str, ...]) -> str:
     told = []
     for command in commands:
         said = around.run("systemctl", *command, "--no-pager", "--full", "--lines=0")
@@ -184,7 +184,7 @@ def _commands(around: Surroundings, *commands: tuple[str, ...]) -> str:
     return "\n".join(told)
 
 
-def _journal(around: Surroundings) -> str:
+def _journal(around: Context) -> str:
     said = around.run("journalctl", f"--unit={UNIT}", f"--lines={_LINES}", "--no-pager", "--output=short-iso")
     return "there is no journal of systemd" if said is None else said
 

@@ -28,7 +28,7 @@ class Unasked(Exception):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Context:
     """The machine and the gateway, as they are."""
 
     settings: Settings

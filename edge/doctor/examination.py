@@ -21,10 +21,10 @@ from edge.doctor.checks import (
     units,
     update,
 )
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, unknown
 
-Check = Callable[[Surroundings], Iterable[Finding]]
+Check = Callable[[Context], Iterable[Finding]]
 
 CHECKS: Final[dict[str, Check]] = {
     "gateway": gateway.check,
@@ -45,7 +45,7 @@ CHECKS: Final[dict[str, Check]] = {
 """By their names."""
 
 
-def examine(around: Surroundings) -> Iterator[tuple[str, Finding]]:
+def examine(around: Context) -> Iterator[tuple[str, Finding]]:
     """What each check finds, with its name. One that fails itself is no reason not to look at the rest."""
     for name, check in CHECKS.items():
         try:

@@ -21,9 +21,9 @@ from edge.engine.journal.codec import EncodedQuads
 from edge.engine.journal.ledger import Ledger
 from edge.engine.performance import UNSPENT, PerformanceModel, Spent, clock
 from edge.engine.queries.evaluator import World
-from edge.engine.queries.forked_evaluation import Apart, Child
+from edge.engine.queries.forked_evaluation import Child, ForkedEvaluator
 from edge.engine.queries.lutt import Key, Lutt
-from edge.engine.queries.oxigraph_queries import Rules, parse
+from edge.engine.queries.oxigraph_queries import QueryRules, parse
 from edge.engine.queries.query_plans import QueryPlans
 from edge.engine.queries.query_processor import QueryProcessor
 from edge.engine.requests import QueryRequest, Sink, Subscription, UpdateOutcome, UpdateRequest
@@ -32,7 +32,7 @@ from edge.engine.store.forked_mirror import ForkedMirror
 from edge.engine.store.graph import LiveGraph
 from edge.engine.store.graph_copy import GraphCopy
 from edge.engine.store.mirror import Mirror
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.transaction import Transaction
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.spu import Ready
@@ -115,9 +115,11 @@ class Executed:
 class Engine:
     """The live graph and everything that works on it. One thread may write; queries may run on others."""
 
-    def __init__(self, rules: Rules, load: Loader, max_graph_bytes: int = 0, quota: ByteQuota | None = None) -> None:
+    def __init__(
+        self, rules: QueryRules, load: Loader, max_graph_bytes: int = 0, quota: ByteQuota | None = None
+    ) -> None:
         """`max_graph_bytes`: 0 is a quarter of the machine's memory. `quota` is charged for what subscriptions keep."""
-        self.graph = LiveGraph(Effort(rules.max_steps, rules.max_text))
+        self.graph = LiveGraph(StepBudget(rules.max_steps, rules.max_text))
         self._graph_quota = GraphQuota(self.graph, max_graph_bytes)
         self.contributions = self._graph_quota.contributions
         self.rules = rules
@@ -128,7 +130,7 @@ class Engine:
         """What was executed and is not committed yet, or was not to be."""
         self._writer_mirror = Mirror(self.graph, self.writing, shared=False)
         self._reader_mirror = Mirror(self.graph, self.writing, shared=True, ahead=lambda: self._unshown)
-        self.apart = Apart(rules.max_query_memory)
+        self.apart = ForkedEvaluator(rules.max_query_memory)
         """Where what may take long is evaluated."""
         world = World(self.graph, self._writer_mirror, self.apart, rules)
         self._updates = UpdateProcessor(world, load)

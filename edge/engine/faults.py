@@ -26,6 +26,15 @@ def contained(error: BaseException) -> Exception:
     raise error
 
 
+def without_frames(error: Exception) -> Exception:
+    """Remove the stack frames from an error that another thread or process will raise.
+
+    Frames can hold an answer of Oxigraph, which must be dropped on the thread that opened it.
+    """
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
+
+
 class Incidents:
     """Log entries of the faults of one update: the same fault of many subscriptions is logged once."""
 

@@ -20,7 +20,7 @@ import pyoxigraph as ox
 
 from edge import durable
 from edge.engine.journal import codec, sqlite_schema
-from edge.engine.journal.codec import Entry
+from edge.engine.journal.codec import JournalEntry
 from edge.engine.journal.data_directory import DataDirectoryRefused, DirectoryLock
 from edge.engine.journal.sqlite_schema import checksum
 from edge.engine.store.oxigraph_transaction import GraphName
@@ -62,7 +62,7 @@ class DamagedFile:
         """Close the file."""
         self.connection.close()
 
-    def units(self) -> Iterator[list[Entry]]:
+    def units(self) -> Iterator[list[JournalEntry]]:
         """Return the entries that lead to the last readable state, those of a commit together; see `fault` then."""
         where = "the head of the snapshot"
         try:
@@ -95,7 +95,7 @@ class DamagedFile:
         with contextlib.suppress(sqlite3.Error):
             yield from self.connection.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - constants
 
-    def _checked(self, body: bytes) -> list[Entry]:
+    def _checked(self, body: bytes) -> list[JournalEntry]:
         """The entries of a body, whose quads are in graphs that exist. Raises one of `UNREADABLE`."""
         entries = list(codec.decode(body))
         for entry in entries:

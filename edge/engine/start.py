@@ -15,7 +15,7 @@ from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDamaged, DirectoryLock
 from edge.engine.journal.journal import Journal
 from edge.engine.journal.ledger import Ledger
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.rescue import UNREADABLE, DamagedFile
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.scheduling.work import Rights
@@ -32,7 +32,7 @@ def _no_loader(document: str) -> Iterable[ox.Quad]:
 
 def make_engine(settings: EngineSettings, load: Loader = _no_loader, quota: ByteQuota | None = None) -> Engine:
     """An engine with an empty graph, which whoever has it runs. `load` fetches the documents of LOAD."""
-    rules = Rules(
+    rules = QueryRules(
         base_iri=settings.base_iri,
         union_default_graph=settings.default_graph_as_union,
         allow_service=settings.allow_service,

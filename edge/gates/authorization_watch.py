@@ -15,7 +15,7 @@ _LONGEST: Final = 60.0
 """Seconds until it is looked again: the machine's clock may be set meanwhile."""
 
 
-class Tenure:
+class AuthorizationWatch:
     """Watches over one subscription. All methods are called on the event loop."""
 
     def __init__(

@@ -17,7 +17,7 @@ _CELL: Final = 100
 """Bytes that a term takes beside its characters."""
 
 
-class Net:
+class MergedDelta:
     """A notification, and those after it as they come.
 
     A row that was added and removed again is neither. So this never holds more than the result before and the result

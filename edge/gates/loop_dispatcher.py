@@ -15,7 +15,7 @@ _BATCH = 500
 """Items handed out before other work of the loop has its turn."""
 
 
-class Bridge:
+class LoopDispatcher:
     """Carries items to receivers on the event loop, in the order in which they were put.
 
     Waking the loop writes to a socket and costs more than a notification itself. So only the first item of a burst

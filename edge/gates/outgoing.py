@@ -11,7 +11,7 @@ from typing import Protocol
 
 from edge.engine.admission.byte_quota import Charge
 from edge.engine.requests import Notification
-from edge.gates.conflation import Net
+from edge.gates.conflation import MergedDelta
 from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import notification_message
 
@@ -103,8 +103,8 @@ class Outgoing:
         self._merge_after = merge_after
         self._kept = kept
         self._now = now
-        self._waiting: deque[Message | Net] = deque()
-        self._nets: dict[str, Net] = {}
+        self._waiting: deque[Message | MergedDelta] = deque()
+        self._nets: dict[str, MergedDelta] = {}
         """The last that waits of each subscription, by its spuid."""
         self._notifications = 0
         """How many wait."""
@@ -118,7 +118,7 @@ class Outgoing:
         """Bytes of the notification that is being taken."""
         self._unsent = 0
         """Bytes of what went out at once and is being taken."""
-        self._writing: Message | Net | None = None
+        self._writing: Message | MergedDelta | None = None
         """What is next, and has its JSON written. It is merged with nothing more."""
         self._remembered: set[str] = set()
         self._sent: deque[tuple[Notification, int]] = deque()
@@ -168,7 +168,7 @@ class Outgoing:
     def unread(self) -> dict[str, list[Notification]]:
         """By subscription, in order: the last notifications that went out, and what waits."""
         found: dict[str, list[Notification]] = {}
-        waiting = (net.notification() for net in self._waiting if isinstance(net, Net))
+        waiting = (net.notification() for net in self._waiting if isinstance(net, MergedDelta))
         for notification in (*(sent for sent, _ in self._sent), *waiting):
             found.setdefault(notification.spuid, []).append(notification)
         return found
@@ -226,7 +226,7 @@ class Outgoing:
             self._merged_size += net.size - before
             self._on_merged()
             return
-        net = self._nets[notification.spuid] = Net(notification, self._now())
+        net = self._nets[notification.spuid] = MergedDelta(notification, self._now())
         self._notifications += 1
         self._length += net.length
         self._merged_size += net.size - net.length
@@ -234,7 +234,7 @@ class Outgoing:
 
     def _next(self) -> Message:
         message = self._waiting.popleft()
-        if not isinstance(message, Net):
+        if not isinstance(message, MergedDelta):
             return message
         self._leave(message)
         if self._nets.get(message.spuid) is message:
@@ -245,17 +245,19 @@ class Outgoing:
                 self._on_merged()
         return message.notification()
 
-    def withdraw(self, spuid: str) -> list[Net]:
+    def withdraw(self, spuid: str) -> list[MergedDelta]:
         """Take out what waits of a subscription."""
         if self._nets.pop(spuid, None) is None:
             return []
-        found = [net for net in self._waiting if isinstance(net, Net) and net.spuid == spuid]
-        self._waiting = deque(each for each in self._waiting if not isinstance(each, Net) or each.spuid != spuid)
+        found = [net for net in self._waiting if isinstance(net, MergedDelta) and net.spuid == spuid]
+        self._waiting = deque(
+            each for each in self._waiting if not isinstance(each, MergedDelta) or each.spuid != spuid
+        )
         for net in found:
             self._leave(net)
         return found
 
-    def _leave(self, net: Net) -> None:
+    def _leave(self, net: MergedDelta) -> None:
         self._notifications -= 1
         self._length -= net.length
         self._merged_size -= net.size - net.length
@@ -329,9 +331,9 @@ def _size(answer: Message) -> int:
     return answer.delta.length if answer.delta.long else sum(map(sys.getsizeof, answer.delta.json))
 
 
-def _write_piece(message: Message | Net) -> bool:
+def _write_piece(message: Message | MergedDelta) -> bool:
     """Write a piece of the JSON of a message. False: all of it is written, or can be at once."""
-    if isinstance(message, Net):
+    if isinstance(message, MergedDelta):
         message = message.settle()
     if not isinstance(message, Notification) or message.delta.written:
         return False

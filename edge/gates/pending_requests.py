@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from edge.engine.requests import Answer, Dataset, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.rate_limit import client_of
-from edge.gates.result_limit import Output, as_results
+from edge.gates.result_limit import ResultLimit, as_results
 from edge.gates.subscriptions import as_told, as_tuple
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout
@@ -90,7 +90,7 @@ def _read(shared: Sessions, request: QueryMessage, access: Access, who: str) -> 
     limits = shared.limits
 
     def read(answer: Answer) -> str:
-        return as_results(answer, Output(limits.max_result, limits.query_timeout, f"{shared.section}.max_result"))
+        return as_results(answer, ResultLimit(limits.max_result, limits.query_timeout, f"{shared.section}.max_result"))
 
     return shared.engine.read(QueryRequest(request.sparql, dataset, access, who), read)
 

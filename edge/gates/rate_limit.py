@@ -55,7 +55,7 @@ class Rate:
             self._look_at = max(_LOOK, 2 * len(self._due))
 
 
-class Allowance:
+class RateLimit:
     """The allowances of all clients. It belongs to the event loop."""
 
     def __init__(self, settings: LimitSettings, quota: ByteQuota | None = None) -> None:

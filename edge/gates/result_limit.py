@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _GRAPH = ("subject", "predicate", "object")
 
 
-class Output(io.BytesIO):
+class ResultLimit(io.BytesIO):
     """Takes in what a serialiser writes, within limits: what it raises ends the evaluation, too."""
 
     def __init__(self, max_bytes: int, seconds: float, setting: str = "http.max_result") -> None:
@@ -39,7 +39,7 @@ class Output(io.BytesIO):
         return written
 
 
-def as_results(answer: Answer, output: Output) -> str:
+def as_results(answer: Answer, output: ResultLimit) -> str:
     """An answer as an object of the SPARQL 1.1 Query Results JSON format, as subscribers get it.
 
     The triples of CONSTRUCT and DESCRIBE are bindings of subject, predicate and object.

@@ -16,11 +16,11 @@ from prometheus_client import Gauge
 
 from edge.engine.admission.byte_quota import ByteQuota, Charge
 from edge.engine.requests import Delta, Notification, QueryRequest, Sink, SubscribeFailed
-from edge.gates.authorization_watch import Tenure
-from edge.gates.conflation import Net, size_of
+from edge.gates.authorization_watch import AuthorizationWatch
+from edge.gates.conflation import MergedDelta, size_of
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.protocol.access import ANYBODY
 from edge.protocol.errors import EdgeError, TooManyRequests
 
@@ -44,7 +44,7 @@ class Feed:
         self.to(item)
 
 
-class Parked:
+class SuspendedSubscription:
     """A subscription without a client: what may not have arrived, and what came since, which is merged."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Parked:
         self._told = told
         self._unread = unread
         self._unread_size = sum([size_of(missed.delta) for missed in unread])
-        self._net: Net | None = None
+        self._net: MergedDelta | None = None
 
     @property
     def size(self) -> int:
@@ -77,7 +77,7 @@ class Parked:
         """The subscription goes on."""
         self.sequence = notification.sequence
         if self._net is None:
-            self._net = Net(notification)
+            self._net = MergedDelta(notification)
         else:
             self._net.add(notification)
 
@@ -85,7 +85,7 @@ class Parked:
         """All that a client missed that has had everything up to `sequence`. None: that cannot be told any more."""
         if sequence > self._told:
             return None
-        net = Net(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
+        net = MergedDelta(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
         for missed in self._unread if self._net is None else (*self._unread, self._net.notification()):
             if missed.sequence > net.sequence:
                 if missed.sequence - missed.merged != net.sequence:
@@ -94,7 +94,7 @@ class Parked:
         return net.notification() if net.sequence == self.sequence else None
 
 
-class Parking:
+class ResumeRegistry:
     """Where resumable subscriptions are found by their spuid, those of living connections included.
 
     A client often is back before anybody has noticed that its connection is lost. So it may take its subscription
@@ -136,7 +136,7 @@ class Parking:
 
     async def restore(self) -> None:
         """Take over what the gateway served before it was started anew. Nobody has come back to it yet."""
-        bridge = Bridge(asyncio.get_running_loop())
+        bridge = LoopDispatcher(asyncio.get_running_loop())
         early: list[Notification | SubscribeFailed] = []
         feeds: dict[str, Feed] = {}
 
@@ -145,7 +145,10 @@ class Parking:
             return partial(bridge.put, feeds[spuid].take)
 
         for one in await asyncio.wrap_future(self._engine.take_over(sink)):
-            self._keep(Parked(feeds[one.spuid], one.request, one.spuid, one.variables, one.told, one.unread), _RESTART)
+            self._keep(
+                SuspendedSubscription(feeds[one.spuid], one.request, one.spuid, one.variables, one.told, one.unread),
+                _RESTART,
+            )
         for item in early:
             feeds[item.spuid].take(item)
 
@@ -169,9 +172,11 @@ class Parking:
         parked = parked_of(call, unread)
         place = self._keep(parked, call.session.shared.gate)
         if parked.spuid in self._places and call.access is not ANYBODY:
-            place.tenure = Tenure(self._guard, call.access, call.request.authorization, lambda _: self._end(parked))
+            place.tenure = AuthorizationWatch(
+                self._guard, call.access, call.request.authorization, lambda _: self._end(parked)
+            )
 
-    def claim(self, spuid: str, query: QueryRequest) -> Parked | None:
+    def claim(self, spuid: str, query: QueryRequest) -> SuspendedSubscription | None:
         """Take one out, to go on with it. None: it is over, or not what is asked."""
         place = self._places.get(spuid)
         if place is None or not _same(place.parked.query, query):
@@ -185,7 +190,7 @@ class Parking:
         for place in list(self._places.values()):
             self._leave(place)
 
-    def _keep(self, parked: Parked, gate: str) -> _Place:
+    def _keep(self, parked: SuspendedSubscription, gate: str) -> _Place:
         if len(self._places) >= self._limit:
             self._end(next(iter(self._places.values())).parked)
         parked.feed.to = partial(self._take, parked)
@@ -196,7 +201,7 @@ class Parking:
         self._account(place)
         return place
 
-    def _take(self, parked: Parked, item: Notification | SubscribeFailed) -> None:
+    def _take(self, parked: SuspendedSubscription, item: Notification | SubscribeFailed) -> None:
         if isinstance(item, SubscribeFailed):
             self._end(parked)
         else:
@@ -219,7 +224,7 @@ class Parking:
         if place.tenure is not None:
             place.tenure.end()
 
-    def _end(self, parked: Parked) -> None:
+    def _end(self, parked: SuspendedSubscription) -> None:
         self._leave(self._places[parked.spuid])
         with contextlib.suppress(EdgeError):  # a stopping engine ends all of them
             self._engine.unsubscribe(parked.spuid)
@@ -230,17 +235,17 @@ class _Place:
 
     __slots__ = ("charge", "count", "parked", "tenure", "timer")
 
-    def __init__(self, parked: Parked, timer: asyncio.TimerHandle, charge: Charge, count: Gauge) -> None:
+    def __init__(self, parked: SuspendedSubscription, timer: asyncio.TimerHandle, charge: Charge, count: Gauge) -> None:
         self.parked = parked
         self.timer = timer
         self.charge = charge
         self.count = count
-        self.tenure: Tenure | None = None
+        self.tenure: AuthorizationWatch | None = None
 
 
-def parked_of(call: Subscribe, unread: Sequence[Notification]) -> Parked:
+def parked_of(call: Subscribe, unread: Sequence[Notification]) -> SuspendedSubscription:
     """A subscription that has a connection, as it is without one."""
-    return Parked(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
+    return SuspendedSubscription(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
 
 
 def _same(one: QueryRequest, other: QueryRequest) -> bool:

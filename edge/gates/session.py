@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import Guard, permitted
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.outgoing import Connection, Outgoing
 from edge.gates.pending_requests import ask
-from edge.gates.rate_limit import Allowance, client_of, outgoing
-from edge.gates.resume import Parking, parked_of
+from edge.gates.rate_limit import RateLimit, client_of, outgoing
+from edge.gates.resume import ResumeRegistry, parked_of
 from edge.gates.settings import LimitSettings, SessionLimits
 from edge.gates.subscriptions import Subscribe, Unsubscribe
 from edge.metrics import Metrics
@@ -29,14 +29,14 @@ class Sessions:
     def __init__(
         self,
         engine: SessionEngine,
-        bridge: Bridge,
+        bridge: LoopDispatcher,
         metrics: Metrics,
         *,
         guard: Guard,
         gate: str,
         limits: SessionLimits,
-        allowance: Allowance | None = None,
-        parking: Parking | None = None,
+        allowance: RateLimit | None = None,
+        parking: ResumeRegistry | None = None,
         section: str = "",
         another: str = "open another connection",
         max_alias: int = MAX_ALIAS,
@@ -56,8 +56,8 @@ class Sessions:
         self.another = another
         self.max_alias = max_alias
         self.limits = limits
-        self.allowance = allowance or Allowance(LimitSettings())
-        self.parking = parking or Parking(engine, guard, metrics.parked_subscriptions)
+        self.allowance = allowance or RateLimit(LimitSettings())
+        self.parking = parking or ResumeRegistry(engine, guard, metrics.parked_subscriptions)
         self.notifications = metrics.notifications.labels(gate)
         self.merged = metrics.merged_notifications.labels(gate)
         self.active = metrics.subscriptions.labels(gate)

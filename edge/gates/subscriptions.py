@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edge.engine.requests import Dataset, Notification, QueryRequest, SubscribeFailed, Subscription
-from edge.gates.authorization_watch import Tenure
+from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.rate_limit import client_of
-from edge.gates.resume import Feed, Parked
+from edge.gates.resume import Feed, SuspendedSubscription
 from edge.metrics import Metrics
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import EdgeError, RequestTimeout, SubscriptionFailed
@@ -48,7 +48,7 @@ class Subscribe:
         """Of the last notification."""
         self.feed = Feed(self.notify)
         self.ending = False
-        self._tenure: Tenure | None = None
+        self._tenure: AuthorizationWatch | None = None
         self._dropped = False
         self._answered = False
         self._timer: asyncio.TimerHandle | None = None
@@ -85,7 +85,7 @@ class Subscribe:
         session.outgoing.send(item)
         session.shared.notifications.inc()
 
-    def go_on(self, parked: Parked, missed: Notification) -> None:
+    def go_on(self, parked: SuspendedSubscription, missed: Notification) -> None:
         """Instead of a new subscription: with that of a lost connection."""
         self._answer()
         self.spuid, self.variables, self.sequence = parked.spuid, parked.variables, parked.sequence
@@ -103,7 +103,9 @@ class Subscribe:
         """Have it end when the client's rights do."""
         self.unwatch()
         if self.access is not ANYBODY:
-            self._tenure = Tenure(self.session.shared.guard, self.access, self.request.authorization, self._lose)
+            self._tenure = AuthorizationWatch(
+                self.session.shared.guard, self.access, self.request.authorization, self._lose
+            )
 
     def unwatch(self) -> None:
         """It is over, or goes on elsewhere."""

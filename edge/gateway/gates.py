@@ -12,14 +12,14 @@ from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Authority, Guard
 from edge.gates.http import HttpGate, Views
-from edge.gates.rate_limit import Allowance
-from edge.gates.resume import Parking
+from edge.gates.rate_limit import RateLimit
+from edge.gates.resume import ResumeRegistry
 from edge.gates.settings import CoapGateSettings, HttpGateSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
 from edge.gateway.probes import coap_answers, http_answers
-from edge.gateway.restartable_server import Door, Server
+from edge.gateway.restartable_server import RestartableServer, Server
 from edge.gateway.watchdog import Part
 from edge.metrics import Metrics
 from edge.protocol.addresses import is_loopback
@@ -53,8 +53,8 @@ class Gates:
         take_reading: TakeReading,
         *,
         guard: Guard,
-        allowance: Allowance,
-        parking: Parking,
+        allowance: RateLimit,
+        parking: ResumeRegistry,
         authority: Authority | None,
         contexts: Contexts | None,
     ) -> None:
@@ -174,7 +174,7 @@ class Gates:
         port: int,
         answers: Callable[[str, int], Coroutine[Any, Any, None]],
     ) -> int:
-        door = Door(make, port, self._settings.shutdown.timeout)
+        door = RestartableServer(make, port, self._settings.shutdown.timeout)
         found = await listening(door.open, _KEYS[service], host, port)
         stack.push_async_callback(door.close)
         self.parts.append(Part(service, lambda: answers(host, found), door.reopen))

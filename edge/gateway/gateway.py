@@ -25,8 +25,8 @@ from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.performance import Figures
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import Views
-from edge.gates.rate_limit import Allowance
-from edge.gates.resume import Parking
+from edge.gates.rate_limit import RateLimit
+from edge.gates.resume import ResumeRegistry
 from edge.gates.settings import LimitSettings
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
@@ -41,8 +41,8 @@ from edge.last_run import LastRun
 from edge.loader import load_document
 from edge.metrics import Costs, Metrics
 from edge.outbox.outbox import Outbox
-from edge.outbox.recorder import Storing
-from edge.outbox.sampling import Chooser
+from edge.outbox.recorder import Recorder
+from edge.outbox.sampling import Sampler
 from edge.outbox.settings import OutboxSettings as OutboxOptions
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, NotReady, ReadOnly, UpdateFailed
@@ -162,7 +162,7 @@ class Gateway:
         engine = await self._start_engine()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
-        allowance = Allowance(part(LimitSettings, settings.limits), self._quota)
+        allowance = RateLimit(part(LimitSettings, settings.limits), self._quota)
         parking = await self._start_parking(engine, guard)
         gates = Gates(
             settings,
@@ -192,8 +192,8 @@ class Gateway:
         engine: Scheduler,
         watchdog: Watchdog,
         guard: Guard,
-        allowance: Allowance,
-        parking: Parking,
+        allowance: RateLimit,
+        parking: ResumeRegistry,
         tls: Tls | None,
     ) -> None:
         """Start what brings readings in, and what sends observations to the history."""
@@ -202,7 +202,7 @@ class Gateway:
         self._shipping = await asyncio.to_thread(Shipping, settings, self._outbox, self.metrics)
         self._shipping.start(self._stack)
         observations = Observations(
-            engine, part(adapters.ObservationsSettings, settings.observations), history=Chooser()
+            engine, part(adapters.ObservationsSettings, settings.observations), history=Sampler()
         )
         await asyncio.to_thread(observations.start)
         self._stack.callback(observations.close)
@@ -236,10 +236,10 @@ class Gateway:
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
 
-    async def _start_parking(self, engine: Scheduler, guard: Guard) -> Parking:
+    async def _start_parking(self, engine: Scheduler, guard: Guard) -> ResumeRegistry:
         kept = self.settings.subscriptions
         count = self.metrics.parked_subscriptions
-        parking = Parking(
+        parking = ResumeRegistry(
             engine,
             guard,
             count,
@@ -267,10 +267,10 @@ class Gateway:
 
     async def _start_engine(self) -> Scheduler:
         settings, kept = self.settings, self.settings.subscriptions
-        storing: list[Storing] = []
+        storing: list[Recorder] = []
 
-        def ledger(journal: Journal) -> Storing:
-            storing.append(Storing(journal, part(OutboxOptions, settings.outbox)))
+        def ledger(journal: Journal) -> Recorder:
+            storing.append(Recorder(journal, part(OutboxOptions, settings.outbox)))
             return storing[0]
 
         try:

@@ -12,7 +12,7 @@ from edge.adapters import actuation
 from edge.adapters import settings as adapters
 from edge.adapters.actuation import Actuation
 from edge.adapters.files import MappingFiles
-from edge.adapters.ingest import Intake
+from edge.adapters.ingest import Ingest
 from edge.adapters.observations import Observations
 from edge.config import Settings
 from edge.config.parts import part
@@ -46,7 +46,7 @@ class Mappings:
         self._observations = observations
         self._heard = settings.mqtt.enabled or settings.coap.enabled
         self._ports: Ports | None = None
-        self.intake = Intake(lambda: self.files.mapper, observations, of_mappings)
+        self.intake = Ingest(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), self.intake.bad_values)
         try:
             self.files = MappingFiles(of_mappings, self._changed)

@@ -14,15 +14,15 @@ from edge import durable
 from edge.adapters import settings as adapters
 from edge.adapters.broker import EmbeddedBroker
 from edge.adapters.mqtt import MqttAdapter
-from edge.adapters.mqtt_link import Link
+from edge.adapters.mqtt_link import MqttLink
 from edge.config import Settings, read_password
 from edge.config.parts import part
 from edge.engine import Scheduler
 from edge.gates.guard import Guard
-from edge.gates.mqtt import MqttGate, Strays, Visitors, Wire
+from edge.gates.mqtt import BrokerConnection, MqttGate, TokenAuth, UnhandledTopics
 from edge.gates.mqtt.query_files import read_queries
-from edge.gates.rate_limit import Allowance
-from edge.gates.resume import Parking
+from edge.gates.rate_limit import RateLimit
+from edge.gates.resume import ResumeRegistry
 from edge.gates.settings import MqttGateSettings
 from edge.gateway.bind import listening, url_host
 from edge.gateway.errors import StartError
@@ -57,8 +57,8 @@ class Mqtt:
         metrics: Metrics,
         *,
         guard: Guard,
-        allowance: Allowance,
-        parking: Parking,
+        allowance: RateLimit,
+        parking: ResumeRegistry,
         health: Callable[[], Mapping[str, object]],
     ) -> None:
         """`health` is what the gate publishes."""
@@ -71,7 +71,7 @@ class Mqtt:
         self._parking = parking
         self._health = health
         self._connection: adapters.MqttSettings
-        self._strays = Strays(settings.mqtt_gate.root)
+        self._strays = UnhandledTopics(settings.mqtt_gate.root)
         self._progress = Progress(engine, "messages")
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
@@ -112,7 +112,7 @@ class Mqtt:
     async def _start_broker(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         root = settings.mqtt_gate.root if settings.serves_mqtt_clients else ""
-        door = Visitors(self._guard, root) if settings.security.enabled else None
+        door = TokenAuth(self._guard, root) if settings.security.enabled else None
         self.broker = broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt), door)
         await broker.start()
         stack.push_async_callback(broker.stop)
@@ -238,8 +238,8 @@ class Mqtt:
         await gate.start()
         self.gate = gate
 
-    def _link(self, wire: Wire) -> Link:
-        return Link(
+    def _link(self, wire: BrokerConnection) -> MqttLink:
+        return MqttLink(
             self._connection,
             "mqtt_gate",
             "-gate",

@@ -10,10 +10,10 @@ from edge.config.parts import part
 from edge.engine import EngineSettings
 from edge.engine.journal.journal import Journal
 from edge.engine.rescue import UNREADABLE, Report, rebuild
-from edge.engine.resume.subscription_table import KeptTable
+from edge.engine.resume.subscription_table import SubscriptionTable
 from edge.engine.start import make_engine
 from edge.engine.timers.timer_table import TimerTable
-from edge.outbox.recorder import Storing
+from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
 
 __all__ = ["Report", "rescue"]
@@ -34,13 +34,13 @@ def _check(directory: Path, outbox: OutboxSettings) -> None:
     journal = Journal.open(directory)
     try:
         make_engine(EngineSettings()).restore(journal.restore())
-        timers, subscriptions = TimerTable(journal), KeptTable(journal)
+        timers, subscriptions = TimerTable(journal), SubscriptionTable(journal)
         timers.anchors()
         subscriptions.origin()
         for rows in (timers.waiting(), timers.outcomes(), subscriptions.starts()):
             for _ in rows:
                 pass
-        Storing(journal, outbox)
+        Recorder(journal, outbox)
     except UNREADABLE as error:
         journal.refuse(f"what it holds cannot be restored ({type(error).__name__}: {error})")
     finally:

@@ -18,7 +18,7 @@ class Server(Protocol):
         """End."""
 
 
-class Door:
+class RestartableServer:
     """One of them."""
 
     def __init__(self, make: Callable[[int], Server], port: int, patience: float) -> None:

@@ -5,7 +5,7 @@ A profile has updates and queries with names. Each is cut into pieces once; to s
 
 from edge.jsap.bindings import ForcedBinding, Value
 from edge.jsap.check import Report, check
-from edge.jsap.entries import Entry, Graphs
+from edge.jsap.entries import Graphs, ProfileEntry
 from edge.jsap.errors import BindingError, Problem, ProfileError, UnknownEntry
 from edge.jsap.mappings import SemanticMapping
 from edge.jsap.profile import Profile
@@ -14,11 +14,11 @@ from edge.jsap.targets import Authentication, Sparql11Target, SubscribeTarget
 __all__ = [
     "Authentication",
     "BindingError",
-    "Entry",
     "ForcedBinding",
     "Graphs",
     "Problem",
     "Profile",
+    "ProfileEntry",
     "ProfileError",
     "Report",
     "SemanticMapping",

@@ -14,7 +14,7 @@ from edge.jsap.findings import Findings
 from edge.jsap.members import Members
 from edge.jsap.nodes import Node
 from edge.jsap.targets import Kind, Sparql11Target, SubscribeTarget, Targets
-from edge.jsap.template import Template
+from edge.jsap.template import TextTemplate
 from edge.jsap.texts import Draft, template_of
 
 
@@ -29,7 +29,7 @@ class Graphs:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProfileEntry:
     """One update or query of a profile (Listing 15), ready to be sent."""
 
     name: str
@@ -41,7 +41,7 @@ class Entry:
     """Where the update or query is sent."""
     sparql11se: SubscribeTarget
     """Where a query is subscribed to."""
-    template: Template = field(repr=False)
+    template: TextTemplate = field(repr=False)
     namespaces: Mapping[str, str] = field(repr=False)
 
     def text(self, bindings: Mapping[str, Value] | None = None) -> str:
@@ -86,7 +86,7 @@ def read_graphs(members: Members, kind: Kind, namespaces: Mapping[str, str]) -> 
     return Graphs(members.iris(default, namespaces), members.iris(named, namespaces))
 
 
-def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Findings) -> Entry | None:
+def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Findings) -> ProfileEntry | None:
     """An entry. None: it has no text, and `findings` has more."""
     members = Members(node, findings)
     sparql = members.node("sparql")
@@ -111,7 +111,7 @@ def read_entry(kind: Kind, name: str, node: Node, common: Common, findings: Find
     template = template_of(Draft(kind, name, sparql, text, forced), places, common.namespaces, findings)
     if template is None:
         return None
-    return Entry(
+    return ProfileEntry(
         name,
         kind,
         forced,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.jsap import files
-from edge.jsap.entries import Common, Entry, read_entry, read_graphs
+from edge.jsap.entries import Common, ProfileEntry, read_entry, read_graphs
 from edge.jsap.errors import ProfileError, UnknownEntry
 from edge.jsap.findings import Findings
 from edge.jsap.mappings import SemanticMapping, semantic_mappings
@@ -26,8 +26,8 @@ class Profile:
     """An application: all its updates and queries."""
 
     name: str
-    updates: Mapping[str, Entry]
-    queries: Mapping[str, Entry]
+    updates: Mapping[str, ProfileEntry]
+    queries: Mapping[str, ProfileEntry]
     extended: Mapping[str, object]
     """Application data of the profile's own, as JSON has it: objects are dicts, numbers int or float."""
     namespaces: Mapping[str, str]
@@ -50,15 +50,15 @@ class Profile:
         findings = Findings()
         return _usable(profile_of(files.parse(text, name, findings), name, findings), findings)
 
-    def update(self, name: str) -> Entry:
+    def update(self, name: str) -> ProfileEntry:
         """The update of this name. Raises `UnknownEntry`."""
         return self._entry("update", self.updates, name)
 
-    def query(self, name: str) -> Entry:
+    def query(self, name: str) -> ProfileEntry:
         """The query of this name. Raises `UnknownEntry`."""
         return self._entry("query", self.queries, name)
 
-    def _entry(self, kind: Kind, entries: Mapping[str, Entry], name: str) -> Entry:
+    def _entry(self, kind: Kind, entries: Mapping[str, ProfileEntry], name: str) -> ProfileEntry:
         if name not in entries:
             raise UnknownEntry(self.name, kind, name, entries)
         return entries[name]
@@ -85,7 +85,7 @@ def profile_of(node: Node | None, name: str, findings: Findings) -> Profile | No
         {"update": read_graphs(graphs, "update", namespaces), "query": read_graphs(graphs, "query", namespaces)},
     )
     graphs.rest()
-    found: dict[Kind, dict[str, Entry]] = {"update": {}, "query": {}}
+    found: dict[Kind, dict[str, ProfileEntry]] = {"update": {}, "query": {}}
     for kind, member in _ENTRIES.items():
         for identifier, each in members.items(member):
             entry = read_entry(kind, identifier, each, common, findings)

@@ -32,7 +32,7 @@ class _Parsed(Exception):
     """The query has been parsed."""
 
 
-def judge(kind: Literal["update", "query"], text: str) -> Fault | None:
+def check_syntax(kind: Literal["update", "query"], text: str) -> Fault | None:
     """None: the text is a legal update or query. Raises `ParsingFailed` for a text that has no tokens."""
     if kind == "query":
         try:

@@ -45,7 +45,7 @@ class Refusal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TextTemplate:
     """A text between whose pieces terms are put."""
 
     head: str
@@ -63,7 +63,7 @@ class Template:
         return "".join(parts)
 
 
-def cut(prologue: str, text: str, edits: Sequence[Edit], blanks: str) -> Template:
+def cut(prologue: str, text: str, edits: Sequence[Edit], blanks: str) -> TextTemplate:
     """The template of a text with a prologue before it."""
     pieces: list[str] = [prologue]
     slots: list[str] = []
@@ -75,7 +75,7 @@ def cut(prologue: str, text: str, edits: Sequence[Edit], blanks: str) -> Templat
             pieces.append(edit.after)
         position = edit.end
     pieces[-1] += text[position:]
-    return Template(pieces[0], tuple(zip(slots, pieces[1:], strict=True)), blanks)
+    return TextTemplate(pieces[0], tuple(zip(slots, pieces[1:], strict=True)), blanks)
 
 
 def original(edits: Sequence[Edit], position: int, lengths: Mapping[str, int]) -> int:

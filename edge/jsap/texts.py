@@ -13,9 +13,9 @@ from edge.jsap.bindings import ForcedBinding, Term, written
 from edge.jsap.findings import Findings
 from edge.jsap.names import meant
 from edge.jsap.nodes import Node
-from edge.jsap.syntax_check import judge
+from edge.jsap.syntax_check import check_syntax
 from edge.jsap.targets import Kind
-from edge.jsap.template import Edit, Template, blank_prefix, cut, edits, original
+from edge.jsap.template import Edit, TextTemplate, blank_prefix, cut, edits, original
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import Token, read_prologue, variables
 
@@ -42,7 +42,7 @@ class Draft:
 
 def template_of(
     draft: Draft, places: Mapping[str, Node], namespaces: Mapping[str, str], findings: Findings
-) -> Template | None:
+) -> TextTemplate | None:
     """The template of a text, with PREFIX lines for what it uses and does not declare itself.
 
     Everything that is wrong is told at its place in the text, or at the forced binding, which `places` has. None: there
@@ -87,18 +87,18 @@ def _is_of_kind(draft: Draft, tokens: Sequence[Token], findings: Findings) -> bo
 
 
 def _judge(
-    draft: Draft, template: Template, changes: Sequence[Edit], prologue: int, unknown: str, findings: Findings
+    draft: Draft, template: TextTemplate, changes: Sequence[Edit], prologue: int, unknown: str, findings: Findings
 ) -> None:
     """Let Oxigraph parse the text with a term in each place: what is legal depends on the kinds of terms only.
 
     `prologue`: characters of the template before the text. `unknown`: declarations that are missing.
     """
     terms = {name: _example(binding) for name, binding in draft.forced.items()}
-    fault = judge(draft.kind, unknown + template.filled(terms))
+    fault = check_syntax(draft.kind, unknown + template.filled(terms))
     if fault is None:
         return
     iris: dict[str, Term] = dict.fromkeys(terms, ox.NamedNode(_EXAMPLE))
-    own = judge(draft.kind, unknown + template.filled(iris))
+    own = check_syntax(draft.kind, unknown + template.filled(iris))
     misplaced = [] if own else _misplaced(draft, template, terms, changes, unknown)
     for edit in misplaced:
         reason = f"?{edit.variable} is declared as {draft.forced[edit.variable or ''].type}, which cannot stand here"
@@ -110,7 +110,7 @@ def _judge(
 
 
 def _misplaced(
-    draft: Draft, template: Template, terms: Mapping[str, Term], changes: Sequence[Edit], unknown: str
+    draft: Draft, template: TextTemplate, terms: Mapping[str, Term], changes: Sequence[Edit], unknown: str
 ) -> list[Edit]:
     """Where a literal or blank node is that makes the text illegal. The text is legal with an IRI in each place."""
     places = [edit for edit in changes if edit.variable is not None]
@@ -119,7 +119,8 @@ def _misplaced(
     return [
         edit
         for at, edit in enumerate(places)
-        if judge(draft.kind, unknown + numbered.filled({**iris, str(at): terms[edit.variable or ""]})) is not None
+        if check_syntax(draft.kind, unknown + numbered.filled({**iris, str(at): terms[edit.variable or ""]}))
+        is not None
     ]
 
 

@@ -37,7 +37,7 @@ class Command(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Message:
+class ActuatorMessage:
     """The template of one message."""
 
     actuator: str
@@ -66,9 +66,9 @@ class Actuator:
     spec: ActuatorSpec
     query: str
     """The query with the prefixes that it uses declared."""
-    added: Message
+    added: ActuatorMessage
     """For solutions that are there."""
-    removed: Message | None
+    removed: ActuatorMessage | None
     """For topics that no solution names any more."""
     converters: Mapping[str, Converter]
     rate: float | None
@@ -132,7 +132,7 @@ class ActuatorCompiler:
             place=place,
         )
 
-    def _message(self, name: str, spec: CommandSpec, base: CommandSpec, variables: Collection[str]) -> Message:
+    def _message(self, name: str, spec: CommandSpec, base: CommandSpec, variables: Collection[str]) -> ActuatorMessage:
         topic = spec.topic if spec.topic is not None else base.topic
         if topic is None:
             raise BadKeyError("An actuator needs a topic.", key="topic", allowed="devices/{id}/set")
@@ -143,7 +143,7 @@ class ActuatorCompiler:
             raise BadKeyError("What is written in hexadecimal is a text.", key="payload", allowed='"A0 {level|u8}"')
         qos = spec.qos if spec.qos is not None else base.qos
         retain = spec.retain if spec.retain is not None else base.retain
-        return Message(
+        return ActuatorMessage(
             actuator=name,
             topic=under("topic", lambda text: TopicTemplate(text, variables), topic),
             payload=under("payload", lambda payload: payload_template(payload, variables), spec.payload),

@@ -11,7 +11,7 @@ from typing import Final
 from edge.mapping.compiling import TOPIC
 from edge.mapping.jsonpath import MEMBER, Hit, Path
 from edge.mapping.outcome import Collector
-from edge.mapping.payload import Message, PayloadError
+from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.places import DOCUMENTS, NAME
 from edge.mapping.reading import Reading
 from edge.mapping.rules import CompiledMapping, Rule, Terms, TimeRule
@@ -82,7 +82,7 @@ def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> Boun
 class Evaluation:
     """One message on its way through the mappings that are for it."""
 
-    message: Message
+    message: PayloadMessage
     out: Collector
     render: RenderTerms
     now: datetime | None

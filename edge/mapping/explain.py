@@ -14,7 +14,7 @@ from edge.mapping.errors import Fault, MappingError
 from edge.mapping.mapper import Mapper, fits
 from edge.mapping.outcome import Mapped
 from edge.mapping.pack import load_pack
-from edge.mapping.payload import Message, PayloadError
+from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.values import JsonNumber
 
 _MOST_READINGS = 40
@@ -61,7 +61,7 @@ def check_file(path: Path, load: Callable[[Path], object] = load_pack) -> list[F
 def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> Explanation:
     """What `mapper` makes of a message (`now`: time of arrival), and what a mapping for it could look like."""
     outcome = mapper.map(topic, payload, now)
-    message = Message(topic, payload)
+    message = PayloadMessage(topic, payload)
     candidates: list[Candidate] = []
     for group in mapper.groups(topic):
         for bound in group:
@@ -90,7 +90,7 @@ def suggest(topic: str, payload: bytes) -> str:
     """A mapping (TOML) that maps this message, to paste into a file and adapt."""
     lines = ["[[mapping]]", f"topic = {_quoted(topic.replace('{', '{{').replace('}', '}}'))}"]
     base = "edge:" + re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-")
-    message = Message(topic, payload)
+    message = PayloadMessage(topic, payload)
     try:
         document = message.document
     except PayloadError:

@@ -10,7 +10,7 @@ from edge.mapping.actuators import Actuator
 from edge.mapping.evaluate import BoundMapping, BoundRule, Evaluation, bind
 from edge.mapping.outcome import Collector, Declared, FullError, Mapped
 from edge.mapping.pack import MappingPack
-from edge.mapping.payload import Message
+from edge.mapping.payload import PayloadMessage
 from edge.mapping.rules import CompiledMapping, Rule, Terms, TermTemplates
 from edge.mapping.settings import MappingLimits
 from edge.mapping.template import CaptureError
@@ -65,7 +65,7 @@ class Mapper:
             name = routes[0][0].mapping.name
             out.problem(name, "payload", f"has {len(payload)} bytes, the limit is {self.limits.payload}")
             return Mapped(True, problems=tuple(out.problems))
-        evaluation = Evaluation(Message(topic, payload), out, self._render, now)
+        evaluation = Evaluation(PayloadMessage(topic, payload), out, self._render, now)
         applied, ignored = self._apply(evaluation, routes)
         return Mapped(bool(applied), tuple(applied), tuple(out.readings), tuple(out.problems), ignored)
 
@@ -155,7 +155,7 @@ class Mapper:
         return False
 
 
-def fits(mapping: CompiledMapping, message: Message) -> bool:
+def fits(mapping: CompiledMapping, message: PayloadMessage) -> bool:
     """Whether the conditions of `mapping` hold."""
     if not mapping.when:
         return True

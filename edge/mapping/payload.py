@@ -24,7 +24,7 @@ class Reads(Protocol):
         """The document."""
 
 
-class Message:
+class PayloadMessage:
     """A topic and a payload, with the payload's text and document on demand."""
 
     __slots__ = ("_document", "_error", "_layout", "_others", "_text", "payload", "topic")
@@ -34,17 +34,17 @@ class Message:
         self.topic = topic
         self.payload = payload
         self._layout = layout
-        self._others: dict[Reads | None, Message] = {}
+        self._others: dict[Reads | None, PayloadMessage] = {}
         self._text: str | None = None
         self._document: object = _UNREAD
         self._error: str | None = None
 
-    def read_by(self, layout: Reads | None) -> Message:
+    def read_by(self, layout: Reads | None) -> PayloadMessage:
         """The same message, with what this layout (None: JSON) makes of its bytes as its document."""
         if layout is self._layout:
             return self
         if layout not in self._others:
-            other = self._others[layout] = Message(self.topic, self.payload, layout)
+            other = self._others[layout] = PayloadMessage(self.topic, self.payload, layout)
             other._others = self._others
             self._others[self._layout] = self
         return self._others[layout]

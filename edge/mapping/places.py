@@ -26,7 +26,7 @@ _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PayloadPlace:
     """Where in a payload a reading's value is."""
 
     path: Path | None = None
@@ -37,21 +37,21 @@ class Place:
 
 def find_place(
     reading: ReadingSpec, payload: str, names: list[str], many: set[str]
-) -> tuple[Place, list[str], set[str]]:
+) -> tuple[PayloadPlace, list[str], set[str]]:
     """The place, the captures known there, and those that may hold slashes."""
     _check_kind(reading, payload)
-    place = Place()
+    place = PayloadPlace()
     known, several = [*names], {*many}
     if payload in DOCUMENTS:
         path = under("path", parse_path, reading.path or "$")
         known += [*path.names, MEMBER] if path.has_member else path.names
-        place = Place(path)
+        place = PayloadPlace(path)
     elif payload == "senml":
         record, found = _record("record", reading.record)
         record_unit, more = _record("record_unit", reading.record_unit)
         known += [*found, *more, NAME]
         several |= {*found, NAME}
-        place = Place(None, record, record_unit)
+        place = PayloadPlace(None, record, record_unit)
     if reading.pattern is not None:
         regex = under("pattern", compile_regex, reading.pattern)
         groups = [group for group in regex.groupindex if group not in _SPECIAL_GROUPS]

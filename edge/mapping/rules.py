@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from edge.mapping.binary import Layout
 from edge.mapping.jsonpath import Path
-from edge.mapping.payload import Message, PayloadError
+from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.store import Store
 from edge.mapping.template import Template
 from edge.mapping.times import TimeFormat
@@ -80,7 +80,7 @@ class Condition:
     regex: re.Pattern[str] | None
     regex_text: int
 
-    def holds(self, message: Message) -> bool:
+    def holds(self, message: PayloadMessage) -> bool:
         """Whether it holds; an unreadable payload fulfils no condition."""
         try:
             values = [message.text] if self.path is None else [hit.value for hit in self.path.walk(message.document)]
@@ -124,7 +124,7 @@ class Rule:
     """Which of its readings are stored for the history; None: none."""
     when: tuple[Condition, ...]
 
-    def applies(self, message: Message) -> bool:
+    def applies(self, message: PayloadMessage) -> bool:
         """Whether the reading's own conditions hold."""
         return all(condition.holds(message) for condition in self.when)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from edge import durable
-from edge.outbox.landing import Known, LandingFailed, acknowledged, parsed
+from edge.outbox.landing import KnownOutbox, LandingFailed, acknowledged, parsed
 from edge.outbox.segment import MANIFEST, ROWS, held
 from edge.outbox.segmenter import Segment
 
@@ -22,12 +22,12 @@ class DirectoryLanding:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def look(self, gateway: str, epoch: str) -> Known:
+    def look(self, gateway: str, epoch: str) -> KnownOutbox:
         """What is there, by the names of manifests."""
         try:
             if not self._path.is_dir():
                 raise LandingFailed(f"{self._path} is not there; make the directory, or mount it")
-            return Known(self._acknowledged(gateway, epoch), self._held(gateway, epoch))
+            return KnownOutbox(self._acknowledged(gateway, epoch), self._held(gateway, epoch))
         except OSError as error:
             raise _failed(error) from error
 

@@ -15,7 +15,7 @@ class LandingFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOutbox:
     """What a landing zone knows of one outbox."""
 
     acknowledged: int = 0
@@ -44,7 +44,7 @@ class Known:
 class Landing(Protocol):
     """A landing zone."""
 
-    def look(self, gateway: str, epoch: str) -> Known:
+    def look(self, gateway: str, epoch: str) -> KnownOutbox:
         """What it knows of this outbox. Raises `LandingFailed`."""
 
     def put(self, segment: Segment) -> None:

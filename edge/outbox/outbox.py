@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from edge.outbox import table
 from edge.outbox.observation import Context
-from edge.outbox.recorder import Storing
+from edge.outbox.recorder import Recorder
 from edge.outbox.table import Lost, Row
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _AT_ONCE = 20_000
 class Outbox:
     """What waits. Numbers count observations from 1, without gaps."""
 
-    def __init__(self, storing: Storing, file: Path, run: Run) -> None:
+    def __init__(self, storing: Recorder, file: Path, run: Run) -> None:
         """`file`: the journal's. `run` gets to the writer."""
         self._storing = storing
         self._file = file

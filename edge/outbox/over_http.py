@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from edge import __version__
-from edge.outbox.landing import Known, LandingFailed, acknowledged, held, parsed
+from edge.outbox.landing import KnownOutbox, LandingFailed, acknowledged, held, parsed
 from edge.outbox.segment import MANIFEST, ROWS
 from edge.outbox.segmenter import Segment
 from edge.protocol.trust import trusting
@@ -56,7 +56,7 @@ class HttpLanding:
         self._url = url
         self._calls = partial(_Calls, url, timeout, token, ca_file)
 
-    def look(self, gateway: str, epoch: str) -> Known:
+    def look(self, gateway: str, epoch: str) -> KnownOutbox:
         """What it says. Raises `LandingFailed`."""
         with closing(self._calls()) as calls:
             answer = calls.send("GET", f"/v1/outboxes/{gateway}")
@@ -66,7 +66,7 @@ class HttpLanding:
         if not isinstance(body, dict) or not isinstance(body.get("held"), dict):
             raise LandingFailed(f"{self._url} is no landing zone: is offload.to right?")
         ranges = body["held"].get(epoch, [])
-        return Known(acknowledged(body, epoch), held(ranges if isinstance(ranges, list) else []))
+        return KnownOutbox(acknowledged(body, epoch), held(ranges if isinstance(ranges, list) else []))
 
     def put(self, segment: Segment) -> None:
         """Send rows, then manifest. Raises `LandingFailed`."""

@@ -35,7 +35,7 @@ class _Dropped(NamedTuple):
     size: int
 
 
-class Storing:
+class Recorder:
     """What the engine's writer does with the outbox. Its counts may be read from any thread."""
 
     def __init__(self, journal: Journal, settings: OutboxSettings) -> None:

@@ -24,7 +24,7 @@ class Note(NamedTuple):
     before: Said | None
 
 
-class Chooser:
+class Sampler:
     """Chooses. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, most: int = _MOST) -> None:

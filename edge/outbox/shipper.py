@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from edge.outbox.landing import Known, Landing, LandingFailed
+from edge.outbox.landing import KnownOutbox, Landing, LandingFailed
 from edge.outbox.segmenter import Segment, Stored, cut
 from edge.outbox.table import Damaged
 from edge.protocol.errors import EdgeError
@@ -106,7 +106,7 @@ class Shipper:
         self._failed_at = 0
         self._before = outbox.last
         self._overdue = round((now() - settings.every) * _MICROSECONDS)
-        self.known = Known(outbox.acknowledged)
+        self.known = KnownOutbox(outbox.acknowledged)
         """What the landing zone has, as far as it was told and put there."""
         self.segments = 0
         """Shipped since the start."""
@@ -199,7 +199,7 @@ class Shipper:
             _log.warning("offload.older_copy", extra={"shipped": outbox.claimed, "landed": known.last})
             outbox.begin_anew(known.acknowledged)
             self._begun, self._before, self._failed_at = (0, 0), 0, outbox.last  # what waits is late
-            known = Known()  # of the other epoch nobody knows
+            known = KnownOutbox()  # of the other epoch nobody knows
         self.known = replace(known, acknowledged=max(known.acknowledged, outbox.acknowledged))
 
     def _forget(self) -> str:

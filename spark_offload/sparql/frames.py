@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from spark_offload.sparql.algebra import hidden
-from spark_offload.sparql.values import Known, Measured, Moment, Term, Value, known
+from spark_offload.sparql.values import KnownValue, Measured, Term, TimeValue, Value, known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -128,7 +128,7 @@ def as_kind(value: Value, kind: Value) -> Value:
     """A value as one of another kind: its own, or a term."""
     if value.kind() == kind.kind():
         return value
-    return known(value) if isinstance(kind, Known) else Term(value.term())
+    return known(value) if isinstance(kind, KnownValue) else Term(value.term())
 
 
 def _common(values: list[Value]) -> Value:
@@ -136,7 +136,11 @@ def _common(values: list[Value]) -> Value:
     first = values[0]
     if all(value.kind() == first.kind() for value in values):
         return first
-    return known(first) if any(isinstance(value, (Measured, Moment, Known)) for value in values) else Term(first.term())
+    return (
+        known(first)
+        if any(isinstance(value, (Measured, TimeValue, KnownValue)) for value in values)
+        else Term(first.term())
+    )
 
 
 def equal_terms(left: Value, right: Value) -> Column:
@@ -149,7 +153,7 @@ def equal_terms(left: Value, right: Value) -> Column:
 
 def told_apart(value: Value) -> Value:
     """The value as one whose columns are equal where terms are. What a text means, rows may tell otherwise."""
-    return Term(value.term()) if value.keys() is None or isinstance(value, Known) else value
+    return Term(value.term()) if value.keys() is None or isinstance(value, KnownValue) else value
 
 
 def _shared(left: Frame, right: Frame) -> list[str]:

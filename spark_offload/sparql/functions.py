@@ -22,10 +22,10 @@ from spark_offload.sparql.values import (
     INTEGER,
     Boolean,
     Iri,
-    Moment,
     Number,
     Term,
     Text,
+    TimeValue,
     Value,
 )
 
@@ -132,7 +132,7 @@ def _as_written(value: Value) -> Column | None:
     moment, text = value.moment(), value.text()
     if moment is None or text is None:
         return moment
-    if isinstance(value, Moment):
+    if isinstance(value, TimeValue):
         if value.form is None:
             return moment
         text = value.form
@@ -151,7 +151,7 @@ def _tz(value: Value) -> Value:
 
 
 def _now() -> Value:
-    return Moment(F.current_timestamp(), type=DATE_TIME)
+    return TimeValue(F.current_timestamp(), type=DATE_TIME)
 
 
 def _hash(digest: Callable[[Column], Column]) -> Function:
@@ -207,8 +207,8 @@ def _to_moment(datatype: str) -> Function:
         if plain is not None:
             ways.append(lexical.date_time(plain))
         if not ways or text is None:
-            return Moment(nothing("timestamp"), type=datatype)
-        return Moment(F.coalesce(*ways), text, datatype)
+            return TimeValue(nothing("timestamp"), type=datatype)
+        return TimeValue(F.coalesce(*ways), text, datatype)
 
     return cast
 

@@ -19,7 +19,7 @@ from spark_offload.sparql.constants import value_of
 from spark_offload.sparql.content import Content
 from spark_offload.sparql.frames import Frame, equal_terms, frame
 from spark_offload.sparql.stars import INSTANT, OBSERVATION, RESULT, Star
-from spark_offload.sparql.values import Derived, Iri, Measured, Moment, Text, Value
+from spark_offload.sparql.values import Derived, Iri, Measured, Text, TimeValue, Value
 
 _ENDS: Final = {OBSERVATION: "", RESULT: "/result", INSTANT: "/instant"}
 _DERIVED: Final = re.compile(rf"(.*)/([0-9a-f]{{{EPOCH_LENGTH}}})-([1-9][0-9]{{0,17}})(/result|/instant)?", re.DOTALL)
@@ -107,9 +107,9 @@ def _cell(column: str, content: Content) -> Value:
         return Measured(text, datatype, F.coalesce("value", lexical.number(text, datatype)), finite=False)
     if column == "ts":
         if not content.odd_times:
-            return Moment(F.col("ts"), date=F.col("date"))
+            return TimeValue(F.col("ts"), date=F.col("date"))
         datatype = F.coalesce("time_datatype", F.lit(DATE_TIME_STAMP))
-        return Moment(F.col("ts"), F.col("time_text"), datatype, F.col("date"))
+        return TimeValue(F.col("ts"), F.col("time_text"), datatype, F.col("date"))
     return Text(F.col("topic")) if column == "topic" else Iri(F.col(column))
 
 

@@ -144,7 +144,7 @@ class Term(Value):
 
 
 @dataclass(frozen=True)
-class Known(Term):
+class KnownValue(Term):
     """A term, and what it means, which a row of the table may tell better than its text."""
 
     value: Column
@@ -163,12 +163,12 @@ class Known(Term):
         return self.ts, self.date
 
 
-def known(value: Value) -> Known:
+def known(value: Value) -> KnownValue:
     """A value as one of that kind."""
     number, moment = value.number(), value.moment()
     ts = F.lit(None).cast("timestamp") if moment is None else moment
-    date = value.date if isinstance(value, (Known, Moment)) and value.date is not None else ts.cast("date")
-    return Known(value.term(), F.lit(None).cast("double") if number is None else number.cast("double"), ts, date)
+    date = value.date if isinstance(value, (KnownValue, TimeValue)) and value.date is not None else ts.cast("date")
+    return KnownValue(value.term(), F.lit(None).cast("double") if number is None else number.cast("double"), ts, date)
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class Measured(Value):
 
 
 @dataclass(frozen=True)
-class Moment(Value):
+class TimeValue(Value):
     """A time: that of a row, or one that was calculated."""
 
     ts: Column

@@ -2,7 +2,7 @@
 
 import paho.mqtt.client as paho
 
-from edge.adapters.ingest import Intake
+from edge.adapters.ingest import Ingest
 from edge.adapters.mqtt import MqttAdapter
 from edge.adapters.settings import MqttSettings
 from edge.engine.requests import QueryRequest, UpdateRequest
@@ -55,7 +55,7 @@ class Gateway:
 
     def __init__(self, engine, observations, broker: str, mappings: str = MAPPINGS, **settings: object) -> None:
         mapper = Mapper([load_pack(mappings, "test")])
-        self.intake = Intake(lambda: mapper, observations)
+        self.intake = Ingest(lambda: mapper, observations)
         options = {"client_id": "gateway", "reconnect_min": 0.1, "reconnect_max": 0.5, "retry_min": 0.02}
         self.adapter = MqttAdapter(
             MqttSettings(broker, **{**options, **settings}), self.intake, engine.receipts().result(10)

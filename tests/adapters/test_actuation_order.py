@@ -6,8 +6,8 @@ import pyoxigraph as ox
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.adapters.actuation_outbox import WINDOW, Outbox
-from edge.adapters.desired_state import Wanted
+from edge.adapters.actuation_outbox import WINDOW, ActuationQueue
+from edge.adapters.desired_state import DesiredState
 from edge.mapping.actuators import Command
 from edge.mapping.pack import load_pack
 
@@ -22,7 +22,7 @@ class Wire:
     """Takes what is due, as a broker does that acknowledges when it is told to."""
 
     def __init__(self) -> None:
-        self.outbox = Outbox(RATE, limit=1000)
+        self.outbox = ActuationQueue(RATE, limit=1000)
         self.now = 0.0
         self.last_sent: dict[str, float] = {}
         self.last = -1.0
@@ -97,7 +97,7 @@ def test_no_message_overtakes_another_and_the_newest_of_each_topic_arrives(steps
 
 
 def test_a_full_outbox_refuses_new_topics_only():
-    outbox = Outbox(RATE, limit=2)
+    outbox = ActuationQueue(RATE, limit=2)
     assert outbox.put(command("a", 1), 0.1)
     assert outbox.put(command("b", 1), 0.1)
     assert not outbox.put(command("c", 1), 0.1)
@@ -108,7 +108,7 @@ def test_a_full_outbox_refuses_new_topics_only():
 
 
 def test_what_an_actuator_would_have_sent_is_withdrawn_with_it():
-    outbox = Outbox(RATE, limit=10)
+    outbox = ActuationQueue(RATE, limit=10)
     outbox.put(command("a", 1), 0.1)
     outbox.put(Command("f/other", "b", b"", 1, False), 0.1)
     outbox.withdraw("f/a")
@@ -138,7 +138,7 @@ DELTAS = st.lists(st.tuples(st.lists(ROWS, max_size=4), st.lists(st.integers(0, 
 @given(DELTAS, st.booleans())
 def test_every_topic_is_told_what_one_of_its_rows_says_or_that_there_is_none(deltas, anew):
     refused: list[str] = []
-    wanted = Wanted(ACTUATOR, lambda _, reason: refused.append(reason))
+    wanted = DesiredState(ACTUATOR, lambda _, reason: refused.append(reason))
     rows: list[tuple[ox.Literal, ox.Literal]] = []
     told: dict[str, str] = {}
     bad = 0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from adapter_parts import select, update
 
-from edge.adapters.ingest import Intake
+from edge.adapters.ingest import Ingest
 from edge.adapters.settings import MappingsSettings
 from edge.mapping import Mapper
 
@@ -31,7 +31,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
     ],
 )
 def test_the_first_number_that_is_a_number_counts(engine, observations, payload, value):
-    intake = Intake(lambda: Mapper([]), observations)
+    intake = Ingest(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
     intake.write(intake.read("a/b", payload.encode(), NOON))
     assert select(engine, "<urn:o> sosa:hasResult ?q . ?q qudt:numericValue ?v")[0][1] == value
@@ -41,7 +41,7 @@ def test_the_first_number_that_is_a_number_counts(engine, observations, payload,
     "payload", [b"off", b"192.168.1.7", b"\xff\xfe", b"v1.2.3", b'{"1": "off"}', b"[true, null, {}]"]
 )
 def test_a_payload_without_a_number_is_counted_and_shown(engine, observations, payload):
-    intake = Intake(lambda: Mapper([]), observations)
+    intake = Ingest(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
     assert intake.read("a/b", payload, NOON) == []
     (entry,) = intake.bad_values.listed()
@@ -50,7 +50,7 @@ def test_a_payload_without_a_number_is_counted_and_shown(engine, observations, p
 
 @pytest.mark.parametrize("payload", [b"1e400", b"-1e999 C", b'{"v": 1e400}', b'{"v": NaN}', b"9" * 400])
 def test_a_number_that_is_not_finite_is_refused(engine, observations, payload):
-    intake = Intake(lambda: Mapper([]), observations)
+    intake = Ingest(lambda: Mapper([]), observations)
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
     assert intake.read("a/b", payload, NOON) == []
     (entry,) = intake.bad_values.listed()
@@ -58,14 +58,14 @@ def test_a_number_that_is_not_finite_is_refused(engine, observations, payload):
 
 
 def test_a_payload_that_is_too_long_to_be_read_is_searched(engine, observations):
-    intake = Intake(lambda: Mapper([]), observations, MappingsSettings(max_payload=10))
+    intake = Ingest(lambda: Mapper([]), observations, MappingsSettings(max_payload=10))
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')
     (arrival,) = intake.read("a/b", b'{"pm 2.5": 7}', NOON)
     assert arrival.reading.value == "2.5"
 
 
 def test_a_topic_that_is_mapped_is_no_longer_listed_as_unmapped(engine, observations):
-    intake = Intake(lambda: Mapper([]), observations)
+    intake = Ingest(lambda: Mapper([]), observations)
     intake.read("a/b", b"1", NOON)
     assert [entry["topic"] for entry in intake.unmapped.listed()] == ["a/b"]
     update(engine, 'INSERT DATA { <urn:o> a sosa:Observation ; monitor:hasMqttTopic "a/b" }')

@@ -3,7 +3,7 @@
 import threading
 from datetime import UTC, datetime
 
-from edge.adapters.messages import Inbox, Message
+from edge.adapters.messages import Inbox, MqttMessage
 from edge.adapters.receipts import receipt_of
 from edge.adapters.registry import BadValues, UnmappedTopics
 from tests.support.processes import wait_for
@@ -11,8 +11,8 @@ from tests.support.processes import wait_for
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 
 
-def message(mid: int = 1) -> Message:
-    return Message("t", b"1", 1, False, mid, NOW, 1, receipt_of(mid, "t", b"1"))
+def message(mid: int = 1) -> MqttMessage:
+    return MqttMessage("t", b"1", 1, False, mid, NOW, 1, receipt_of(mid, "t", b"1"))
 
 
 def test_an_inbox_gives_what_is_there_in_order_and_no_more_than_asked():
@@ -38,7 +38,7 @@ def test_a_full_inbox_refuses_or_makes_wait():
 
 def test_an_inbox_is_full_by_bytes_too_unless_it_is_empty():
     inbox = Inbox(10, 3)
-    large = Message("topic", b"larger than the limit", 0, False, 0, NOW, 1, b"")
+    large = MqttMessage("topic", b"larger than the limit", 0, False, 0, NOW, 1, b"")
     assert inbox.offer(large)
     assert not inbox.offer(message(1))
     assert inbox.take(5) == [large]

@@ -8,7 +8,7 @@ import pytest
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from edge.adapters.ingest import Intake
+from edge.adapters.ingest import Ingest
 from edge.adapters.serial import SerialAdapter
 from edge.adapters.serial_device import Away, find, open_device
 from edge.adapters.serial_frames import encoded
@@ -47,7 +47,7 @@ class Serving:
     def __init__(self, observations, text: str, **settings: object) -> None:
         self.pack = load_pack(text, "test")
         mapper = Mapper([self.pack])
-        self.intake = Intake(lambda: mapper, observations)
+        self.intake = Ingest(lambda: mapper, observations)
         self.ups: list[str] = []
         options = SerialSettings(**{**FAST, **settings})
         self.adapter = SerialAdapter(options, self.intake, self._up)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edge.engine.engine import Engine
 from edge.engine.performance import PerformanceModel, Statistics
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest, UpdateRequest
 
 NANOSECONDS = st.integers(0, 10**10)
@@ -66,7 +66,7 @@ def test_reset_forgets():
 
 
 def test_the_engine_counts_what_it_does():
-    engine = Engine(Rules(), lambda document: [])
+    engine = Engine(QueryRules(), lambda document: [])
     told = []
     engine.subscribe(QueryRequest("SELECT ?o WHERE { <urn:s> <urn:p> ?o }"), told.append, None, 0)
     for text in ("INSERT DATA { <urn:s> <urn:p> 1 }", "INSERT DATA { <urn:other> <urn:p> 1 }"):
@@ -81,6 +81,6 @@ def test_the_engine_counts_what_it_does():
 
 
 def test_what_was_undone_is_not_counted():
-    engine = Engine(Rules(), lambda document: [])
+    engine = Engine(QueryRules(), lambda document: [])
     engine.undo(engine.execute([engine.prepare(UpdateRequest("INSERT DATA { <urn:s> <urn:p> 1 }"))], 0))
     assert engine.performance.figures().total.count == 0

@@ -11,7 +11,7 @@ from expression_world import DURATIONS, NUMBERS, OTHERS, STRINGS, iri, typed
 from edge.engine.operators.aggregates import Accumulator
 from edge.engine.operators.aggregates import accumulator as new_accumulator
 from edge.engine.sparql.algebra import Aggregate, Call, Reference, Variable
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import canonical
 from edge.protocol.results import Term
 
@@ -48,7 +48,7 @@ MIXED = (*NUMBERS, *WORDS, *OTHERS, *DURATIONS, *NODES)
 
 def accumulator(aggregate: Aggregate) -> Accumulator:
     """A new accumulator, with all effort that it wants."""
-    return new_accumulator(aggregate, Effort())
+    return new_accumulator(aggregate, StepBudget())
 
 
 class Bag:

@@ -13,7 +13,7 @@ from freedom import Groups, open_columns, settled
 from oracle import Bag, NaiveEngine, Query, Refused, as_stored, blank_nodes, canonical, canonical_triples, named_graphs
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.queries.query_plans import Member, QueryPlans
 from edge.engine.queries.query_processor import collect
 from edge.engine.requests import (
@@ -41,8 +41,8 @@ def no_loader(document: str) -> list[ox.Quad]:
     raise Forbidden(f"nothing loads {document}")
 
 
-def new_engine(rules: Rules | None = None) -> Engine:
-    return Engine(rules or Rules(), no_loader)
+def new_engine(rules: QueryRules | None = None) -> Engine:
+    return Engine(rules or QueryRules(), no_loader)
 
 
 def run(engine: Engine, text: str, now: int = NOW, **more: object) -> ChangeSet:
@@ -118,7 +118,7 @@ def _makes_blank_nodes(query: Query) -> bool:
 class World:
     """Both engines. Every method fails an assertion where they differ."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: QueryRules | None = None) -> None:
         self.engine = new_engine(rules)
         self.naive = NaiveEngine()
         self.watched: dict[str, Watched] = {}

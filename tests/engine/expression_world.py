@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pyoxigraph as ox
 
-from edge.engine.operators.expression import Moment, compile_condition, compile_expression
+from edge.engine.operators.expression import Now, compile_condition, compile_expression
 from edge.engine.operators.layout import Frame
 from edge.engine.sparql.algebra import Call, Constant, Expression, Node, Parameter, Reference, Slot, Variable
 from edge.engine.sparql.oxigraph_text import corrections, edited
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import XSD, Dictionary
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
@@ -36,9 +36,9 @@ class World:
 
     values: Mapping[Variable, Term]
     base_iri: str = BASE_IRI
-    moment: Moment = field(default_factory=Moment)
+    moment: Now = field(default_factory=Now)
     dictionary: Dictionary = field(default_factory=Dictionary)
-    effort: Effort = field(default_factory=Effort)
+    effort: StepBudget = field(default_factory=StepBudget)
 
     def __post_init__(self) -> None:
         self._places = {variable: place for place, variable in enumerate(VARIABLES)}

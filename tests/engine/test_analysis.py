@@ -12,7 +12,7 @@ from oracle import BASE, NaiveEngine, Query
 from edge.engine.queries.dependencies import dependencies
 from edge.engine.queries.evaluator import compile_evaluator
 from edge.engine.queries.lutt import EVERYTHING, Dependencies, Lutt, Watch
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.parser import parse_query
 from edge.engine.store.graph import LiveGraph
@@ -117,7 +117,7 @@ def test_names_of_graphs_matter_only_to_graph_clauses():
 
 def test_what_cannot_be_parsed_depends_on_everything():
     text = "ASK { << ?s ?p ?o >> ?q ?r }"
-    assert compile_evaluator(QueryRequest(text), Rules()).dependencies() == EVERYTHING
+    assert compile_evaluator(QueryRequest(text), QueryRules()).dependencies() == EVERYTHING
 
 
 @settings(max_examples=150, deadline=None)
@@ -133,7 +133,7 @@ def test_whatever_changes_a_result_is_watched(seed):
         if "CONSTRUCT" in query.text or "DESCRIBE" in query.text:
             continue  # CONSTRUCT has the dependencies of its WHERE, DESCRIBE finds more as it runs
         request = QueryRequest(query.text, Dataset(query.default_graphs, query.named_graphs))
-        depends = compile_evaluator(request, Rules()).dependencies()
+        depends = compile_evaluator(request, QueryRules()).dependencies()
         lutt: Lutt[int] = Lutt(graph)
         for watch in depends.watches:
             lutt.add(watch.key(graph), 1)

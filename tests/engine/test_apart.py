@@ -13,7 +13,7 @@ import pyoxigraph as ox
 import pytest
 from scheduler_house import WAIT, House, until
 
-from edge.engine.queries.forked_evaluation import Apart, _Pipe
+from edge.engine.queries.forked_evaluation import ForkedEvaluator, _Pipe
 from edge.engine.queries.oxigraph_queries import EvaluationFailed
 from edge.engine.requests import Graph, Notification, QueryRequest, Solutions, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import (
@@ -45,8 +45,8 @@ def house(open_house: OpenHouse) -> Callable[..., House]:
 
 
 @pytest.fixture
-def apart() -> Iterator[Apart]:
-    apart = Apart(64 * MIB)
+def apart() -> Iterator[ForkedEvaluator]:
+    apart = ForkedEvaluator(64 * MIB)
     yield apart
     apart.close()
 

@@ -19,7 +19,7 @@ from edge.engine import EngineSettings, open_engine
 from edge.engine.engine import Engine
 from edge.engine.journal import journal as journal_module
 from edge.engine.journal.codec import decode
-from edge.engine.journal.journal import Entry, Journal
+from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.requests import UpdateRequest
 from edge.engine.scheduling import background_snapshot
 from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
@@ -35,7 +35,7 @@ def commit(engine: Engine, journal: Journal, author: random.Random) -> None:
         if author.random() < 0.2:
             engine.undo(executed)
             return
-        journal.commit([Entry(NOW, step.changes) for step in executed if step.changes])
+        journal.commit([JournalEntry(NOW, step.changes) for step in executed if step.changes])
         engine.show(executed)
         engine.publish(executed)
 
@@ -124,7 +124,7 @@ def test_what_was_changed_before_it_is_stored_is_encoded_in_bodies_of_bounded_si
     for number in range(0, 5000, 500):
         triples = " ".join(f"<a:{n}> <a:p> {n} ." for n in range(number, number + 500))
         executed = engine.execute([engine.prepare(UpdateRequest(f"INSERT DATA {{ {triples} }}"))], NOW)
-        journal.commit([Entry(NOW, step.changes) for step in executed])
+        journal.commit([JournalEntry(NOW, step.changes) for step in executed])
         engine.show(executed)
     bodies = snapshot.bodies()
     assert max(sum(sum(entry.changes.sizes) for entry in decode(body)) for body in bodies) == 100

@@ -11,7 +11,7 @@ from generated_data import requests, spoiled
 from hypothesis import HealthCheck, example, given, settings
 from oracle import blank_nodes, canonical
 
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.plan_cache import LONGEST_TEXT
 from edge.engine.updates import data_compiler, update_compiler
@@ -25,7 +25,7 @@ PADDING = "\n#" + "x" * LONGEST_TEXT
 
 def plan(text: str) -> list[Data] | None:
     """The operations of a request that is read as data."""
-    found = data_plan(PREFIX + text, Rules())
+    found = data_plan(PREFIX + text, QueryRules())
     return None if found is None else list(found.operations)  # type: ignore[arg-type]
 
 

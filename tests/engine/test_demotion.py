@@ -9,16 +9,16 @@ from follower import Follower, result_of
 from test_first_results import QUERIES, change
 from test_first_results import Simulation as Base
 
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest, SubscribeFailed
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED
-from edge.engine.subscriptions.spu import BoostedSpu, ReevaluatedSpu
+from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
 
 
 class Simulation(Base):
     """Also the evaluation threads are the test. A re-evaluated subscription may skip states."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: QueryRules | None = None) -> None:
         super().__init__(rules)
         self.engine.spus.reevaluation.threaded = True
 
@@ -36,7 +36,7 @@ class Simulation(Base):
     def spuid(self, follower: Follower) -> str:
         return follower.items[0].spuid
 
-    def spu(self, follower: Follower) -> BoostedSpu | ReevaluatedSpu:
+    def spu(self, follower: Follower) -> IncrementalSpu | ReevaluatedSpu:
         return self.engine.spus._by_spuid[self.spuid(follower)]  # type: ignore[return-value]
 
     def fetched(self) -> None:
@@ -82,7 +82,7 @@ def test_it_is_slowed_down_first(too_expensive):
     simulation = Simulation()
     simulation.commit("INSERT DATA { <urn:a> <urn:p> <urn:b> . <urn:b> <urn:p> <urn:c> }")
     follower = simulation.subscribe(JOINED)
-    assert isinstance(simulation.spu(follower), BoostedSpu)
+    assert isinstance(simulation.spu(follower), IncrementalSpu)
     simulation.commit("INSERT DATA { <urn:c> <urn:p> <urn:d> }", "INSERT DATA { <urn:d> <urn:p> <urn:a> }")
     assert isinstance(simulation.spu(follower), ReevaluatedSpu)
     assert follower.read == 1
@@ -106,12 +106,12 @@ def test_an_update_that_is_undone_demotes_nothing(too_expensive):
     simulation.commit("INSERT DATA { <urn:a> <urn:p> <urn:b> . <urn:b> <urn:p> <urn:c> }")
     follower = simulation.subscribe(JOINED)
     simulation.fail("INSERT DATA { <urn:c> <urn:p> <urn:d> }")
-    assert isinstance(simulation.spu(follower), BoostedSpu)
+    assert isinstance(simulation.spu(follower), IncrementalSpu)
     assert simulation.engine.spus._demoting == 0
 
 
 def test_it_ends_last_with_the_reason(too_expensive):
-    simulation = Simulation(Rules(max_solutions=4))
+    simulation = Simulation(QueryRules(max_solutions=4))
     follower = simulation.subscribe(JOINED)
     simulation.commit("INSERT DATA { <urn:a> <urn:p> <urn:a> }")
     simulation.settle()

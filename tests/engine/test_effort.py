@@ -7,7 +7,7 @@ from engine_client import Client, refused, triples, update
 from engine_world import new_engine
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import SubscribeFailed
 from edge.protocol.errors import ResultTooLarge
 
@@ -41,7 +41,7 @@ ENDLESS = {
 
 @pytest.fixture
 def engine() -> Engine:
-    engine = new_engine(Rules(max_steps=STEPS))
+    engine = new_engine(QueryRules(max_steps=STEPS))
     update(engine, f"INSERT DATA {{ {NUMBERS} }}")
     for number in range(9):
         update(engine, f"INSERT DATA {{ GRAPH ex:g{number} {{ {NUMBERS if number == 0 else 'ex:a ex:b 1'} }} }}")

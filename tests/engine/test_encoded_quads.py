@@ -6,7 +6,7 @@ import pyoxigraph as ox
 import pytest
 
 from edge.engine.journal import codec
-from edge.engine.journal.codec import EncodedQuads, Entry, NotRestorable
+from edge.engine.journal.codec import EncodedQuads, JournalEntry, NotRestorable
 from edge.engine.store.changes import ChangeSet, Statement
 
 P = ox.NamedNode("urn:p")
@@ -24,7 +24,7 @@ def test_the_entry_comes_back(piece, added, removed):
     quads = EncodedQuads()
     for first in range(0, max(added, removed), piece):
         quads.add(changes._added[first : first + piece], changes._removed[first : first + piece])
-    entry = Entry(17, changes, b"receipt")
+    entry = JournalEntry(17, changes, b"receipt")
     body = quads.body(entry)
     assert codec._content(body) == codec._content(codec.encode([entry]))
     (found,) = codec.decode(body)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.engine.queries.evaluator import compile_evaluator
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.queries.result_table import decoded
 from edge.engine.requests import QueryRequest, SubscribeFailed
 from edge.protocol.errors import ResultTooLarge
@@ -40,10 +40,12 @@ def test_text_holds_every_term_as_the_store_does(terms):
     for number, term in enumerate(terms):
         store.add(ox.Quad(ox.NamedNode(f"urn:s{number}"), ox.NamedNode("urn:p"), term))
     text = "SELECT ?o ?none ?s { ?s <urn:p> ?o }"
-    table = compile_evaluator(QueryRequest(text), Rules()).read(store, Rules(), 0)
+    table = compile_evaluator(QueryRequest(text), QueryRules()).read(store, QueryRules(), 0)
     assert sorted(map(str, decoded(table.header, table.lines))) == sorted(str(tuple(row)) for row in store.query(text))
     assert table.variables == ("o", "none", "s")
-    described = compile_evaluator(QueryRequest("DESCRIBE ?s { ?s <urn:p> ?o }"), Rules()).read(store, Rules(), 0)
+    described = compile_evaluator(QueryRequest("DESCRIBE ?s { ?s <urn:p> ?o }"), QueryRules()).read(
+        store, QueryRules(), 0
+    )
     assert {row for row in decoded(described.header, described.lines) if str(row[0]).startswith("<urn:s")} == {
         (quad.subject, quad.predicate, quad.object) for quad in store
     }
@@ -63,7 +65,7 @@ def test_text_holds_every_term_as_the_store_does(terms):
     ],
 )
 def test_results_of_no_rows_or_no_columns(query, rows):
-    engine = new_engine(Rules(boost=False))
+    engine = new_engine(QueryRules(boost=False))
     client = Client(engine, query)
     assert list(client.last.delta.added) == rows
 
@@ -72,7 +74,7 @@ def test_results_of_no_rows_or_no_columns(query, rows):
     "query", ["SELECT ?o { ?s ex:p ?o } LIMIT 9", "DESCRIBE ex:s", "CONSTRUCT { ?s ex:q ?o } WHERE { ?s ex:p ?o }"]
 )
 def test_as_many_rows_as_are_allowed_and_no_more(query):
-    engine = new_engine(Rules(boost=False, max_solutions=3))
+    engine = new_engine(QueryRules(boost=False, max_solutions=3))
     update(engine, "INSERT DATA { ex:s ex:p 1 , 2 , 3 }")
     client = Client(engine, query)
     assert len(client.last.delta.added) == 3

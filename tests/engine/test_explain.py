@@ -13,10 +13,10 @@ from hypothesis import given
 
 from edge.engine.engine import Engine
 from edge.engine.operators.operators import Scan
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.subscriptions.explanation import Explanation, PatternExplained
-from edge.engine.subscriptions.spu import BoostedSpu, ReevaluatedSpu
+from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
 from edge.protocol.errors import Forbidden, ParsingFailed
 
 LAMPS = 60
@@ -213,9 +213,9 @@ def test_what_could_be_written_instead_is_incremental(text):
 @pytest.mark.parametrize(
     ("rules", "reason"),
     [
-        (Rules(union_default_graph=True), "engine.default_graph_as_union"),
-        (Rules(boost=False), "engine.booster"),
-        (Rules(allow_service=True), "SERVICE"),
+        (QueryRules(union_default_graph=True), "engine.default_graph_as_union"),
+        (QueryRules(boost=False), "engine.booster"),
+        (QueryRules(allow_service=True), "SERVICE"),
     ],
 )
 def test_settings_that_have_everything_evaluated_anew(rules, reason):
@@ -250,7 +250,7 @@ def test_any_query_is_explained_as_it_is_served(seed):
     assert (engine.spus.subscriptions, engine.spus.spus) == (0, 0)
     assert told.kept_rows is None
     spuid = engine.subscribe(request, lambda _: None, None, NOW).spuid
-    kind = BoostedSpu if told.kept == "incremental" else ReevaluatedSpu
+    kind = IncrementalSpu if told.kept == "incremental" else ReevaluatedSpu
     assert isinstance(engine.spus._by_spuid[spuid], kind)
     again = engine.explain(request)
     assert again.sharing.subscribers == 1

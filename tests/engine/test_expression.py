@@ -10,7 +10,7 @@ from expression_world import BASE_IRI, CONSTANTS, TERMS, VARIABLES, Expressions,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.operators.expression import Moment, Unsupported, compile_expression, uses_now, volatile
+from edge.engine.operators.expression import Now, Unsupported, compile_expression, uses_now, volatile
 from edge.engine.operators.now import NOW_FUNCTION
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import (
@@ -432,7 +432,7 @@ def test_each_evaluation_makes_another_one() -> None:
 
 
 def test_now_is_the_moment_of_the_run() -> None:
-    world = World({}, moment=Moment(1_700_000_000_500_000))
+    world = World({}, moment=Now(1_700_000_000_500_000))
     now = compile_expression(Call("NOW", ()), world)
     assert now(world.frame) == one("2023-11-14T22:13:20.5Z")
     world.moment.now = 0

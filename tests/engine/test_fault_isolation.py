@@ -17,8 +17,8 @@ from edge.engine.engine import Engine
 from edge.engine.faults import contained
 from edge.engine.operators.stages import Distinct, row_bytes
 from edge.engine.requests import Notification, SubscribeFailed, UpdateRequest
-from edge.engine.subscriptions.delta_evaluation import Boosting
-from edge.engine.subscriptions.plan_group import Family
+from edge.engine.subscriptions.delta_evaluation import DeltaEvaluation
+from edge.engine.subscriptions.plan_group import PlanGroup
 from edge.protocol.errors import NotFound
 
 __all__ = ["injector"]
@@ -231,14 +231,14 @@ def test_of_a_plan_group_only_the_member_at_fault_ends(monkeypatch, caplog):
     assert len(engine.spus._families) == 1
     update(engine, "INSERT DATA { ex:a ex:room 0 . ex:b ex:room 1 . ex:c ex:room 2 . ex:c ex:room 3 }")
     guilty = engine.spus._by_spuid[clients[2].spuid]
-    row = Family.row
+    row = PlanGroup.row
 
     def failing(self, member, solution):
         if member is guilty:
             raise ZeroDivisionError
         return row(self, member, solution)
 
-    monkeypatch.setattr(Family, "row", failing)
+    monkeypatch.setattr(PlanGroup, "row", failing)
     for client in clients:
         client.items.clear()
     update(engine, "INSERT DATA { ex:a ex:q 1 . ex:b ex:q 2 . ex:c ex:q 3 }")
@@ -261,7 +261,7 @@ def test_a_fault_that_no_member_has_alone_ends_nobody(monkeypatch, caplog):
     engine = new_engine()
     clients = [Client(engine, f"SELECT ?s ?x {{ ?s ex:q ?x . ?s ex:room {room} }}") for room in range(3)]
     update(engine, "INSERT DATA { ex:a ex:room 0 . ex:b ex:room 1 }")
-    monkeypatch.setattr(Family, "whose", lambda *_: 1 // 0)
+    monkeypatch.setattr(PlanGroup, "whose", lambda *_: 1 // 0)
     for number in range(2):
         for client in clients:
             client.items.clear()
@@ -278,7 +278,7 @@ def test_a_fault_of_an_undone_update_is_forgotten_unless_the_state_is_lost(monke
     for client in (whole, lost):
         client.items.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(Boosting, "run", lambda *_: 1 // 0)
+        patch.setattr(DeltaEvaluation, "run", lambda *_: 1 // 0)
         engine.undo(engine.execute([prepared], NOW))
     assert whole.items == lost.items == []
     with monkeypatch.context() as patch:

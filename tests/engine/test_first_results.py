@@ -16,12 +16,12 @@ from engine_world import NOW, new_engine
 from follower import Follower, result_of
 from scheduler_house import WAIT, House, until
 
-from edge.engine.queries.oxigraph_queries import Rules, parse
+from edge.engine.queries.oxigraph_queries import QueryRules, parse
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest
 from edge.engine.scheduling.compile_queue import LONG_TEXT
 from edge.engine.subscriptions.beginning import Beginning
 from edge.engine.subscriptions.explanation import Explanation
-from edge.engine.subscriptions.spu import BoostedSpu
+from edge.engine.subscriptions.spu import IncrementalSpu
 from edge.protocol.errors import EdgeError, NotReady, ParsingFailed, ResultTooLarge
 
 QUERIES = (
@@ -46,8 +46,8 @@ NODES = ("urn:a", "urn:b", "urn:c", "urn:d")
 class Simulation:
     """An engine whose writer's queue is the test."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        self.engine = new_engine(rules or Rules())
+    def __init__(self, rules: QueryRules | None = None) -> None:
+        self.engine = new_engine(rules or QueryRules())
         self.first = self.engine.spus.first_results
         self.tasks: list[Callable[[], None]] = []
         self.first.open(2, 0.0, self._submit)
@@ -202,7 +202,7 @@ def test_a_small_first_result_is_there_at_once():
 
 
 def test_what_exceeds_a_limit_is_refused_and_leaves_nothing_behind():
-    simulation = Simulation(Rules(max_solutions=5))
+    simulation = Simulation(QueryRules(max_solutions=5))
     simulation.commit("INSERT DATA { " + " . ".join(f"<urn:a> <urn:p> {number}" for number in range(9)) + " }")
     follower = simulation.subscribe(QUERIES[0])
     simulation.settle()
@@ -212,7 +212,7 @@ def test_what_exceeds_a_limit_is_refused_and_leaves_nothing_behind():
 
 
 def test_one_that_grows_too_large_meanwhile_is_refused(everything_outside):
-    simulation = Simulation(Rules(max_solutions=5))
+    simulation = Simulation(QueryRules(max_solutions=5))
     simulation.commit("INSERT DATA { " + " . ".join(f"<urn:a> <urn:p> {number}" for number in range(4)) + " }")
     follower = simulation.subscribe("SELECT DISTINCT ?s ?o { ?s <urn:p> ?o }")
     simulation.fork()
@@ -387,6 +387,6 @@ def test_a_subscription_that_begins_late_is_incremental(everything_outside):
     simulation.subscribe(QUERIES[0])
     simulation.settle()
     (spu,) = set(simulation.engine.spus._by_spuid.values())
-    assert isinstance(spu, BoostedSpu)
+    assert isinstance(spu, IncrementalSpu)
     assert spu.begun
     assert not spu.beginnings

@@ -8,7 +8,7 @@ from engine_client import PREFIX, XSD, engine_with, ex, refused, triples
 from engine_world import new_engine, run
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import UpdateFailed
 
@@ -138,7 +138,7 @@ def test_one_literal_policy_for_all_ways_in():
 
 
 def test_union_default_graph():
-    engine = Engine(Rules(union_default_graph=True), lambda document: [])
+    engine = Engine(QueryRules(union_default_graph=True), lambda document: [])
     run(engine, PREFIX + "INSERT DATA { ex:a ex:p 1 . GRAPH ex:g { ex:b ex:p 2 } }")
     changes = run(engine, PREFIX + "INSERT { ?s ex:hit ?o } WHERE { ?s ex:p ?o }")
     assert len(changes.added) == 2

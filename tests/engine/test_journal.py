@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.logs import records_of
 
 from edge.engine.journal import codec
-from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import StorageFailed
 
@@ -24,9 +24,9 @@ def reading(number: int, sensor: int = 0, text: str = "") -> ox.Quad:
     return ox.Quad(name, VALUE, ox.Literal(f"{number}{text}"))
 
 
-def overwrite(number: int, sensor: int = 0) -> Entry:
+def overwrite(number: int, sensor: int = 0) -> JournalEntry:
     old = () if number == 1 else (reading(number - 1, sensor),)
-    return Entry(number, ChangeSet((reading(number, sensor),), old), b"receipt %d" % number)
+    return JournalEntry(number, ChangeSet((reading(number, sensor),), old), b"receipt %d" % number)
 
 
 def restored(journal: Journal) -> tuple[set[ox.Quad], set[object]]:
@@ -55,7 +55,13 @@ def limit_pages(journal: Journal, pages: int) -> None:
 def test_entries_come_back_in_order(tmp_path):
     with_graphs = ChangeSet(created=(ox.NamedNode("urn:a"), ox.BlankNode("b")))
     without = ChangeSet(dropped=(ox.BlankNode("b"),))
-    entries = [overwrite(1), overwrite(2), Entry(3, with_graphs), Entry(4, without), Entry(5, ChangeSet())]
+    entries = [
+        overwrite(1),
+        overwrite(2),
+        JournalEntry(3, with_graphs),
+        JournalEntry(4, without),
+        JournalEntry(5, ChangeSet()),
+    ]
     journal = Journal.open(tmp_path / "new" / "data")
     assert journal.sequence == 0
     assert list(journal.restore()) == []
@@ -235,7 +241,7 @@ def test_receipts_survive_snapshots_and_only_the_last_are_kept(tmp_path):
     journal.commit([overwrite(number) for number in range(1, 8)])
     journal.snapshot(snapshot_bodies([reading(7)], []))
     journal.commit([overwrite(number) for number in range(8, 11)])
-    journal.commit([Entry(11, ChangeSet())])
+    journal.commit([JournalEntry(11, ChangeSet())])
     assert journal.receipts() == wanted
     journal.close()
     for _ in range(2):
@@ -348,7 +354,7 @@ change_sets = st.builds(
     *(st.lists(quads, max_size=4, unique=True).map(tuple),) * 2,
     *(st.lists(names, max_size=3, unique=True).map(tuple),) * 2,
 )
-entries = st.builds(Entry, st.integers(-(2**63), 2**63 - 1), change_sets, st.binary(max_size=40))
+entries = st.builds(JournalEntry, st.integers(-(2**63), 2**63 - 1), change_sets, st.binary(max_size=40))
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,20 +12,20 @@ import pytest
 
 from edge.engine.journal.journal import Journal
 
-# Group n holds (n % 5) + 1 entries. Entry i adds the value i and takes away the value i - 3, on two subjects. The
+# Group n holds (n % 5) + 1 entries. Entry i adds the value i and removes the value i - 3, on two subjects. The
 # number of the last entry goes to standard output once it is committed.
 WRITER = """
 import sys
 from pathlib import Path
 import pyoxigraph as ox
 from edge.engine.store.changes import ChangeSet
-from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import JournalEntry, Journal, snapshot_bodies
 
 def quads(i):
     return tuple(ox.Quad(ox.NamedNode(f"urn:{s}"), ox.NamedNode("urn:value"), ox.Literal(str(i))) for s in "ab")
 
 def entry(i):
-    return Entry(i, ChangeSet(quads(i), quads(i - 3) if i > 3 else ()), b"%06d" % i)
+    return JournalEntry(i, ChangeSet(quads(i), quads(i - 3) if i > 3 else ()), b"%06d" % i)
 
 journal = Journal.open(Path(sys.argv[1]), durability=sys.argv[2], snapshot_min_bytes=3000, receipt_bytes=60)
 last = journal.sequence
@@ -107,7 +107,7 @@ import os, resource, sys
 from pathlib import Path
 import pyoxigraph as ox
 from edge.engine.store.changes import ChangeSet
-from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import JournalEntry, Journal, snapshot_bodies
 from edge.protocol.errors import StorageFailed
 
 directory, kind = Path(sys.argv[1]), sys.argv[2]
@@ -133,7 +133,7 @@ def quad():
     return ox.Quad(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), ox.Literal(os.urandom(300).hex()))
 
 def entry():
-    return Entry(0, ChangeSet(tuple(quad() for _ in range(20))), os.urandom(8))
+    return JournalEntry(0, ChangeSet(tuple(quad() for _ in range(20))), os.urandom(8))
 
 def check(journal):
     assert journal.sequence == len(stored), (journal.sequence, len(stored))

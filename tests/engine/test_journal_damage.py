@@ -11,7 +11,7 @@ import pyoxigraph as ox
 import pytest
 
 from edge.engine.journal.data_directory import DataDirectoryRefused
-from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
 from edge.engine.journal.sqlite_schema import APPLICATION_ID, FILE_NAME, FORMAT_VERSION
 from edge.engine.store.changes import ChangeSet
 
@@ -25,8 +25,8 @@ def quad(number: int, subject: str = "s") -> ox.Quad:
     return ox.Quad(ox.NamedNode(f"urn:{subject}"), ox.NamedNode("urn:p"), ox.Literal(f"{number} {'x' * (number % 50)}"))
 
 
-def entry(number: int) -> Entry:
-    return Entry(number, ChangeSet((quad(number),), (quad(number - 1),) if number > 1 else ()), b"r%d" % number)
+def entry(number: int) -> JournalEntry:
+    return JournalEntry(number, ChangeSet((quad(number),), (quad(number - 1),) if number > 1 else ()), b"r%d" % number)
 
 
 Content = tuple[int, tuple[bytes, ...], list[ChangeSet]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge.engine.journal.data_directory import DataDirectoryRefused
-from edge.engine.journal.journal import Entry, Journal
+from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.store.changes import ChangeSet
 
 HOLDER = """
@@ -57,7 +57,7 @@ def test_a_second_process_is_refused_after_somebody_removed_the_lock_file(tmp_pa
         process.kill()
         process.wait()
     journal = Journal.open(tmp_path)
-    assert journal.commit([Entry(1, ChangeSet())]) == 1
+    assert journal.commit([JournalEntry(1, ChangeSet())]) == 1
     journal.close()
 
 
@@ -69,7 +69,7 @@ def test_a_new_journal_file_is_locked_at_once(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "new"], capture_output=True, text=True, check=False)
     assert "in use by another gateway" in done.stderr
-    assert journal.commit([Entry(1, ChangeSet())]) == 1
+    assert journal.commit([JournalEntry(1, ChangeSet())]) == 1
     journal.close()
 
 
@@ -77,7 +77,7 @@ def test_the_same_process_is_refused_too_and_the_first_goes_on(tmp_path):
     journal = Journal.open(tmp_path)
     with pytest.raises(DataDirectoryRefused, match="in use"):
         Journal.open(tmp_path)
-    assert journal.commit([Entry(1, ChangeSet())]) == 1
+    assert journal.commit([JournalEntry(1, ChangeSet())]) == 1
     journal.close()
     Journal.open(tmp_path).close()
 
@@ -117,7 +117,7 @@ def test_names_with_odd_characters(tmp_path):
     directory = tmp_path / "50% of data? yes #1 é"
     for sequence in (1, 2):
         journal = Journal.open(directory)
-        assert journal.commit([Entry(1, ChangeSet())]) == sequence
+        assert journal.commit([JournalEntry(1, ChangeSet())]) == sequence
         journal.close()
 
 

@@ -348,7 +348,7 @@ def test_nothing_is_written_for_what_is_told(make):
     world = make()
     follower = world.subscribe(VALUES)
     world.settle(1)
-    with mock.patch.object(durable_subscriptions.KeptSubscriptions, "write", side_effect=AssertionError("written")):
+    with mock.patch.object(durable_subscriptions.DurableSubscriptions, "write", side_effect=AssertionError("written")):
         for number in range(10):
             world.update(put(number))
     assert follower.told[-1][0] == 10
@@ -377,10 +377,10 @@ def test_the_start_waits_for_them_so_long_and_no_longer(tmp_path, make, caplog):
         world.update(put(number))
     world.stop()
     journal = Journal.open(world.directory)
-    table = durable_subscriptions.KeptSubscriptions(journal, make_engine(world.settings).rules, 10)
+    table = durable_subscriptions.DurableSubscriptions(journal, make_engine(world.settings).rules, 10)
     engine = make_engine(world.settings)
     clock = itertools.count()
-    assert len(recovery.Replay(engine, journal, patience=5, clock=lambda: next(clock)).run(table.starts)) == 1
+    assert len(recovery.Recovery(engine, journal, patience=5, clock=lambda: next(clock)).run(table.starts)) == 1
     assert (engine.spus.subscriptions, len(engine.graph)) == (0, 10)
     assert "subscriptions.given_up" in caplog.text
     journal.close()
@@ -392,7 +392,7 @@ def test_a_fault_with_one_costs_the_subscriptions_and_not_the_start(make, caplog
     world.subscribe(VALUES)
     for number in range(3):
         world.update(put(number))
-    with mock.patch("edge.engine.subscriptions.fault_isolation.Boosting", side_effect=ZeroDivisionError):
+    with mock.patch("edge.engine.subscriptions.fault_isolation.DeltaEvaluation", side_effect=ZeroDivisionError):
         assert world.restart() == {}
     assert world.current(QueryRequest(VALUES)).total() == 3
     assert world.scheduler.subscriptions == 0

@@ -14,7 +14,7 @@ from engine_world import current, new_engine, run
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import Dataset, SubscribeFailed
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, ParsingFailed
 
@@ -150,7 +150,7 @@ def elsewhere() -> Iterator[http.server.ThreadingHTTPServer]:
 
 
 def test_a_query_that_fails_tells_its_subscribers_and_ends(elsewhere):
-    engine = Engine(Rules(allow_service=True), lambda document: [])
+    engine = Engine(QueryRules(allow_service=True), lambda document: [])
     service = f"SERVICE <http://127.0.0.1:{elsewhere.server_port}/> {{ ?s ex:far ?x }}"
     failing = [Client(engine, f"SELECT ?o ?x {{ ?s ex:p ?o {service} }}", alias=alias) for alias in ("one", "two")]
     other = Client(engine, "SELECT ?o { ?s ex:p ?o }")

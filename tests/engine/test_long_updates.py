@@ -15,7 +15,7 @@ from scheduler_house import WAIT, House, insert, until
 
 from edge.engine import engine
 from edge.engine.journal.journal import Journal
-from edge.engine.queries.forked_evaluation import Apart, Child
+from edge.engine.queries.forked_evaluation import Child, ForkedEvaluator
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
@@ -44,7 +44,7 @@ class Outside:
         self.held = 0
         """Results that wait at the gate, or have passed it."""
         self.pids: list[int] = []
-        begin, result, outside = Apart.begin, Child.result, self
+        begin, result, outside = ForkedEvaluator.begin, Child.result, self
 
         def noted(self, action, seconds, setting):
             child = begin(self, action, seconds, setting)
@@ -58,7 +58,7 @@ class Outside:
             assert gate.wait(WAIT)
             return result(self)
 
-        monkeypatch.setattr(Apart, "begin", noted)
+        monkeypatch.setattr(ForkedEvaluator, "begin", noted)
         monkeypatch.setattr(Child, "result", held)
 
 

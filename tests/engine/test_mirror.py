@@ -17,7 +17,7 @@ from support.processes import wait_for
 
 from edge.engine import open_engine
 from edge.engine.engine import Engine, Executed
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 from edge.engine.store import mirror as mirror_module
 from edge.engine.store.changes import ChangeSet, as_quad
@@ -193,7 +193,7 @@ def test_readers_see_nothing_of_an_update_that_is_running():
             raise UpdateFailed("no")
         return [quad(9)]
 
-    engine = Engine(Rules(allow_load=True), load)
+    engine = Engine(QueryRules(allow_load=True), load)
     run(engine, "INSERT DATA { <a:a> <a:p> 1 }")
     assert len(ask(engine, "SELECT * { ?s ?p ?o }").rows) == 1
     general = "INSERT { ?s <a:q> ?o } WHERE { ?s <a:p> ?o FILTER(?o > 0) }"
@@ -218,7 +218,7 @@ def test_readers_see_nothing_before_it_is_published():
 
 
 def test_filled_in_the_middle_of_a_request_that_fails():
-    engine = Engine(Rules(), no_loader)
+    engine = Engine(QueryRules(), no_loader)
     run(engine, "INSERT DATA { <a:a> <a:p> 1 }")
     general = "INSERT { ?s <a:q> ?o } WHERE { ?s <a:p> ?o FILTER(true) }"
     with pytest.raises(UpdateFailed):

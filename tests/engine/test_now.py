@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules, prepare_query
+from edge.engine.queries.oxigraph_queries import QueryRules, prepare_query
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.sparql import plan_cache
-from edge.engine.updates.update_plan import GeneralWhere, Modify, NativeWhere
+from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere
 from edge.protocol.errors import EdgeError, ParsingFailed
 
 F = "PREFIX f: <urn:sepa:function:> PREFIX now: <urn:sepa:function:now> "
@@ -62,7 +62,7 @@ def test_it_is_the_instant_of_now_to_the_microsecond_whoever_evaluates(now):
     assert int(fraction.ljust(6, "0")) == instant.microsecond
 
 
-@pytest.mark.parametrize(("pattern", "kind"), [(NATIVE, NativeWhere), (GENERAL, GeneralWhere)])
+@pytest.mark.parametrize(("pattern", "kind"), [(NATIVE, OperatorWhere), (GENERAL, OxigraphWhere)])
 def test_the_operators_know_it_and_leave_to_the_mirror_what_they_do_not_know(pattern, kind):
     (operation,) = new_engine().prepare(UpdateRequest(written(pattern))).plan.operations
     assert isinstance(operation, Modify)
@@ -156,7 +156,7 @@ def test_what_is_no_call_stays_as_it_is():
 
 def test_the_variables_of_a_query_beyond_the_grammar_come_in_their_order():
     text = F + PREFIX + "SELECT * { ?s ?z ?o BIND(f:now() AS ?b) BIND(TRIPLE(?s, ex:p, ?o) AS ?a) }"
-    assert "?s ?z ?o ?b ?a" in prepare_query(text, Rules()).text
+    assert "?s ?z ?o ?b ?a" in prepare_query(text, QueryRules()).text
 
 
 # Subscriptions
@@ -264,7 +264,7 @@ def test_casts_and_what_else_there_is_are_functions():
 
 def test_what_another_endpoint_is_asked_is_not_judged_here():
     service = "SERVICE SILENT <http://127.0.0.1:1/> { ?s <urn:p> ?o FILTER(<urn:f>(?o, f:now(), f:now(1))) }"
-    rules = Rules(allow_service=True)
+    rules = QueryRules(allow_service=True)
     prepare_query(f"{F} SELECT * {{ {service} FILTER(f:now() > 1) }}", rules)
     with pytest.raises(ParsingFailed, match="urn:g"):
         prepare_query(f"{F} SELECT * {{ {service} FILTER(<urn:g>() > 1) }}", rules)

@@ -16,8 +16,8 @@ from scheduler_house import WAIT, Client, evaluated, insert
 from edge.engine.engine import Engine
 from edge.engine.journal.journal import Journal
 from edge.engine.queries.evaluator import SelectEvaluator
-from edge.engine.queries.oxigraph_queries import Rules
-from edge.engine.queries.result_table import Table
+from edge.engine.queries.oxigraph_queries import QueryRules
+from edge.engine.queries.result_table import ResultTable
 from edge.engine.requests import QueryRequest, SubscribeFailed, UpdateOutcome, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings, Processing
@@ -93,7 +93,7 @@ def test_evaluations_run_beside_each_other_in_parallel_alone(monkeypatch, proces
         met: list[bool] = []
         read = SelectEvaluator.read
 
-        def read_together(self: SelectEvaluator, store: ox.Store, rules: Rules, now: int) -> Table:
+        def read_together(self: SelectEvaluator, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
             try:
                 meeting.wait()
             except threading.BrokenBarrierError:
@@ -170,7 +170,7 @@ def test_a_fault_of_ours_ends_its_subscription_and_the_others_go_on(monkeypatch,
         evaluated(gate.scheduler)
         read = SelectEvaluator.read
 
-        def fail(self: SelectEvaluator, store: ox.Store, rules: Rules, now: int) -> Table:
+        def fail(self: SelectEvaluator, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
             table = read(self, store, rules, now)
             if b"?o" in table.header and len(table.lines) == 2:
                 raise ZeroDivisionError

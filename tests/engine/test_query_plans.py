@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edge.engine.queries import query_plans
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.queries.query_plans import Member, QueryPlans
 from edge.engine.requests import QueryRequest
 from edge.engine.store.graph import LiveGraph
@@ -15,7 +15,7 @@ def test_a_shape_is_compiled_once_and_again_for_equal_constants(monkeypatch: pyt
     compiled = []
     compile_query = query_plans.compile_query
     monkeypatch.setattr(query_plans, "compile_query", lambda *given: compiled.append(given) or compile_query(*given))
-    plans = QueryPlans(LiveGraph(), Rules())
+    plans = QueryPlans(LiveGraph(), QueryRules())
 
     def find(first: int, second: int) -> Member:
         member = plans.find(QueryRequest(f"SELECT ?s {{ ?s <urn:p> {first} ; <urn:q> {second} }}"))

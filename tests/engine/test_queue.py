@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scheduler_house import WAIT, House, insert
 
 from edge.engine.admission.fair_queue import LEAD, LEAST_COST, FairQueue
-from edge.engine.admission.round_robin import Turns
-from edge.engine.admission.slots import HOUSE, Places
+from edge.engine.admission.round_robin import RoundRobin
+from edge.engine.admission.slots import GATEWAY, Slots
 from edge.engine.admission.step_rate import StepRate
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.protocol.access import Access, Priority
 from edge.protocol.errors import TooManyRequests
 
 CLIENTS = ("a", "b", "c")
-SOURCES = st.sampled_from((HOUSE, *CLIENTS))
+SOURCES = st.sampled_from((GATEWAY, *CLIENTS))
 PRIORITY = st.sampled_from(("high", "normal", "low"))
 
 
@@ -202,9 +202,9 @@ def test_the_gateway_and_high_priority_overtake():
         play.enter(Item("low", "low"))
         play.enter(Item("usual"))
         play.enter(Item("urgent", "high", cost=10))
-        play.enter(Item(HOUSE, cost=number))
+        play.enter(Item(GATEWAY, cost=number))
     order = play.drain()
-    assert sorted(order[:6]) == [HOUSE] * 3 + ["urgent"] * 3
+    assert sorted(order[:6]) == [GATEWAY] * 3 + ["urgent"] * 3
     assert order[6:] == ["usual"] * 3 + ["low"] * 3
 
 
@@ -213,7 +213,7 @@ def test_nothing_starves(cost):
     """However much comes that goes first: a lower priority has its share of the time."""
     play = Play()
     for number in range(20_000):
-        play.enter(Item(HOUSE, cost=cost))
+        play.enter(Item(GATEWAY, cost=cost))
         if number < 500:
             play.enter(Item("usual", cost=20_000))
             play.enter(Item("slow", "low", cost=20_000))
@@ -224,7 +224,7 @@ def test_nothing_starves(cost):
     total = sum(spent.values())
     assert total < 1_000_000 or spent["usual"] / total > 0.15 or spent["usual"] == 500 * 20_000
     assert total < 1_000_000 or spent["slow"] / total > 0.04 or spent["slow"] == 500 * 20_000
-    assert spent[HOUSE] / total > 0.6
+    assert spent[GATEWAY] / total > 0.6
 
 
 def test_a_client_that_is_late_waits_behind_others_until_it_is_not():
@@ -256,8 +256,8 @@ def test_the_bucket_of_a_client_is_filled_in_time():
     assert rate.overdrawn("a", 0)
     assert not rate.overdrawn("b", 0)
     assert not rate.overdrawn("a", 1_000_000)
-    rate.spend(HOUSE, 1_000_000, 0)
-    assert not rate.overdrawn(HOUSE, 0)
+    rate.spend(GATEWAY, 1_000_000, 0)
+    assert not rate.overdrawn(GATEWAY, 0)
     for number in range(10_000):
         rate.spend(f"client {number}", 1, number * 10_000)
     assert len(rate._full) <= 2_000
@@ -294,18 +294,18 @@ def test_what_does_not_fit_stays_next():
 @given(st.integers(1, 30), st.lists(st.tuples(SOURCES, st.integers(-5, 5)), max_size=80))
 def test_clients_share_the_places(limit, changes):
     """No client keeps others out, and none keeps the gateway out."""
-    places = Places(limit)
+    places = Slots(limit)
     held: dict[str, list[int]] = defaultdict(list)
     for who, count in changes:
         mine = held[who]
         if count > 0:
-            of_all = sum(sum(counts) for source, counts in held.items() if (source == HOUSE) == (who == HOUSE))
+            of_all = sum(sum(counts) for source, counts in held.items() if (source == GATEWAY) == (who == GATEWAY))
             took = places.take(who, count)
             if not of_all:
                 assert took  # however much it is: it could never be done otherwise
             if took and of_all:
                 assert of_all + count <= limit
-                assert who == HOUSE or not mine or sum(mine) <= limit - of_all
+                assert who == GATEWAY or not mine or sum(mine) <= limit - of_all
             if took:
                 mine.append(count)
         elif mine:
@@ -315,7 +315,7 @@ def test_clients_share_the_places(limit, changes):
 
 
 def test_a_client_that_floods_has_half_of_the_places_and_two_a_third_each():
-    places = Places(90)
+    places = Slots(90)
     while places.take("one", 1):
         pass
     assert places.held == {"one": 45}
@@ -324,13 +324,13 @@ def test_a_client_that_floods_has_half_of_the_places_and_two_a_third_each():
         pass
     assert places.held == {"one": 30, "two": 30}
     assert places.take("three", 1)
-    assert places.take(HOUSE, 90)
+    assert places.take(GATEWAY, 90)
 
 
 @given(st.lists(st.one_of(st.sampled_from(CLIENTS), st.none()), max_size=60))
 def test_clients_take_turns(moves):
     """What a client asked first is next after one of each other that waits, at the most; its own stay in order."""
-    turns: Turns[int] = Turns(100)
+    turns: RoundRobin[int] = RoundRobin(100)
     number = 0
     waiting: dict[str, list[int]] = defaultdict(list)
     passed: dict[str, int] = defaultdict(int)

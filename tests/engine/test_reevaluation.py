@@ -13,7 +13,7 @@ import pytest
 from engine_world import NOW, new_engine
 from follower import Follower, result_of
 
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest, Subscription, UpdateRequest
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED, Evaluated, Job
 
@@ -32,7 +32,7 @@ class Simulation:
     """An engine whose evaluation threads are the test."""
 
     def __init__(self) -> None:
-        self.engine = new_engine(Rules())
+        self.engine = new_engine(QueryRules())
         self.reevaluation = self.engine.spus.reevaluation
         self.reevaluation.threaded = True
         self.store = ox.Store()

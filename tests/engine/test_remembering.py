@@ -6,7 +6,7 @@ import pytest
 from engine_client import Client, update
 from engine_world import new_engine, run
 
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 
 QUERY = "SELECT ?v { ?room ex:has ?sensor . ?sensor ex:value ?v . ?room ex:name %s }"
@@ -14,7 +14,7 @@ QUERY = "SELECT ?v { ?room ex:has ?sensor . ?sensor ex:value ?v . ?room ex:name 
 
 @pytest.mark.parametrize("most", [0, 300, 1500, 50_000])
 def test_readings_are_told_whatever_is_remembered(most):
-    engine = new_engine(Rules(max_remembered_bytes=most))
+    engine = new_engine(QueryRules(max_remembered_bytes=most))
     memory = engine.spus._memory
     rooms = " ".join(f"ex:r{n % 3} ex:has ex:s{n} ; ex:name {n % 3} ." for n in range(9))
     update(engine, f"INSERT DATA {{ {rooms} }}")
@@ -59,7 +59,7 @@ def test_what_is_undone_is_not_remembered():
 
 def test_long_terms_that_the_graph_has_forgotten_are_not_kept_for_what_is_remembered():
     most = 100_000
-    engine = new_engine(Rules(max_remembered_bytes=most))
+    engine = new_engine(QueryRules(max_remembered_bytes=most))
     Client(engine, QUERY % 1)
     for number in range(100):
         sensor = f"<urn:{number}:{'x' * 10_000}>"

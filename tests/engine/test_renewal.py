@@ -11,9 +11,9 @@ from test_demotion import Simulation as Base
 from test_first_results import QUERIES, change
 from test_staged_changes import COUNT, LARGE, data
 
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import SubscribeFailed, UpdateRequest
-from edge.engine.subscriptions.spu import BoostedSpu
+from edge.engine.subscriptions.spu import IncrementalSpu
 from edge.engine.updates.attempt import Attempt, Unfinished
 
 
@@ -95,7 +95,7 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
     assert simulation.renewing == 0
     for follower in simulation.followers:
         if not follower.gone:
-            assert isinstance(simulation.spu(follower), BoostedSpu)
+            assert isinstance(simulation.spu(follower), IncrementalSpu)
             simulation.unsubscribe(follower)
     simulation.commit("DROP ALL")
     spus, dictionary = simulation.engine.spus, simulation.engine.graph.dictionary
@@ -104,7 +104,7 @@ def test_any_order_of_commits_and_pieces_is_exact(seed, first_steps, large_ones,
 
 
 def test_it_ends_with_the_reason_where_the_new_result_is_too_large(large_ones):
-    simulation = Simulation(Rules(max_solutions=4))
+    simulation = Simulation(QueryRules(max_solutions=4))
     follower = simulation.subscribe("SELECT ?s ?o { ?s <urn:p> ?o }")
     simulation.commit("INSERT DATA { <urn:a> <urn:p> 1 }")
     many = ", ".join(map(str, range(9)))

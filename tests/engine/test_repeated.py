@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle import Query
 
 from edge.engine import EngineSettings, open_engine
-from edge.engine.queries.oxigraph_queries import Rules, check_query
+from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.sparql.oxigraph_text import edited
 from edge.engine.sparql.repeated_patterns import repeated, without_repeated
@@ -59,9 +59,9 @@ def different(count: int) -> str:
 
 
 def test_repeated_patterns_count_once():
-    check_query(f"{PREFIX} SELECT * {{ {same(200)} {different(MAX_JOINED - 1)} }}", Rules())
+    check_query(f"{PREFIX} SELECT * {{ {same(200)} {different(MAX_JOINED - 1)} }}", QueryRules())
     with pytest.raises(ParsingFailed, match="max_joined"):
-        check_query(f"{PREFIX} SELECT * {{ {same(200)} {different(MAX_JOINED)} }}", Rules())
+        check_query(f"{PREFIX} SELECT * {{ {same(200)} {different(MAX_JOINED)} }}", QueryRules())
     engine = new_engine()
     run(engine, f"{PREFIX} INSERT DATA {{ :s :p 1 }}")
     run(engine, f"{PREFIX} INSERT {{ ?s :q ?o }} WHERE {{ {same(200)} }}")

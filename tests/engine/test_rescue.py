@@ -21,7 +21,7 @@ from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.gateway.rescue import rescue
-from edge.outbox.recorder import Storing
+from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.errors import ReadOnly
 from edge.protocol.moments import After
@@ -31,8 +31,8 @@ OPTIONS = EngineSettings(max_kept=10)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def ledger(journal: Journal) -> Storing:
-    return Storing(journal, OutboxSettings())
+def ledger(journal: Journal) -> Recorder:
+    return Recorder(journal, OutboxSettings())
 
 
 def opened(directory: Path, *, rescuing: bool = False, settings: EngineSettings = OPTIONS) -> Scheduler:

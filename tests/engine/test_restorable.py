@@ -12,7 +12,7 @@ from generated_terms import EXPRESSIONS, TERMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings
@@ -159,11 +159,11 @@ def test_a_delayed_update_is_restored_with_its_bindings_or_refused(tmp_path, ter
 def test_the_journal_writes_nothing_that_it_cannot_read(tmp_path):
     """Whatever the updates let through: the commit fails, and later ones work."""
     journal = Journal.open(tmp_path)
-    good = Entry(1, ChangeSet(((NODE, NODE, NODE, None),)))
+    good = JournalEntry(1, ChangeSet(((NODE, NODE, NODE, None),)))
     journal.commit([good])
     for term in (NOT_STORABLE[0], NOT_STORABLE[2], ox.Literal("a" * (16 << 20))):
         with pytest.raises(StorageFailed, match="after a restart"):
-            journal.commit([Entry(2, ChangeSet(((NODE, NODE, term, None),)))])
+            journal.commit([JournalEntry(2, ChangeSet(((NODE, NODE, term, None),)))])
         assert not journal.snapshot(snapshot_bodies([ox.Quad(NODE, NODE, ox.Literal("a" * (16 << 20)))], []))
     journal.commit([good])
     journal.close()

@@ -14,11 +14,11 @@ from generated_constants import EX, PREFIX, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.queries.oxigraph_queries import Rules, check_query
+from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.sparql import plan_cache
 from edge.engine.sparql.algebra import Parameter, Query
 from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.fingerprint import places, prologue, shape
+from edge.engine.sparql.fingerprint import fingerprint, places, prologue
 from edge.engine.sparql.parser import parse_query
 from edge.engine.sparql.plan_cache import LONGEST_TEXT, Compiled, PlanCache
 from edge.engine.sparql.terms_text import Names
@@ -26,7 +26,7 @@ from edge.engine.store.terms import canonical
 from edge.protocol.errors import EdgeError, ParsingFailed
 from edge.protocol.syntax import read_prologue
 
-RULES = Rules()
+RULES = QueryRules()
 
 
 @pytest.fixture(scope="module", autouse=True, params=[1, 1_000_000], ids=["moulds", "no moulds"])
@@ -96,7 +96,7 @@ def alone(text: str) -> Any:
 
 def test_a_skeleton_keeps_everything_but_constants():
     text = PREFIX + "SELECT ?x5 { _:b1 :p ?x5 ; <q> 'a' , \"b\"@en-GB , '''c'''^^e:t , 1.5e-3 . } LIMIT 5"
-    skeleton, constants = shape(text)
+    skeleton, constants = fingerprint(text)
     assert constants[-6:] == ["<q>", "'a'", '"b"@en-GB', "'''c'''^^e:t", "1.5e-3", "5"]
     assert "?x5" in skeleton
     assert "".join(a + b for a, b in zip(skeleton.split("\0"), [*constants, ""], strict=True)) == text
@@ -104,7 +104,7 @@ def test_a_skeleton_keeps_everything_but_constants():
 
 @given(st.text(alphabet="<>\"'\\#:.-+^@ae1{}() \n\0é"))
 def test_a_text_is_its_skeleton_and_its_constants(text):
-    skeleton, constants = shape(text)
+    skeleton, constants = fingerprint(text)
     assert "".join(a + b for a, b in zip(skeleton.split("\0"), [*constants, ""], strict=True)) == text
 
 

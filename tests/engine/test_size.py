@@ -9,7 +9,7 @@ import pytest
 from engine_world import NOW, ask, new_engine, run
 
 from edge.engine import EngineSettings, open_engine
-from edge.engine.queries.oxigraph_queries import Rules, check_query
+from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.sparql.size_limits import MAX_ARGUMENTS, MAX_JOINED, MAX_LEVELS, MAX_OPERATORS, check_size
 from edge.protocol.errors import LimitExceeded, ParsingFailed
@@ -127,7 +127,7 @@ def test_each_form_has_a_limit(form):
     assert is_allowed(FORMS[form], 8)
     assert not is_allowed(FORMS[form], 1100)
     with pytest.raises(ParsingFailed, match=r"split it|fewer levels"):
-        check_query("SELECT * " + where(FORMS[form], 1100), Rules())
+        check_query("SELECT * " + where(FORMS[form], 1100), QueryRules())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -165,24 +165,24 @@ def joined(count: int) -> str:
 
 
 def test_limits_are_what_they_say():
-    check_query(joined(MAX_JOINED), Rules())
+    check_query(joined(MAX_JOINED), QueryRules())
     with pytest.raises(ParsingFailed, match=r"engine\.max_joined"):
-        check_query(joined(MAX_JOINED + 1), Rules())
-    check_query("SELECT * " + "{" * (MAX_LEVELS // 2) + "}" * (MAX_LEVELS // 2), Rules())
+        check_query(joined(MAX_JOINED + 1), QueryRules())
+    check_query("SELECT * " + "{" * (MAX_LEVELS // 2) + "}" * (MAX_LEVELS // 2), QueryRules())
     with pytest.raises(ParsingFailed, match="nested deeper"):
-        check_query("SELECT * " + "{" * (MAX_LEVELS // 2 + 1) + "}" * (MAX_LEVELS // 2 + 1), Rules())
-    check_query("SELECT * { FILTER(1" + "+1" * (MAX_LEVELS - 3) + ")}", Rules())
+        check_query("SELECT * " + "{" * (MAX_LEVELS // 2 + 1) + "}" * (MAX_LEVELS // 2 + 1), QueryRules())
+    check_query("SELECT * { FILTER(1" + "+1" * (MAX_LEVELS - 3) + ")}", QueryRules())
     with pytest.raises(ParsingFailed, match="nested deeper"):
-        check_query("SELECT * { FILTER(1" + "+1" * (MAX_LEVELS - 2) + ")}", Rules())
-    check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 3) + ")}", Rules())
+        check_query("SELECT * { FILTER(1" + "+1" * (MAX_LEVELS - 2) + ")}", QueryRules())
+    check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 3) + ")}", QueryRules())
     with pytest.raises(ParsingFailed, match="More than"):
-        check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 2) + ")}", Rules())
+        check_query("SELECT * { FILTER(1" + "||1" * (MAX_OPERATORS - 2) + ")}", QueryRules())
     check_query(
-        "SELECT (CONCAT(?a" + ",?a" * (MAX_ARGUMENTS - 1) + ") AS ?b) { ?s ?p ?a FILTER(?a IN (1, 2)) }", Rules()
+        "SELECT (CONCAT(?a" + ",?a" * (MAX_ARGUMENTS - 1) + ") AS ?b) { ?s ?p ?a FILTER(?a IN (1, 2)) }", QueryRules()
     )
-    check_query("SELECT * { ?s ?p ?a FILTER(?a IN (1" + ",1" * MAX_ARGUMENTS + "))}", Rules())
+    check_query("SELECT * { ?s ?p ?a FILTER(?a IN (1" + ",1" * MAX_ARGUMENTS + "))}", QueryRules())
     with pytest.raises(LimitExceeded, match="arguments in one function call"):
-        check_query("SELECT (CONCAT(?a" + ",?a" * MAX_ARGUMENTS + ") AS ?b) { ?s ?p ?a }", Rules())
+        check_query("SELECT (CONCAT(?a" + ",?a" * MAX_ARGUMENTS + ") AS ?b) { ?s ?p ?a }", QueryRules())
 
 
 @pytest.mark.parametrize(
@@ -252,16 +252,16 @@ LARGE = " ".join(f"?s <a:p{number}> ?v{number} ." for number in range(60))
 def test_large_groups_are_few(text, allowed):
     query = f"SELECT * {{ {text} }} LIMIT 1"
     if allowed:
-        check_query(query, Rules())
+        check_query(query, QueryRules())
         return
     with pytest.raises(ParsingFailed, match=r"engine\.max_joined"):
-        check_query(query, Rules())
-    check_query(query, Rules(max_joined=128))
+        check_query(query, QueryRules())
+    check_query(query, QueryRules(max_joined=128))
 
 
 def test_nothing_is_planned_to_judge_a_query():
     """It takes Oxigraph minutes to plan this."""
-    check_query(joined(330), Rules(max_joined=1000))
+    check_query(joined(330), QueryRules(max_joined=1000))
 
 
 def test_what_does_not_fit_the_stack_all_the_same_is_refused(monkeypatch):

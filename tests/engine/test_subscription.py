@@ -12,7 +12,7 @@ from engine_world import NOW, World, new_engine, run
 from oracle import Query
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 
 # Who is told
@@ -341,7 +341,7 @@ def test_now_in_a_subscription_is_the_time_of_the_update():
 
 
 def test_union_default_graph_is_watched():
-    engine = Engine(Rules(union_default_graph=True), lambda document: [])
+    engine = Engine(QueryRules(union_default_graph=True), lambda document: [])
     clients = [Client(engine, text) for text in ("SELECT ?o { ?s ex:p ?o }", "SELECT ?o { ?s ex:p ?o FILTER(true) }")]
     for client in clients:
         client.items.clear()

@@ -10,7 +10,7 @@ from generated_sparql import query_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.engine.queries.oxigraph_queries import Rules, check_query
+from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.store.graph import LiveGraph
 from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.protocol.errors import Forbidden, ParsingFailed
@@ -26,7 +26,7 @@ from edge.protocol.syntax import (
 
 
 def compile_update(text: str) -> None:
-    UpdateCompiler(LiveGraph(), Rules()).compile(text, None, {})
+    UpdateCompiler(LiveGraph(), QueryRules()).compile(text, None, {})
 
 
 SPARQL_BITS = st.sampled_from(
@@ -68,7 +68,7 @@ def test_arbitrary_text_is_tokens_or_refused(text):
 @settings(max_examples=300, deadline=None)
 @given(arbitrary)
 def test_arbitrary_text_is_never_more_than_refused(text):
-    for judge in (lambda: check_query(text, Rules()), lambda: compile_update(text)):
+    for judge in (lambda: check_query(text, QueryRules()), lambda: compile_update(text)):
         with contextlib.suppress(ParsingFailed, Forbidden):
             judge()
 
@@ -127,7 +127,7 @@ DEEP = {
 def test_deep_nesting_is_refused_and_does_not_end_the_process(shape):
     start, opening, middle, end = DEEP[shape]
     with pytest.raises(ParsingFailed, match="nested deeper"):
-        check_query(start + opening * 20_000 + middle + end * 20_000, Rules())
+        check_query(start + opening * 20_000 + middle + end * 20_000, QueryRules())
     with pytest.raises(ParsingFailed, match="nested deeper"):
         compile_update(f"INSERT {{}} WHERE {{ {opening * 20_000}")
 
@@ -151,7 +151,7 @@ LONG = {
 def test_long_chains_are_refused_and_do_not_end_the_process(shape):
     start, part, end = LONG[shape]
     with pytest.raises(ParsingFailed, match="More than"):
-        check_query(start + part * 20_000 + end, Rules())
+        check_query(start + part * 20_000 + end, QueryRules())
 
 
 def test_long_chains_in_updates_are_refused_too():
@@ -163,8 +163,8 @@ def test_long_chains_in_updates_are_refused_too():
 
 def test_what_is_long_and_flat_is_not_refused():
     numbers = " ".join(f"-{number}" for number in range(5_000))
-    check_query(f"SELECT * {{ VALUES ?x {{ {numbers} }} }}", Rules())
-    check_query("SELECT * { ?s ?p ?o FILTER(?o IN (1" + ",1" * 5_000 + ")) }", Rules())
+    check_query(f"SELECT * {{ VALUES ?x {{ {numbers} }} }}", QueryRules())
+    check_query("SELECT * { ?s ?p ?o FILTER(?o IN (1" + ",1" * 5_000 + ")) }", QueryRules())
     triples = " ".join(f"<a:s> <a:p> {number} ." for number in range(5_000))
     compile_update(f"INSERT DATA {{ {triples} }}")
     compile_update(f"INSERT {{ {triples} }} WHERE {{}}")
@@ -286,6 +286,6 @@ def test_no_call_is_missed_and_no_list_is_taken_for_one(before, one, after, othe
     """Casts are the calls, all else is no function: it would be refused if it were taken for one."""
     prologue = "PREFIX l: <l:> PREFIX c: <http://www.w3.org/2001/XMLSchema#> "
     text = f"{prologue} SELECT ({last} AS ?r) {{ {before} BIND({one} AS ?v) {after} }} ORDER BY c:integer({other})"
-    tokens = check_query(text, Rules(max_joined=1000))
+    tokens = check_query(text, QueryRules(max_joined=1000))
     casts = [token.text for token in tokens[6:] if token.text.startswith(("c:", "<http"))]
     assert [tokens[index].text for index in named_calls(tokens)] == casts

@@ -8,7 +8,7 @@ from engine_client import PREFIX, engine_with, ex, refused
 from engine_world import NOW, World, ask, new_engine, run
 
 from edge.engine.engine import Engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import UpdateRequest
 from edge.engine.sparql.size_limits import MAX_JOINED
 from edge.engine.store.changes import ChangeSet
@@ -230,7 +230,7 @@ def test_source_of_add_and_copy_must_exist():
     ],
 )
 def test_what_is_no_update_is_refused_before_it_runs(text):
-    engine = Engine(Rules(allow_load=True), lambda document: [])
+    engine = Engine(QueryRules(allow_load=True), lambda document: [])
     with pytest.raises(ParsingFailed):
         engine.prepare(UpdateRequest(text))
 

@@ -133,7 +133,7 @@ def _expression(expression: a.Expression, graph: a.Slot | None) -> str:
 
 
 def _path(path: a.PathExpression) -> str:
-    if isinstance(path, a.Link):
+    if isinstance(path, a.PathLink):
         return slot(path.predicate)
     if isinstance(path, a.Inverse):
         return f"(^({_path(path.path)}))"

@@ -14,8 +14,8 @@ from websockets.asyncio.client import connect
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.gates.guard import OPEN_GUARD, Guard
 from edge.gates.http import HttpGate, Views
-from edge.gates.rate_limit import Allowance
-from edge.gates.resume import Parking
+from edge.gates.rate_limit import RateLimit
+from edge.gates.resume import ResumeRegistry
 from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
 from edge.gates.ws import WsGate
 from edge.metrics import Metrics
@@ -30,7 +30,7 @@ class Gateway:
     http_port: int
     ws_port: int
     ws_gate: WsGate
-    parking: Parking
+    parking: ResumeRegistry
     http_gate: HttpGate
     clients: list[Client] = field(default_factory=list)
 
@@ -77,8 +77,8 @@ async def running(
     quota: ByteQuota | None = None,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
-    allowance = Allowance(limits or LimitSettings(), quota)
-    parking = Parking(
+    allowance = RateLimit(limits or LimitSettings(), quota)
+    parking = ResumeRegistry(
         engine,
         guard,
         metrics.parked_subscriptions,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from edge.gates.rate_limit import Allowance, peer_of
+from edge.gates.rate_limit import RateLimit, peer_of
 from edge.gates.settings import HttpGateSettings, LimitSettings, WsGateSettings
 from edge.listener import is_local
 from edge.protocol.access import Access
@@ -34,7 +34,7 @@ class ByName:
         return lambda: None
 
 
-def goes(allowance: Allowance, who: str, now: float) -> bool:
+def goes(allowance: RateLimit, who: str, now: float) -> bool:
     try:
         allowance.request(who, now)
     except TooManyRequests:
@@ -47,7 +47,7 @@ def goes(allowance: Allowance, who: str, now: float) -> bool:
 
 @given(st.integers(1, 20), st.integers(1, 50), st.lists(st.floats(0, 3), max_size=80))
 def test_nobody_sends_more_than_rate_and_burst_and_who_keeps_to_the_rate_is_never_refused(rate, burst, pauses):
-    allowance = Allowance(LimitSettings(rate=rate, burst=burst))
+    allowance = RateLimit(LimitSettings(rate=rate, burst=burst))
     now, sent = 100.0, []
     for pause in pauses:
         now += pause
@@ -56,12 +56,12 @@ def test_nobody_sends_more_than_rate_and_burst_and_who_keeps_to_the_rate_is_neve
     for first, begin in enumerate(sent):
         for last in range(first, len(sent)):
             assert last - first + 1 <= burst + rate * (sent[last] - begin) + 1e-3
-    steady = Allowance(LimitSettings(rate=rate, burst=burst))
+    steady = RateLimit(LimitSettings(rate=rate, burst=burst))
     assert all(goes(steady, "one", 100.0 + number * 1.001 / rate) for number in range(100))
 
 
 def test_a_client_that_is_refused_may_go_on_after_the_time_it_was_told():
-    allowance = Allowance(LimitSettings(rate=2, burst=4))
+    allowance = RateLimit(LimitSettings(rate=2, burst=4))
     assert [goes(allowance, "one", 0.0) for _ in range(6)] == [True] * 4 + [False] * 2
     with pytest.raises(TooManyRequests) as refused:
         allowance.request("one", 0.0)
@@ -71,14 +71,14 @@ def test_a_client_that_is_refused_may_go_on_after_the_time_it_was_told():
 
 
 def test_clients_that_are_quiet_are_forgotten():
-    allowance = Allowance(LimitSettings(rate=1000, burst=10))
+    allowance = RateLimit(LimitSettings(rate=1000, burst=10))
     for number in range(10_000):
         allowance.request(f"client {number}", number / 100)
     assert len(allowance._requests._due) <= 1001
 
 
 def test_no_rate_is_no_limit():
-    allowance = Allowance(LimitSettings(rate=0, burst=1))
+    allowance = RateLimit(LimitSettings(rate=0, burst=1))
     assert all(goes(allowance, "one", 0.0) for _ in range(100))
 
 

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from edge.engine import requests
 from edge.engine.requests import Delta, Notification, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.guard import OPEN_GUARD
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.outgoing import Outgoing, to_text
-from edge.gates.resume import Feed, Parked
+from edge.gates.resume import Feed, SuspendedSubscription
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import SessionLimits, WsGateSettings
 from edge.metrics import Metrics
@@ -152,7 +152,7 @@ async def _break(steps: list[Any], last: Counter[int], unmerged: int, kept: int)
         await _step(step, outgoing, reader, teller, clock)
     unread = outgoing.unread().get(teller.name, [])
     told = teller.sequence - 1
-    parked = Parked(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), told, unread)
+    parked = SuspendedSubscription(Feed(lambda _: None), QueryRequest(""), teller.name, ("n",), told, unread)
     outgoing.close()
     parked.add(teller.change(last))
     follower = Follower()
@@ -382,7 +382,9 @@ class Asked:
 
 def _session(engine: Any, reader: Reader) -> Session:
     limits = SessionLimits.of(WsGateSettings(max_result=10_000, max_waiting=40_000, max_pending_requests=30))
-    shared = Sessions(engine, Bridge(asyncio.get_running_loop()), Metrics(), guard=OPEN_GUARD, gate="ws", limits=limits)
+    shared = Sessions(
+        engine, LoopDispatcher(asyncio.get_running_loop()), Metrics(), guard=OPEN_GUARD, gate="ws", limits=limits
+    )
     return Session(shared, reader, "a client")
 
 

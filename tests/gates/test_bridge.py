@@ -7,7 +7,7 @@ import threading
 
 from gate_client import eventually
 
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 
 
 class CountingLoop:
@@ -27,7 +27,7 @@ class CountingLoop:
 
 async def test_a_burst_is_one_wake_up_and_keeps_its_order():
     loop = CountingLoop(asyncio.get_running_loop())
-    bridge, got = Bridge(loop), []  # type: ignore[arg-type]
+    bridge, got = LoopDispatcher(loop), []  # type: ignore[arg-type]
     thread = threading.Thread(target=lambda: [bridge.put(got.append, number) for number in range(5000)])
     thread.start()
     thread.join()  # the loop cannot run meanwhile, so all of it is one burst
@@ -37,7 +37,7 @@ async def test_a_burst_is_one_wake_up_and_keeps_its_order():
 
 
 async def test_nothing_is_lost_while_both_sides_run():
-    bridge, got = Bridge(asyncio.get_running_loop()), []
+    bridge, got = LoopDispatcher(asyncio.get_running_loop()), []
 
     def put() -> None:
         for number in range(20_000):
@@ -54,7 +54,7 @@ async def test_nothing_is_lost_while_both_sides_run():
 
 async def test_other_work_has_its_turn_within_a_burst():
     loop = asyncio.get_running_loop()
-    bridge, got, seen = Bridge(loop), [], []
+    bridge, got, seen = LoopDispatcher(loop), [], []
     for number in range(5000):
         bridge.put(got.append, number)
     loop.call_soon(lambda: seen.append(len(got)))
@@ -63,7 +63,7 @@ async def test_other_work_has_its_turn_within_a_burst():
 
 
 async def test_a_receiver_that_fails_holds_nobody_up(caplog):
-    bridge, got = Bridge(asyncio.get_running_loop()), []
+    bridge, got = LoopDispatcher(asyncio.get_running_loop()), []
 
     def fail(item):
         raise RuntimeError(item)
@@ -76,6 +76,6 @@ async def test_a_receiver_that_fails_holds_nobody_up(caplog):
 
 def test_a_loop_that_is_gone_is_no_error():
     loop = asyncio.new_event_loop()
-    bridge = Bridge(loop)
+    bridge = LoopDispatcher(loop)
     loop.close()
     bridge.put(print, 1)

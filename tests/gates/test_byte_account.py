@@ -20,7 +20,7 @@ from edge import allocator
 from edge.engine import EngineSettings, open_engine
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.requests import Delta, Notification
-from edge.gates.conflation import Net, size_of
+from edge.gates.conflation import MergedDelta, size_of
 from edge.gates.outgoing import Outgoing
 from edge.gates.settings import LimitSettings
 
@@ -82,7 +82,7 @@ ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_siz
 
 @given(ROWS)
 def test_merged_changes_take_what_their_rows_take(changes):
-    net = Net(Notification("s", None, 1, Delta(("n",), (), ())))
+    net = MergedDelta(Notification("s", None, 1, Delta(("n",), (), ())))
     counts: Counter[int] = Counter()
     for number, (added, value) in enumerate(changes, 2):
         row = (ox.Literal("x" * 100 * value), None)
@@ -217,9 +217,11 @@ def _steps(seed: int) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize(("count", "text"), [(20, 10), (100, 100), (1000, 5), (20, 1000)])
 def test_a_notification_that_waits_counts_at_least_half_of_what_it_takes(count, text):
-    def made() -> list[Net]:
+    def made() -> list[MergedDelta]:
         return [
-            Net(Notification("a", None, 1, Delta(("o",), tuple(_row(each, row, text) for row in range(count)), ())))
+            MergedDelta(
+                Notification("a", None, 1, Delta(("o",), tuple(_row(each, row, text) for row in range(count)), ()))
+            )
             for each in range(20_000 // count)
         ]
 

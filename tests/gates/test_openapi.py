@@ -9,7 +9,7 @@ from edge.engine.queries.oxigraph_queries import EvaluationFailed
 from edge.gates.guard import OPEN_GUARD
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.page import FILES
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 from edge.protocol.errors import EdgeError, SubscriptionFailed, Unauthorized, UpgradeRequired
@@ -35,7 +35,7 @@ async def test_it_is_openapi_and_of_this_version(gateway):
 
 async def test_it_tells_every_path_and_method_and_no_other(gateway):
     told = operations((await description(gateway))["paths"])
-    allowance = Allowance(LimitSettings())
+    allowance = RateLimit(LimitSettings())
     made = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, allowance, authority=object())
     routes = made.app().routes
     there = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.jsap import Entry, Problem, Profile, ProfileError
+from edge.jsap import Problem, Profile, ProfileEntry, ProfileError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHAT = EXAMPLES / "chat" / "chat.jsap"
@@ -22,7 +22,7 @@ def profile(**members) -> Profile:
     return Profile.parse(json.dumps({"namespaces": NAMESPACES, **members}))
 
 
-def entry(kind: str, sparql: str, forced: dict | None = None, **members) -> Entry:
+def entry(kind: str, sparql: str, forced: dict | None = None, **members) -> ProfileEntry:
     """The one entry of a profile. `forced`: variable to type, or to the whole binding."""
     bindings = {name: {"type": each} if isinstance(each, str) else each for name, each in (forced or {}).items()}
     listed = {"E": {"sparql": sparql, "forcedBindings": bindings, **members}}
@@ -30,11 +30,11 @@ def entry(kind: str, sparql: str, forced: dict | None = None, **members) -> Entr
     return found.update("E") if kind == "update" else found.query("E")
 
 
-def query(sparql: str, forced: dict | None = None, **members) -> Entry:
+def query(sparql: str, forced: dict | None = None, **members) -> ProfileEntry:
     return entry("query", sparql, forced, **members)
 
 
-def update(sparql: str, forced: dict | None = None, **members) -> Entry:
+def update(sparql: str, forced: dict | None = None, **members) -> ProfileEntry:
     return entry("update", sparql, forced, **members)
 
 

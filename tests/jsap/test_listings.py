@@ -6,7 +6,7 @@ import pytest
 from profiles import CHAT, MONITORING
 
 from edge.engine import open_engine
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest, UpdateRequest
 from edge.engine.sparql.plan_cache import PlanCache
 from edge.engine.store.graph import LiveGraph
@@ -112,7 +112,7 @@ def test_one_plan_serves_all_values_of_an_entry():
     """The engine knows a text by its shape: what is compiled of an entry is compiled once."""
     send = Profile.load(CHAT).update("SEND")
     compiled = []
-    compile_ = UpdateCompiler(LiveGraph(), Rules()).compile
+    compile_ = UpdateCompiler(LiveGraph(), QueryRules()).compile
 
     def counted(*arguments):
         compiled.append(arguments[0])

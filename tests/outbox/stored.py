@@ -14,7 +14,7 @@ from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.engine.requests import QueryRequest, Solutions, UpdateOutcome, UpdateRequest
 from edge.outbox.observation import Cells, Context, quads
 from edge.outbox.outbox import Outbox
-from edge.outbox.recorder import Storing
+from edge.outbox.recorder import Recorder
 from edge.outbox.segment import cells
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.access import ANYBODY, Access
@@ -33,11 +33,11 @@ class House:
     """A running engine."""
 
     def __init__(self, directory: Path, outbox: OutboxSettings | None = None, **engine: object) -> None:
-        made: list[Storing] = []
+        made: list[Recorder] = []
 
-        def ledger(journal: Journal) -> Storing:
+        def ledger(journal: Journal) -> Recorder:
             self.journal = journal
-            made.append(Storing(journal, outbox or OutboxSettings()))
+            made.append(Recorder(journal, outbox or OutboxSettings()))
             return made[0]
 
         settings = EngineSettings(**engine)  # type: ignore[arg-type]

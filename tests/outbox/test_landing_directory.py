@@ -7,7 +7,7 @@ import pytest
 from memory_outbox import EPOCH, MemoryOutbox, Zone
 
 from edge.outbox.directory import DirectoryLanding
-from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.landing import KnownOutbox, LandingFailed
 from edge.outbox.segmenter import cut
 
 
@@ -28,7 +28,7 @@ def segment():
 
 
 def test_an_empty_one_knows_nothing(landing):
-    assert landing.look("attic", EPOCH) == Known(0, ())
+    assert landing.look("attic", EPOCH) == KnownOutbox(0, ())
 
 
 def test_it_knows_what_has_a_manifest_and_only_that(landing, zone, segment):
@@ -41,8 +41,8 @@ def test_it_knows_what_has_a_manifest_and_only_that(landing, zone, segment):
         (zone.folder / name).write_text("{}")
     (zone.folder / "000000099001-000000099050.json").mkdir()
     (zone.folder / "000000088001-000000088050.json").write_text("no manifest, and no rows beside it")
-    assert landing.look("attic", EPOCH) == Known(0, ((1, 9),))
-    assert landing.look("attic", EPOCH[::-1]) == Known(0, ())
+    assert landing.look("attic", EPOCH) == KnownOutbox(0, ((1, 9),))
+    assert landing.look("attic", EPOCH[::-1]) == KnownOutbox(0, ())
 
 
 def test_one_that_is_not_there_is_not_made(tmp_path, segment):

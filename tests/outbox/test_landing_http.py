@@ -10,7 +10,7 @@ import pytest
 from cut_line import Relay
 from memory_outbox import EPOCH, MemoryOutbox, Zone
 
-from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.landing import KnownOutbox, LandingFailed
 from edge.outbox.observation import Cells
 from edge.outbox.over_http import PART, HttpLanding
 from edge.outbox.segment import body
@@ -77,14 +77,14 @@ def landing_at(url, token="", timeout=20.0, ca_file=None):
 
 def test_segments_arrive_and_what_is_known_of_them_is_told(receiver, zone, outbox):
     landing = landing_at(f"{receiver.url}/", receiver.tokens["g1"])
-    assert landing.look("g1", zone.epoch) == Known()
+    assert landing.look("g1", zone.epoch) == KnownOutbox()
     outbox.drop(11, 20)
     for first, last in ((1, 10), (11, 20), (21, 25)):
         landing.put(cut(outbox, first, last))
     assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
     assert [manifest.tombstone for manifest in zone.manifests()] == [False, True, False]
     zone.acknowledge(10)
-    assert landing.look("g1", zone.epoch) == Known(10, ((1, 10), (11, 20), (21, 25)))
+    assert landing.look("g1", zone.epoch) == KnownOutbox(10, ((1, 10), (11, 20), (21, 25)))
     landing.put(cut(outbox, 1, 10))  # what is there stays as it is
     assert zone.ranges() == [(1, 10), (11, 20), (21, 25)]
 
@@ -247,9 +247,9 @@ def test_what_is_no_answer_of_a_landing_zone_is_told(scripted, answer, words):
 def test_acknowledgements_and_ranges_that_make_no_sense_count_for_nothing(scripted):
     held = {EPOCH: [[1, 10], [5, 3], [0, 4], ["1", "2"], [1, 2, 3], 7, [True, 9], None]}
     text = json.dumps({"acknowledged": {EPOCH: {"last": -4}}, "held": held}).encode()
-    assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == Known(0, ((1, 10),))
+    assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == KnownOutbox(0, ((1, 10),))
     text = json.dumps({"acknowledged": [EPOCH], "held": {EPOCH: 5}}).encode()
-    assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == Known()
+    assert landing_at(scripted((200, {}, text)).url).look("attic", EPOCH) == KnownOutbox()
 
 
 def test_one_that_says_elsewhere_again_and_again_is_given_up(scripted):

@@ -5,7 +5,7 @@ import threading
 import pytest
 from memory_outbox import MemoryOutbox
 
-from edge.outbox.landing import Known
+from edge.outbox.landing import KnownOutbox
 from edge.outbox.shipper import OffloadSettings, Shipper
 from edge.outbox.status import Status
 from tests.support.processes import wait_for
@@ -30,7 +30,7 @@ class Hanging:
     def look(self, gateway, epoch):
         self.asked.set()
         self.over.wait(60)
-        return Known()
+        return KnownOutbox()
 
     def put(self, segment):
         pass

@@ -10,7 +10,7 @@ from memory_outbox import SECOND, MemoryOutbox, ToldShipper, Zone
 from support.logs import records_of
 
 from edge.outbox.directory import DirectoryLanding
-from edge.outbox.landing import Known, LandingFailed
+from edge.outbox.landing import KnownOutbox, LandingFailed
 from edge.outbox.segmenter import cut
 from edge.outbox.shipper import OffloadSettings, Shipper
 from edge.outbox.table import Damaged
@@ -258,7 +258,7 @@ def test_an_older_copy_of_the_outbox_goes_on_in_another_epoch(zone, shipping):
 def test_an_acknowledgement_of_what_was_never_shipped_deletes_nothing(zone, shipping):
     class Boaster(DirectoryLanding):
         def look(self, gateway, epoch):
-            return Known(1000)
+            return KnownOutbox(1000)
 
     outbox = MemoryOutbox()
     shipper = shipping(outbox, Boaster(zone.path))
@@ -316,7 +316,7 @@ def test_what_is_missing_is_nobodys_tombstone():
     st.integers(0, 50),
 )
 def test_what_is_missing_and_what_is_known_are_all_there_is(acknowledged, held, last):
-    missing = [*Known(acknowledged, tuple(held)).missing(last)]
+    missing = [*KnownOutbox(acknowledged, tuple(held)).missing(last)]
     numbers = [number for first, end in missing for number in range(first, end + 1)]
     known = {*range(1, acknowledged + 1)}.union(*(range(first, end + 1) for first, end in held))
     assert numbers == [number for number in range(1, last + 1) if number not in known]

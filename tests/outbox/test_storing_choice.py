@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edge.mapping import Mapper, load_pack
 from edge.mapping.reading import XSD_DECIMAL, Reading
 from edge.mapping.store import Store
-from edge.outbox.sampling import Chooser
+from edge.outbox.sampling import Sampler
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SERIES = "http://example.org/o"
@@ -20,7 +20,7 @@ SERIES = "http://example.org/o"
 def stored(store: str, *messages: tuple[float, str]) -> list[str]:
     """The values that are stored of messages: seconds after noon, and payload."""
     mapping = f'[[mapping]]\ntopic = "t"\nobservation = "{SERIES}"\ndatatype = "auto"\nstore = {store}'
-    mapper, chooser = Mapper([load_pack(mapping)]), Chooser()
+    mapper, chooser = Mapper([load_pack(mapping)]), Sampler()
     found = []
     for seconds, payload in messages:
         when = NOON + timedelta(seconds=seconds)
@@ -67,7 +67,7 @@ def test_at_most_every_by_the_readings_own_times():
 
 
 def test_what_was_not_stored_after_all_does_not_count():
-    chooser, store = Chooser(), Store(change=True)
+    chooser, store = Sampler(), Store(change=True)
 
     def note(value: str, seconds: int) -> object:
         return chooser.note(Reading(SERIES, value, XSD_DECIMAL, store=store), NOON + timedelta(seconds=seconds))
@@ -83,7 +83,7 @@ def test_what_was_not_stored_after_all_does_not_count():
 
 
 def test_what_is_remembered_is_bounded():
-    chooser, store = Chooser(most=2), Store(change=True)
+    chooser, store = Sampler(most=2), Store(change=True)
     for series in ("a", "b", "c"):
         assert chooser.note(Reading(series, "1", XSD_DECIMAL, store=store), NOON)
     assert chooser.note(Reading("c", "1", XSD_DECIMAL, store=store), NOON) is None
@@ -95,7 +95,7 @@ def test_what_is_remembered_is_bounded():
     band=st.decimals(Decimal("0.01"), 50, places=2),
 )
 def test_no_value_is_further_than_the_dead_band_from_the_last_stored(values, band):
-    chooser, store = Chooser(), Store(change=True, dead_band=band)
+    chooser, store = Sampler(), Store(change=True, dead_band=band)
     last = None
     for second, value in enumerate(values):
         reading = Reading(SERIES, str(value), XSD_DECIMAL, store=store)

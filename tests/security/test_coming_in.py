@@ -6,7 +6,7 @@ import pytest
 
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.page import FILES
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.metrics import Metrics
 from edge.security.clients import Rights
@@ -96,7 +96,7 @@ async def test_what_is_open_is_this_and_no_more(house):
 
 def _routes(house):
     security = house.security
-    allowance = Allowance(LimitSettings())
+    allowance = RateLimit(LimitSettings())
     routes = Routes(None, HttpGateSettings(), Metrics(), Views(), security.guard, allowance, security.authority)
     return routes.app().routes
 

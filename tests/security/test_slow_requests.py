@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from secured import House
 
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.security.clients import Rights
 
 INSERT = "INSERT DATA { <urn:t:lamp> <urn:t:is> 'on' }"
@@ -84,7 +84,7 @@ async def test_who_may_less_by_then_is_held_to_it(house):
 async def test_who_sends_slowly_and_keeps_its_rights_is_served_and_counted_once(house, monkeypatch):
     token = await house.member("lamp")
     counted: list[str] = []
-    monkeypatch.setattr(Allowance, "request", lambda self, who, now: counted.append(who))
+    monkeypatch.setattr(RateLimit, "request", lambda self, who, now: counted.append(who))
     async with begun(house, token, *REQUESTS[0]) as slow:
         assert b" 200 " in (await slow.finish()).splitlines()[0]
     assert counted == ["lamp"]

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from edge.gates.authorization_watch import Tenure
+from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.session import Session
 from edge.gates.ws.bounded import BoundedConnection
 from edge.listener import _Connection
 from tests.gates.gate_client import eventually
 
-TYPES = (BoundedConnection, Session, Tenure, _Connection)
+TYPES = (BoundedConnection, Session, AuthorizationWatch, _Connection)
 OPEN = (
     b"GET /subscribe HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

@@ -42,7 +42,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import open_engine
 from edge.outbox import table
 from edge.outbox.observation import Cells, Context
-from edge.outbox.recorder import Storing
+from edge.outbox.recorder import Recorder
 from edge.outbox.settings import OutboxSettings
 from edge.protocol.errors import NotFound, StorageFailed
 from edge.protocol.moments import After, At, When
@@ -409,8 +409,8 @@ class World:
         if self.reads:
             self.readings.begin(self.scheduler)
 
-    def _open_outbox(self, journal: Journal) -> Storing:
-        self.outbox = Storing(journal, OutboxSettings(gateway="simulated"))
+    def _open_outbox(self, journal: Journal) -> Recorder:
+        self.outbox = Recorder(journal, OutboxSettings(gateway="simulated"))
         return self.outbox
 
     def _resume(self, subscriber: Subscriber, restored: Any) -> None:

@@ -28,9 +28,9 @@ from edge.engine.requests import Notification, Sink, SubscribeFailed
 from edge.engine.resume.recovery import Restored
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.gates.guard import OPEN_GUARD
-from edge.gates.loop_dispatcher import Bridge
-from edge.gates.rate_limit import Allowance
-from edge.gates.resume import Parking
+from edge.gates.loop_dispatcher import LoopDispatcher
+from edge.gates.rate_limit import RateLimit
+from edge.gates.resume import ResumeRegistry
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
 from edge.metrics import Metrics
@@ -298,7 +298,7 @@ class Clients:
         """
         engine = _Engine(scheduler, restored, sinks)
         metrics = _metrics()
-        parking = Parking(
+        parking = ResumeRegistry(
             engine,  # type: ignore[arg-type]
             OPEN_GUARD,
             metrics.parked_subscriptions,
@@ -308,12 +308,12 @@ class Clients:
         )
         self._sessions = Sessions(
             scheduler,
-            Bridge(self._loop),
+            LoopDispatcher(self._loop),
             metrics,
             guard=OPEN_GUARD,
             gate="ws",
             limits=self._limits,
-            allowance=Allowance(LimitSettings(), self.quota),
+            allowance=RateLimit(LimitSettings(), self.quota),
             parking=parking,
         )
         task = self._loop.create_task(parking.restore())

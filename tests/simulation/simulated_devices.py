@@ -23,8 +23,8 @@ from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.site import Site
 from edge.gates.coap.transport import Endpoint
 from edge.gates.guard import OPEN_GUARD
-from edge.gates.loop_dispatcher import Bridge
-from edge.gates.rate_limit import Allowance
+from edge.gates.loop_dispatcher import LoopDispatcher
+from edge.gates.rate_limit import RateLimit
 from edge.gates.session import Sessions
 from edge.gates.settings import SessionLimits
 from edge.metrics import Metrics
@@ -128,12 +128,12 @@ class Devices:
         scheduler: Scheduler,
         metrics: Metrics,
         limits: SessionLimits,
-        allowance: Allowance,
+        allowance: RateLimit,
         sure: Callable[[], bool],
     ) -> None:
         """A gateway serves them. `sure`: whether an update that is refused was not done."""
         self._sure = sure
-        bridge = Bridge(asyncio.get_running_loop())
+        bridge = LoopDispatcher(asyncio.get_running_loop())
         sessions = Sessions(
             scheduler, bridge, metrics, guard=OPEN_GUARD, gate="coap", limits=limits, allowance=allowance
         )

@@ -21,14 +21,14 @@ from simulated_broker import Broker, Connection, Message
 from simulated_threads import Threads, results_wait_on
 
 from edge.adapters import messages, mqtt
-from edge.adapters.ingest import Intake
+from edge.adapters.ingest import Ingest
 from edge.adapters.mqtt import MqttAdapter
 from edge.adapters.observations import Observations
 from edge.adapters.settings import MqttSettings
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
-from edge.outbox.sampling import Chooser
+from edge.outbox.sampling import Sampler
 
 SERIES = "urn:room:"
 _MAPPING = f"""
@@ -99,9 +99,9 @@ class Readings:
         self.adapter = None
 
         def main() -> None:
-            observations = Observations(scheduler, new_name=self._name, history=Chooser())
+            observations = Observations(scheduler, new_name=self._name, history=Sampler())
             observations.start(1e9)
-            intake = Intake(_mapper, observations)
+            intake = Ingest(_mapper, observations)
             self.adapter = adapter = MqttAdapter(self._settings, intake, scheduler.receipts().result())
             client = adapter._client
             client._create_socket = self._connect  # type: ignore[method-assign, assignment]

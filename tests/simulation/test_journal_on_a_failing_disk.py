@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 from simulated_disk import DISK
 
-from edge.engine.journal.journal import Entry, Journal, snapshot_bodies
+from edge.engine.journal.journal import Journal, JournalEntry, snapshot_bodies
 from edge.engine.store.changes import ChangeSet
 from edge.protocol.errors import StorageFailed
 
@@ -16,7 +16,7 @@ from edge.protocol.errors import StorageFailed
 def entry(number, length):
     text = ox.Literal(f"{number} {random.Random(number).randbytes(length // 2).hex()}")
     quad = ox.Quad(ox.NamedNode("urn:s"), ox.NamedNode("urn:p"), text)
-    return Entry(number, ChangeSet((quad,)), b"%d" % number)
+    return JournalEntry(number, ChangeSet((quad,)), b"%d" % number)
 
 
 def numbers(journal):

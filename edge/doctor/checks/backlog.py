@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _NEAR: Final = 0.8
@@ -13,7 +13,7 @@ _LONG: Final = 86_400.0
 """Seconds that an observation may wait."""
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by `/health`."""
     pending = around.told("pending_updates")
     if pending is None:
@@ -34,7 +34,7 @@ def check(around: Surroundings) -> Iterator[Finding]:
         yield from _outbox(around, outbox)
 
 
-def _outbox(around: Surroundings, outbox: Mapping[str, Any]) -> Iterator[Finding]:
+def _outbox(around: Context, outbox: Mapping[str, Any]) -> Iterator[Finding]:
     limit = around.settings.outbox.max_bytes
     age = 0.0 if outbox["oldest"] is None else max(0.0, around.now() - outbox["oldest"] / 1e6)
     what = f"{outbox['observations']:,} observations ({outbox['bytes'] / 1e6:,.1f} MB) wait for the history"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _PATIENCE: Final = 5.0
@@ -16,7 +16,7 @@ _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _WHY: Final = "no readings come in; a broker with persistence keeps those of QoS 1 and 2 for later"
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the gateway, and by a connection of our own."""
     mqtt = around.settings.mqtt
     if not mqtt.enabled:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.doctor.checks.disk import existing
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _SECTOR: Final = 512
@@ -26,7 +26,7 @@ _WHY: Final = "a worn card turns read-only, or forgets; a backup is worth nothin
 _DO: Final = "make a backup (`edge backup`), and replace the card; docs/operations.md says which ones last"
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the kernel's block devices. Only eMMC says how worn it is; an SD card does not."""
     disk = _disk(around)
     if disk is None:
@@ -45,7 +45,7 @@ def check(around: Surroundings) -> Iterator[Finding]:
     yield from _written(around, disk, said=bool(worn))
 
 
-def _written(around: Surroundings, disk: Path, *, said: bool) -> Iterator[Finding]:
+def _written(around: Context, disk: Path, *, said: bool) -> Iterator[Finding]:
     fields = (_text(disk / "stat") or "").split()
     seconds = float((around.text("proc", "uptime") or "0").split()[0])
     if len(fields) < 7 or seconds < _HOUR:
@@ -70,7 +70,7 @@ def _written(around: Surroundings, disk: Path, *, said: bool) -> Iterator[Findin
         yield ok(what)
 
 
-def _own(around: Surroundings) -> int | None:
+def _own(around: Context) -> int | None:
     """Bytes that the gateway's process has had written since its start; None: not for us to know."""
     for line in (around.text("proc", str(around.process), "io") or "").splitlines():
         name, _, value = line.partition(": ")
@@ -79,7 +79,7 @@ def _own(around: Surroundings) -> int | None:
     return None
 
 
-def _disk(around: Surroundings) -> Path | None:
+def _disk(around: Context) -> Path | None:
     """The directory in /sys of the whole disk that the data directory is on."""
     device = existing(around.data_dir).stat().st_dev
     link = around.root / "sys/dev/block" / f"{os.major(device)}:{os.minor(device)}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok
 from edge.security import certificates
 
@@ -15,7 +15,7 @@ _SOON: Final = timedelta(days=14)
 """The gateway renews its own certificate earlier than that."""
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Of the gateway itself, of its authority, and those that it shows to or expects of others."""
     settings = around.settings
     own = certificates.Files(settings.tls_dir)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from edge import last_run
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ _WHY: Final = "readings get wrong times, tokens and certificates count too long 
 _DO: Final = "see that the machine reaches a time server: `timedatectl`, `systemctl status systemd-timesyncd`"
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the clock, by what was written down earlier, and by the kernel."""
     now = datetime.fromtimestamp(around.now(), UTC)
     if now < _EARLIEST:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal.sqlite_schema import FILE_NAME
 
@@ -19,7 +19,7 @@ _PASSING: Final = ("tmpfs", "ramfs", "overlay")
 """File systems whose content is gone when the machine, or the container, is."""
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the file system."""
     place = existing(around.data_dir)
     told = os.statvfs(place)
@@ -73,7 +73,7 @@ def existing(path: Path) -> Path:
     return next(place for place in (path, *path.absolute().parents) if place.exists())
 
 
-def kind_of(around: Surroundings, place: Path) -> str:
+def kind_of(around: Context, place: Path) -> str:
     """The file system's kind; empty: not known."""
     found, longest = "", -1
     target = place.resolve()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from edge import endpoints
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import LOCK_NAME, DirectoryLock
@@ -29,7 +29,7 @@ _LARGE: Final = 10 * sqlite_schema.WAL_PAGES * sqlite_schema.PAGE_SIZE
 """Bytes of the write-ahead log; it is emptied long before."""
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the files themselves."""
     directory = around.data_dir
     if not directory.exists():
@@ -127,7 +127,7 @@ def _give(directory: Path, paths: list[Path]) -> str:
     return f"{len(paths)} of them belong to the owner of the directory now"
 
 
-def _left(around: Surroundings) -> Iterator[Finding]:
+def _left(around: Context) -> Iterator[Finding]:
     directory = around.data_dir
     drafts = [
         path
@@ -185,7 +185,7 @@ def _remove_draft(draft: Path) -> str:
     return f"removed {draft.name}"
 
 
-def _log(around: Surroundings) -> Iterator[Finding]:
+def _log(around: Context) -> Iterator[Finding]:
     wal = around.data_dir / f"{sqlite_schema.FILE_NAME}-wal"
     size = wal.stat().st_size if wal.exists() else 0
     if size <= _LARGE:

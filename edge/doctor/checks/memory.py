@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _LITTLE: Final = 0.10
@@ -18,7 +18,7 @@ _WHY: Final = "when there is none the kernel ends a process, and the gateway may
 _DO: Final = "see who takes it (`ps aux --sort=-rss | head`); end that, or take a machine with more"
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the kernel."""
     found = {
         name: int(value)

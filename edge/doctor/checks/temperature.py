@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 _HOT: Final = 80.0
@@ -23,7 +23,7 @@ _POWER: Final = "machines with too little power crash, and damage what is on the
 _SUPPLY: Final = "use the supply that the machine's maker sells, a short cable, and a powered hub for what hangs on USB"
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the kernel's thermal zones, and on a Raspberry Pi by its firmware."""
     known = False
     zones = sorted((around.root / "sys/class/thermal").glob("thermal_zone*"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok, unknown
 
 UNIT: Final = "edge.service"
@@ -14,7 +14,7 @@ _MANY: Final = 3
 _FAILED: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager")
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by `systemctl`."""
     if not (around.root / "run/systemd/system").is_dir():
         yield unknown("systemd does not run here")
@@ -31,7 +31,7 @@ def check(around: Surroundings) -> Iterator[Finding]:
     yield from _own(around)
 
 
-def _own(around: Surroundings) -> Iterator[Finding]:
+def _own(around: Context) -> Iterator[Finding]:
     told = around.run("systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}")
     found = dict(line.partition("=")[::2] for line in (told or "").splitlines())
     if found.get("LoadState") != "loaded":

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge.doctor.context import Surroundings
+from edge.doctor.context import Context
 from edge.doctor.finding import Finding, ok
 
 
-def check(around: Surroundings) -> Iterator[Finding]:
+def check(around: Context) -> Iterator[Finding]:
     """Told by the files that the image keeps of it."""
     kept = around.root / "data/rauc"
     if undone := _version(kept / "undone").partition(" ")[2]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.protocol.errors import TooManyRequests
 
 MIB: Final = 1024 * 1024
@@ -50,7 +50,7 @@ class ByteQuota:
 
         `check=False`: it is held already, so it counts whether or not it exceeds a limit.
         """
-        if client == HOUSE:
+        if client == GATEWAY:
             return
         with self._lock:
             held = self._held.get(client, 0) + size

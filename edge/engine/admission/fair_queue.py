@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.protocol.access import PRIORITIES, Priority
 
 SHARE: Final[dict[Priority, int]] = {"normal": 4, "low": 16}
@@ -111,7 +111,7 @@ class FairQueue(Generic[T]):
         """Add an item behind all others of its client. It takes the priority of those, so that order holds."""
         client = self._client(item.source)
         if not client.items and not client.outside:
-            client.wanted = "high" if item.source == HOUSE else item.priority
+            client.wanted = "high" if item.source == GATEWAY else item.priority
             self._place(item.source, client)
         client.items.append(item)
         self._activate(client)

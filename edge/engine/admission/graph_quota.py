@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.engine.journal.contributions import Contributions
 from edge.engine.store.changes import ChangeSet
 from edge.engine.store.graph import LiveGraph
@@ -75,7 +75,7 @@ class GraphQuota:
     def _check(self, growth: int, ahead: int, access: Access, source: str) -> None:
         """`ahead`: bytes that are not in the graph yet."""
         size = self.size + ahead
-        privileged = access.operates if access.registration else source == HOUSE
+        privileged = access.operates if access.registration else source == GATEWAY
         usable = self.limit if privileged else self.limit * (100 - _RESERVE) // 100
         remedy = "Delete data, or have the operator raise engine.max_graph_bytes"
         if size > usable:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from edge.engine.admission.byte_quota import ByteQuota, Charge
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest
 from edge.protocol.errors import TooManyRequests
 
@@ -34,7 +34,7 @@ class RequestCharges:
         self, future: Future[Any], source: str, requests: Iterable[UpdateRequest | QueryRequest]
     ) -> TooManyRequests | None:
         """Charge the client `source` until the future is done. Returns the error if too much is held for it."""
-        if source == HOUSE:
+        if source == GATEWAY:
             return None
         try:
             charge = self._quota.charge(source, sum(map(_size, requests)))

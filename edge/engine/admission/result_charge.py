@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from edge.engine.admission.byte_quota import ByteQuota
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.protocol.errors import TooManyRequests
 
 STEP: Final = 16 * 1024
@@ -23,7 +23,7 @@ class ResultCharge:
     __slots__ = ("_charge",)
 
     def __init__(self, quota: ByteQuota) -> None:
-        self._charge = quota.charge(HOUSE)
+        self._charge = quota.charge(GATEWAY)
 
     def set(self, size: int, clients: Iterable[str], *, check: bool = True) -> None:
         """Change the size. `clients` of the subscribers, the first one first.
@@ -35,7 +35,7 @@ class ResultCharge:
         if size == charge.size:
             return
         if not charge.size:
-            charge.move(next(iter(clients), HOUSE))  # of nothing
+            charge.move(next(iter(clients), GATEWAY))  # of nothing
         try:
             charge.set(size, check=check)
         except TooManyRequests:
@@ -62,7 +62,7 @@ class ResultCharge:
     def left(self, client: str, clients: Iterable[str]) -> None:
         """A subscriber of `client` has left. `clients` of those who stay: the first one has the result from now on."""
         if self._charge.size and self._charge.client == client:
-            self._charge.move(next(iter(clients), HOUSE), check=False)
+            self._charge.move(next(iter(clients), GATEWAY), check=False)
 
     def release(self) -> None:
         """The result is not kept any more."""

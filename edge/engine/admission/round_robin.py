@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
-from edge.engine.admission.slots import Places
+from edge.engine.admission.slots import Slots
 
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
+class RoundRobin(Generic[T]):
     """What waits where the order of clients does not matter. It belongs to whoever holds its owner's lock.
 
     With n clients that wait, what a client asked first is next after n others at the most.
     """
 
     def __init__(self, limit: int) -> None:
-        """`limit`: see `Places`. What has been taken holds its place until it is `done`."""
-        self._places = Places(limit)
+        """`limit`: see `Slots`. What has been taken holds its place until it is `done`."""
+        self._places = Slots(limit)
         self._waiting: dict[str, deque[T]] = {}
         """By client, whose turn is next first."""
 

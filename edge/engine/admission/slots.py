@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-HOUSE: Final = ""
+GATEWAY: Final = ""
 """Who asks where it is the gateway itself: it has as many places as all clients together, and they cannot fill them."""
 
 
-class Places:
+class Slots:
     """The places of one queue. It belongs to whoever holds the queue's lock."""
 
     def __init__(self, limit: int) -> None:
@@ -25,17 +25,17 @@ class Places:
     @property
     def taken(self) -> int:
         """Places that are taken, the gateway's own among them."""
-        return self.clients + self.held.get(HOUSE, 0)
+        return self.clients + self.held.get(GATEWAY, 0)
 
     def take(self, who: str, places: int) -> bool:
         """Take places if there are so many for this client. What is longer than the queue gets an empty one."""
         held = self.held.get(who, 0)
-        others = held if who == HOUSE else self.clients
+        others = held if who == GATEWAY else self.clients
         free = self.limit - others
-        if (others and places > free) or (held and who != HOUSE and held + places > free):
+        if (others and places > free) or (held and who != GATEWAY and held + places > free):
             return False
         self.held[who] = held + places
-        if who != HOUSE:
+        if who != GATEWAY:
             self.clients += places
         return True
 
@@ -46,5 +46,5 @@ class Places:
             self.held[who] = left
         else:
             del self.held[who]
-        if who != HOUSE:
+        if who != GATEWAY:
             self.clients -= places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 
 _LOOK: Final = 1_000
 """Clients from which those with a full bucket are forgotten."""
@@ -23,7 +23,7 @@ class StepRate:
 
     def spend(self, source: str, steps: int, now: int) -> None:
         """Take steps from the bucket of a client, which may be overdrawn: their number is known afterwards."""
-        if not self._per_step or source == HOUSE:
+        if not self._per_step or source == GATEWAY:
             return
         self._full[source] = max(self._full.get(source, now), now) + steps * self._per_step
         if len(self._full) > self._look_at:

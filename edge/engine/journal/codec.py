@@ -28,7 +28,7 @@ _HEAD = struct.Struct("<qIIIII")
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """One update in the journal.
 
     `at` is the time of the update in microseconds since the epoch. `receipt` are opaque bytes by which the sender of
@@ -46,7 +46,7 @@ class NotRestorable(Exception):
     """These entries could be written, but not read again: a fault of this software."""
 
 
-def encode(entries: Sequence[Entry]) -> bytes:
+def encode(entries: Sequence[JournalEntry]) -> bytes:
     """The body that holds these entries. Raises `NotRestorable`."""
     content = bytearray(_COUNT.pack(len(entries)))
     lines: list[str] = []
@@ -81,7 +81,7 @@ class EncodedQuads:
         """Encode a piece anew. Raises `NotRestorable`."""
         self._pieces[number] = _piece(added, removed)
 
-    def body(self, entry: Entry) -> bytes:
+    def body(self, entry: JournalEntry) -> bytes:
         """The body that holds this entry alone, whose quads these are. Raises `NotRestorable`."""
         changes = entry.changes
         added, removed = ([piece[kind] for piece in self._pieces if piece[kind].lines] for kind in (0, 1))
@@ -148,7 +148,7 @@ def _joined_checksum(first: int, second: int, length: int) -> int:
     return high % _ADLER << 16 | low % _ADLER
 
 
-def decode(body: bytes) -> Iterator[Entry]:
+def decode(body: bytes) -> Iterator[JournalEntry]:
     """The entries of a body, in order. Raises `ValueError` where it is not a body that `encode` made."""
     content = _content(body)
     heads, start = _heads(content)
@@ -162,7 +162,7 @@ def decode(body: bytes) -> Iterator[Entry]:
         )
         if changes.sizes != (added, removed, created, dropped):
             raise ValueError("there are fewer quads than the entry counts")
-        yield Entry(at, changes, receipt)
+        yield JournalEntry(at, changes, receipt)
     if next(quads, None) is not None:
         raise ValueError("there are more quads than the entries count")
 

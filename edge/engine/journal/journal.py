@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn, Self
 import pyoxigraph as ox
 
 from edge.engine.journal import codec, sqlite_schema
-from edge.engine.journal.codec import Entry
+from edge.engine.journal.codec import JournalEntry
 from edge.engine.journal.data_directory import DirectoryLock
 from edge.engine.journal.receipt_log import ReceiptLog
 from edge.engine.store.changes import NO_CHANGE, ChangeSet, Statement
@@ -26,7 +26,7 @@ from edge.engine.store.terms import size
 from edge.protocol.errors import StorageFailed
 from edge.protocol.results import Term
 
-__all__ = ["Entry", "Journal", "snapshot_bodies"]
+__all__ = ["Journal", "JournalEntry", "snapshot_bodies"]
 
 Durability = Literal["commit", "interval"]
 
@@ -165,7 +165,7 @@ class Journal:
         """
         return (entry.changes for _, entry in self.history())
 
-    def history(self) -> Iterator[tuple[int, Entry]]:
+    def history(self) -> Iterator[tuple[int, JournalEntry]]:
         """The same as entries, each with the number that the journal has with it. Raises as `restore` does."""
         if self._path is None:
             return
@@ -181,7 +181,7 @@ class Journal:
         except (ValueError, sqlite3.Error) as error:
             sqlite_schema.refuse_error(self._path, error)
 
-    def commit(self, entries: Sequence[Entry], also: AlsoWrite | None = None) -> int:
+    def commit(self, entries: Sequence[JournalEntry], also: AlsoWrite | None = None) -> int:
         """Store entries in one transaction, with what `also` writes; returns the sequence number of the last one.
 
         Raises `StorageFailed` (no room, I/O error): nothing of it is stored, and a later commit can succeed. What
@@ -206,7 +206,7 @@ class Journal:
         self._unflushed = True
         return self._sequence
 
-    def _encode(self, entries: Sequence[Entry]) -> bytes:
+    def _encode(self, entries: Sequence[JournalEntry]) -> bytes:
         """The body of a commit. In memory there is none. Raises `StorageFailed`."""
         if self._path is None:
             return b""
@@ -278,7 +278,7 @@ class Journal:
         """
         if self._path is None:
             return True
-        receipts = codec.encode([Entry(0, NO_CHANGE, bytes(self._receipts))])
+        receipts = codec.encode([JournalEntry(0, NO_CHANGE, bytes(self._receipts))])
         try:
             with self._transaction() as connection:
                 size = sqlite_schema.replace_snapshot(connection, self._sequence, bodies, receipts)
@@ -387,20 +387,20 @@ def snapshot_bodies(
 
     `long`: whether quads that come may have terms of more than `edge.engine.store.terms.SHORT` characters.
     """
-    yield codec.encode([Entry(0, ChangeSet(created=tuple(graphs)))])
+    yield codec.encode([JournalEntry(0, ChangeSet(created=tuple(graphs)))])
     for chunk in _chunks(quads, long):
-        yield codec.encode([Entry(0, ChangeSet(added=chunk))])
+        yield codec.encode([JournalEntry(0, ChangeSet(added=chunk))])
 
 
 def change_bodies(changes: ChangeSet, long: Callable[[], bool]) -> Iterator[bytes]:
     """The bodies of changes that were made since those before."""
     added, removed = changes.statements
-    yield codec.encode([Entry(0, ChangeSet(created=changes.created))])
+    yield codec.encode([JournalEntry(0, ChangeSet(created=changes.created))])
     for chunk in _chunks(removed, long):
-        yield codec.encode([Entry(0, ChangeSet(removed=chunk))])
+        yield codec.encode([JournalEntry(0, ChangeSet(removed=chunk))])
     for chunk in _chunks(added, long):
-        yield codec.encode([Entry(0, ChangeSet(added=chunk))])
-    yield codec.encode([Entry(0, ChangeSet(dropped=changes.dropped))])
+        yield codec.encode([JournalEntry(0, ChangeSet(added=chunk))])
+    yield codec.encode([JournalEntry(0, ChangeSet(dropped=changes.dropped))])
 
 
 def _chunks(quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]) -> Iterator[Sequence[ox.Quad | Statement]]:

@@ -19,11 +19,11 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.operators.sorted_terms import Extremes
+from edge.engine.operators.sorted_terms import SortedTerms
 from edge.engine.operators.sums import Sum
 from edge.engine.operators.values import decode, encode
 from edge.engine.sparql.algebra import Aggregate, Call, Constant, Expression, Reference
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.protocol.results import Term
 
 Added = Term | Hashable
@@ -55,7 +55,7 @@ class Accumulator(ABC):
         return _FIXED
 
 
-def accumulator(aggregate: Aggregate, effort: Effort) -> Accumulator:
+def accumulator(aggregate: Aggregate, effort: StepBudget) -> Accumulator:
     """A new accumulator, for an empty group. `effort`: of the evaluations that ask for its result."""
     if aggregate.name == "COUNT":
         chosen = aggregate.expression is None or _is_choice(aggregate.expression)
@@ -205,7 +205,7 @@ class _Minimum(_Strict):
 
     def __init__(self) -> None:
         super().__init__()
-        self._terms = Extremes()
+        self._terms = SortedTerms()
 
     def _take(self, term: Term, weight: int) -> bool:
         self._terms.add(term, weight)
@@ -234,7 +234,7 @@ class _Sample(Accumulator):
     __slots__ = ("_terms",)
 
     def __init__(self) -> None:
-        self._terms = Extremes()
+        self._terms = SortedTerms()
 
     def add(self, value: Added | None, weight: int) -> None:
         """See `Accumulator`."""
@@ -255,7 +255,7 @@ class _Concatenation(_Strict):
 
     __slots__ = ("_characters", "_effort", "_separator", "_weights")
 
-    def __init__(self, separator: str, effort: Effort) -> None:
+    def __init__(self, separator: str, effort: StepBudget) -> None:
         super().__init__()
         self._effort = effort
         self._separator = separator

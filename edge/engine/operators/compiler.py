@@ -16,7 +16,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.operators.aggregates import accumulator
-from edge.engine.operators.expression import Moment, Unsupported, compile_condition, compile_expression
+from edge.engine.operators.expression import Now, Unsupported, compile_condition, compile_expression
 from edge.engine.operators.layout import Frame, Hidden, Layout, Places
 from edge.engine.operators.normal_form import normal
 from edge.engine.operators.operators import (
@@ -38,7 +38,7 @@ from edge.engine.operators.operators import (
     Without,
     holds,
 )
-from edge.engine.operators.values_index import Table
+from edge.engine.operators.values_index import ValuesIndex
 from edge.engine.operators.variables import (
     Name,
     Names,
@@ -75,7 +75,7 @@ from edge.engine.sparql.algebra import (
     Variable,
 )
 from edge.engine.store.graph import LiveGraph
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import Dictionary, canonical
 from edge.protocol.results import Term
 
@@ -123,7 +123,7 @@ class Compiler:
     """Compiles patterns of one request, which share a layout."""
 
     def __init__(
-        self, graph: LiveGraph, layout: Layout, moment: Moment, base_iri: str, default_graph: Slot | None = None
+        self, graph: LiveGraph, layout: Layout, moment: Now, base_iri: str, default_graph: Slot | None = None
     ) -> None:
         """`default_graph` takes the place of the store's own."""
         self.graph = graph
@@ -271,7 +271,7 @@ class Scope:
                 graph, places, [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
             )
         rows = [[self.needed(c) if isinstance(c, Parameter) else _kept(c) for c in row] for row in node.rows]
-        return Table(graph, places, rows)
+        return ValuesIndex(graph, places, rows)
 
     def _scan(self, node: Triple) -> Scan:
         compiler = self.compiler
@@ -520,11 +520,11 @@ class _Sight:
         return self.scope.compiler.base_iri
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> Now:
         return self.scope.compiler.moment
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> StepBudget:
         return self.scope.compiler.graph.effort
 
     def place(self, slot: Slot) -> int | None:

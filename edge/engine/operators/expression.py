@@ -23,9 +23,9 @@ import pyoxigraph as ox
 
 from edge.engine.operators.calls import Evaluate, Result, oxigraph, strict, with_constant
 from edge.engine.operators.functions import FUNCTIONS, Function, truth
-from edge.engine.operators.in_index import LONG, Items, member
+from edge.engine.operators.in_index import LONG, InIndex, member
 from edge.engine.operators.layout import Frame
-from edge.engine.operators.now import NOW_FUNCTION, Moment, date_time
+from edge.engine.operators.now import NOW_FUNCTION, Now, date_time
 from edge.engine.operators.oxigraph_functions import Unsupported, ask, question
 from edge.engine.operators.text_functions import affordable, affordable_answer, length
 from edge.engine.operators.values import DATE_TIME, Value, decode, encode, literal_value
@@ -40,11 +40,11 @@ from edge.engine.sparql.algebra import (
     Reference,
     Slot,
 )
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import SHORT, Dictionary, canonical
 from edge.protocol.results import Term
 
-__all__ = ["Moment", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
+__all__ = ["Now", "Scope", "Unsupported", "compile_condition", "compile_expression", "uses_now", "volatile"]
 
 
 class Scope(Protocol):
@@ -59,11 +59,11 @@ class Scope(Protocol):
         """Against what `IRI()` resolves."""
 
     @property
-    def moment(self) -> Moment:
+    def moment(self) -> Now:
         """When it is."""
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> StepBudget:
         """What the evaluation may take."""
 
     def place(self, slot: Slot) -> int | None:
@@ -328,12 +328,12 @@ class _Compiler:
         places = [self.scope.place(slot) for slot in constants if isinstance(slot, Parameter)]
         fixed = [decode(canonical(slot)) for slot in constants if not isinstance(slot, Parameter)]  # type: ignore[arg-type]
         terms = self.scope.dictionary.terms
-        known: tuple[Frame | None, Items] = (None, Items(fixed))
+        known: tuple[Frame | None, InIndex] = (None, InIndex(fixed))
 
-        def items(frame: Frame) -> Items:
+        def items(frame: Frame) -> InIndex:
             nonlocal known
             if places and known[0] is not frame:  # the constants of a frame never change
-                known = frame, Items([*fixed, *(decode(terms[frame[place]]) for place in places)])  # type: ignore[index]
+                known = frame, InIndex([*fixed, *(decode(terms[frame[place]]) for place in places)])  # type: ignore[index]
             return known[1]
 
         _, otherwise = self._rules(Call("=", (one, one)))

@@ -16,7 +16,7 @@ from edge.engine.operators.calls import Evaluate, Result
 from edge.engine.operators.functions import EQUATED, NUMERIC, Function, equal
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.values import Value
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 
 LONG: Final = 8
 """Items from which a list is worth it."""
@@ -27,7 +27,7 @@ _TOLD_BY_ONE: Final = (ox.NamedNode, str, _LANGUAGE)
 """Kinds of constants: what `=` says of one and of a value that it is not says it of all, false or an error."""
 
 
-class Items:
+class InIndex:
     """Constants of a list."""
 
     __slots__ = ("_by_kind", "_others")
@@ -73,7 +73,7 @@ def _kind(value: Value) -> _Kind | None:
     return _LANGUAGE if kind is ox.Literal and value.language else None  # type: ignore[union-attr]
 
 
-def member(one: Evaluate, items: Callable[[Frame], Items], otherwise: Function, effort: Effort) -> Evaluate:
+def member(one: Evaluate, items: Callable[[Frame], InIndex], otherwise: Function, effort: StepBudget) -> Evaluate:
     """Whether a value is equal to an item. `otherwise`: `=` where Python's rule does not tell."""
 
     def evaluate(frame: Frame) -> Result:

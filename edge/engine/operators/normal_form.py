@@ -24,13 +24,13 @@ from edge.engine.sparql.algebra import (
     Inverse,
     Join,
     LeftJoin,
-    Link,
     Minus,
     Negated,
     Node,
     OrderBy,
     Path,
     PathExpression,
+    PathLink,
     Project,
     Sequence,
     Service,
@@ -123,7 +123,7 @@ class _Rewriter:
         raise Unsupported("SERVICE")
 
     def _path(self, subject: Slot, path: PathExpression, object_: Slot, graph: Slot | None) -> Node:
-        if isinstance(path, Link):
+        if isinstance(path, PathLink):
             return Triple(subject, path.predicate, object_, graph)
         if isinstance(path, Inverse):
             return self._path(object_, path.path, subject, graph)

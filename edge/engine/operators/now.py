@@ -13,7 +13,7 @@ NOW_FUNCTION: Final = ox.NamedNode("urn:sepa:function:now")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Moment:
+class Now:
     """When it is for the request that runs."""
 
     __slots__ = ("now",)

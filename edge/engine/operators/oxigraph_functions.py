@@ -13,7 +13,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.sparql.algebra import Call
-from edge.engine.store.lru_cache import remembered
+from edge.engine.store.lru_cache import bounded_cache
 from edge.engine.store.terms import canonical, size
 from edge.protocol.results import Term
 
@@ -59,7 +59,7 @@ def _size(asked: Question, arguments: tuple[Term, ...]) -> int:
     return sum(map(size, arguments))
 
 
-@remembered(8192, _size)
+@bounded_cache(8192, _size)
 def ask(asked: Question, arguments: tuple[Term, ...]) -> Term | None:
     """What a call gives for these arguments. None: an error."""
     # Written into the text the arguments would be constants, and some calls with constants Oxigraph simplifies wrongly

@@ -28,7 +28,7 @@ _PLACEHOLDER: Final = Constant(ox.Literal(""))
 _LESS: Final = question(Call("<", (_PLACEHOLDER, _PLACEHOLDER)), "urn:x-edge:")
 
 
-class Extremes:
+class SortedTerms:
     """A bag of terms, of which the least and the greatest are quickly found.
 
     Numbers of one type, strings, IRIs and moments in UTC are kept sorted. All else is rare and is compared one by one.

@@ -269,7 +269,7 @@ class Ask(Stage):
 BOOLEANS = tuple(ox.Literal(text, datatype=ox.NamedNode(XSD + "boolean")) for text in ("false", "true"))
 
 
-class Template(Stage):
+class ConstructTemplate(Stage):
     """CONSTRUCT: the triples of its template for each solution.
 
     The blank nodes of the template are named after the solution, so that a solution that stays keeps its own.

@@ -13,7 +13,7 @@ import pyoxigraph as ox
 from edge.engine.operators.functions import Function, Operand, Result
 from edge.engine.operators.text_search import Search
 from edge.engine.operators.values import Value
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import size
 
 _ASKED: Final = 8
@@ -29,7 +29,7 @@ def length(value: Value) -> int:
     return size(value) if isinstance(value, ox.Literal | ox.NamedNode | ox.Triple) else 0
 
 
-def affordable(name: str, native: Function | None, effort: Effort) -> Function | None:
+def affordable(name: str, native: Function | None, effort: StepBudget) -> Function | None:
     """Python's rule for a call, which gives None where the text that it makes would be too long."""
     if native is None or name not in _NATIVE:
         return native
@@ -42,7 +42,7 @@ def affordable(name: str, native: Function | None, effort: Effort) -> Function |
     return call
 
 
-def affordable_answer(name: str, answer: Function, effort: Effort) -> Function:
+def affordable_answer(name: str, answer: Function, effort: StepBudget) -> Function:
     """The same for Oxigraph's."""
     result = _RESULTS.get(name, _no_longer)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.store.lru_cache import remembered
+from edge.engine.store.lru_cache import bounded_cache
 from edge.engine.store.terms import XSD, canonical, size
 from edge.protocol.results import Term
 
@@ -139,7 +139,7 @@ _DECODERS: Final[dict[str, Callable[[ox.Literal, str], Value]]] = {
 }
 
 
-@remembered(8192, size)
+@bounded_cache(8192, size)
 def literal_value(literal: ox.Literal) -> Value:
     """The value of a literal that is in value form."""
     decoder = _DECODERS.get(literal.datatype.value)

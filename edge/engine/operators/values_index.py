@@ -32,7 +32,7 @@ class _Part:
     size: int
 
 
-class Table(Operator):
+class ValuesIndex(Operator):
     """Rows of constants that stand in the operator as terms, so that no frame has to hold them all."""
 
     __slots__ = ("_constants", "_dictionary", "_effort", "_frame", "_parts", "_places", "_rows")

@@ -30,13 +30,13 @@ from edge.engine.sparql.algebra import (
     Inverse,
     Join,
     LeftJoin,
-    Link,
     Minus,
     Node,
     OrderBy,
     Parameter,
     Path,
     PathExpression,
+    PathLink,
     Project,
     Query,
     Repeat,
@@ -231,7 +231,7 @@ class _Bounds:
     def _choices(self, path: PathExpression, indexes: Sequence[TripleIndex]) -> float:
         """Steps that a path can take from all of its beginnings together; where it repeats from each of them."""
         match path:
-            case Link():
+            case PathLink():
                 predicate = self._id(path.predicate, _NONE)
                 return sum(index.most(None, predicate, None) for index in indexes)
             case Inverse():
@@ -242,7 +242,7 @@ class _Bounds:
                 return sum(self._choices(choice, indexes) for choice in path.choices)
             case Repeat():
                 once = 1 + self._choices(path.path, indexes)
-                return once if isinstance(path.path, Link) else once * (1 + sum(index.size for index in indexes))
+                return once if isinstance(path.path, PathLink) else once * (1 + sum(index.size for index in indexes))
             case _:
                 return sum(index.size for index in indexes)
 

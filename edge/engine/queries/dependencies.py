@@ -18,12 +18,12 @@ from edge.engine.sparql.algebra import (
     Fresh,
     GraphPattern,
     Inverse,
-    Link,
     Negated,
     Node,
     Parameter,
     Path,
     PathExpression,
+    PathLink,
     Query,
     Repeat,
     Service,
@@ -106,7 +106,7 @@ def _path(subject: Term | None, path: PathExpression, object_: Term | None, wher
 
 def _steps(path: PathExpression) -> Iterator[Term | None]:
     """The predicates that a path can walk; None: any."""
-    if isinstance(path, Link):
+    if isinstance(path, PathLink):
         yield _term(path.predicate)
     elif isinstance(path, Negated):
         yield None
@@ -125,7 +125,7 @@ def _may_be_empty(path: PathExpression) -> bool:
         return path.least == 0 or _may_be_empty(path.path)
     if isinstance(path, Inverse):
         return _may_be_empty(path.path)
-    return not isinstance(path, Link | Negated) and any(map(_may_be_empty, _parts(path)))
+    return not isinstance(path, PathLink | Negated) and any(map(_may_be_empty, _parts(path)))
 
 
 def _parts(path: Alternative | PathSequence) -> tuple[PathExpression, ...]:

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 import pyoxigraph as ox
 
 from edge.engine.operators.layout import Layout
-from edge.engine.operators.stages import Distinct, Row, Stage, Template, Weights
+from edge.engine.operators.stages import ConstructTemplate, Distinct, Row, Stage, Weights
 from edge.engine.queries.cost_estimate import Outline, is_small, outline
 from edge.engine.queries.dependencies import dependencies
-from edge.engine.queries.forked_evaluation import Apart
+from edge.engine.queries.forked_evaluation import ForkedEvaluator
 from edge.engine.queries.incremental_plan import BOOLEAN_VARIABLES, TRIPLE_VARIABLES
 from edge.engine.queries.lutt import EVERYTHING, Dependencies, Watch
-from edge.engine.queries.oxigraph_queries import ListedQuery, Rules, evaluate, prepare_query
-from edge.engine.queries.result_table import Table, Text, as_row, decoded, header_of, written
+from edge.engine.queries.oxigraph_queries import ListedQuery, QueryRules, evaluate, prepare_query
+from edge.engine.queries.result_table import ResultTable, Text, as_row, decoded, header_of, written
 from edge.engine.requests import Dataset, QueryRequest
 from edge.engine.sparql.algebra import Triple, Variable
 from edge.engine.sparql.parser import parse_quads, parse_query
@@ -43,10 +43,10 @@ class World:
 
     graph: LiveGraph
     mirror: Mirror
-    apart: Apart
-    rules: Rules
+    apart: ForkedEvaluator
+    rules: QueryRules
 
-    def read(self, evaluator: Evaluator, now: int) -> Table:
+    def read(self, evaluator: Evaluator, now: int) -> ResultTable:
         """Return the whole result of a query in the state of the mirror. Any thread.
 
         It is evaluated here, or in a forked process where that might take long. Raises as `Evaluator.read` does, and
@@ -74,21 +74,21 @@ class Evaluator(ABC):
         self._depends = depends
 
     @abstractmethod
-    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+    def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
         """The result in the state that the store is in. Any thread.
 
         `now` in microseconds since 1970. Raises `EvaluationFailed`, `ResultTooLarge`.
         """
 
-    def stages(self, graph: LiveGraph, table: Table) -> Sequence[Stage]:
+    def stages(self, graph: LiveGraph, table: ResultTable) -> Sequence[Stage]:
         """What makes rows of the result of rows of such a table."""
         return ()
 
-    def variables(self, table: Table) -> tuple[str, ...]:
+    def variables(self, table: ResultTable) -> tuple[str, ...]:
         """The columns of the result."""
         return table.variables
 
-    def dependencies(self, table: Table | None = None) -> Dependencies:
+    def dependencies(self, table: ResultTable | None = None) -> Dependencies:
         """What the result depends on. `table` is the last one that was read."""
         return self._depends
 
@@ -101,7 +101,7 @@ class SelectEvaluator(Evaluator):
         self._query = query
         self._dataset = dataset
 
-    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+    def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
         """See `Evaluator`."""
         return _select(store, self._query.text, self._query.tokens, self._dataset, rules, now)
 
@@ -114,11 +114,11 @@ class AskEvaluator(Evaluator):
         self._query = query
         self._dataset = dataset
 
-    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+    def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
         """See `Evaluator`."""
         query = self._query
         answer = evaluate(store, query.text, query.tokens, dataset=self._dataset, rules=rules, now=now)
-        return Table(header_of(BOOLEAN_VARIABLES), {b"true" if answer else b"false": 1})
+        return ResultTable(header_of(BOOLEAN_VARIABLES), {b"true" if answer else b"false": 1})
 
 
 class ConstructEvaluator(Evaluator):
@@ -136,21 +136,21 @@ class ConstructEvaluator(Evaluator):
         self._layout = Layout()
         self._template = self._layout.template(template)
 
-    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+    def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
         """See `Evaluator`."""
         return _select(store, self._where, self._tokens, self._dataset, rules, now)
 
-    def stages(self, graph: LiveGraph, table: Table) -> Sequence[Stage]:
+    def stages(self, graph: LiveGraph, table: ResultTable) -> Sequence[Stage]:
         """See `Evaluator`."""
         layout = self._layout
         columns = [layout.place(Variable(name)) for name in table.variables]
         return (
             _Frames(graph, layout, columns),
-            Template(graph, self._template, layout.fresh),
+            ConstructTemplate(graph, self._template, layout.fresh),
             Distinct(graph.dictionary),
         )
 
-    def variables(self, table: Table) -> tuple[str, ...]:
+    def variables(self, table: ResultTable) -> tuple[str, ...]:
         """See `Evaluator`."""
         return TRIPLE_VARIABLES
 
@@ -195,7 +195,7 @@ class DescribeEvaluator(Evaluator):
         self._resources = resources
         self._where = where
 
-    def read(self, store: ox.Store, rules: Rules, now: int) -> Table:
+    def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
         """See `Evaluator`."""
         query, dataset, found = self._query, self._dataset, None
         if self._where is not None:
@@ -203,9 +203,9 @@ class DescribeEvaluator(Evaluator):
         answer = evaluate(store, query.text, query.tokens, dataset=dataset, rules=rules, now=now)
         assert isinstance(answer, ox.QueryTriples)  # noqa: S101
         lines = written(answer, ox.RdfFormat.N_TRIPLES, Text(rules, rules.max_solutions))
-        return Table(header_of(TRIPLE_VARIABLES), dict.fromkeys(map(as_row, lines), 1), found)
+        return ResultTable(header_of(TRIPLE_VARIABLES), dict.fromkeys(map(as_row, lines), 1), found)
 
-    def dependencies(self, table: Table | None = None) -> Dependencies:
+    def dependencies(self, table: ResultTable | None = None) -> Dependencies:
         """See `Evaluator`. They follow the resources that it describes."""
         subjects: dict[Term | None, None] = dict.fromkeys(self._resources)
         if table is not None:
@@ -220,7 +220,7 @@ class DescribeEvaluator(Evaluator):
         return Dependencies(self._depends.watches + described, self._depends.graph_names)
 
 
-def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
+def compile_evaluator(request: QueryRequest, rules: QueryRules) -> Evaluator:
     """The evaluator of a query. Raises `ParsingFailed`, `Forbidden`."""
     query = prepare_query(request.sparql, rules)
     evaluator = _compile(query, request.dataset, rules)
@@ -229,7 +229,7 @@ def compile_evaluator(request: QueryRequest, rules: Rules) -> Evaluator:
     return evaluator
 
 
-def _compile(query: ListedQuery, dataset: Dataset, rules: Rules) -> Evaluator:
+def _compile(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Evaluator:
     at = next(i for i, token in enumerate(query.tokens) if token.word() == query.form)
     prologue = query.text[: query.tokens[at].start]
     names = Names(read_prologue(query.text, query.tokens, 0)[0], rules.base_iri)
@@ -273,7 +273,7 @@ def _describe_evaluator(
     return DescribeEvaluator(query, dataset, resources, where, depends)
 
 
-def _dependencies(query: ListedQuery, dataset: Dataset, rules: Rules) -> Dependencies:
+def _dependencies(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Dependencies:
     """What a query depends on. What is legal, and beyond our grammar, is taken to depend on everything."""
     try:
         parsed = parse_query(query.text, query.tokens, rules.base_iri)
@@ -286,9 +286,11 @@ def _dependencies(query: ListedQuery, dataset: Dataset, rules: Rules) -> Depende
     return dependencies(parsed, graphs, union=rules.union_default_graph)
 
 
-def _select(store: ox.Store, text: str, tokens: Sequence[Token], dataset: Dataset, rules: Rules, now: int) -> Table:
+def _select(
+    store: ox.Store, text: str, tokens: Sequence[Token], dataset: Dataset, rules: QueryRules, now: int
+) -> ResultTable:
     """The result of a SELECT."""
     answer = evaluate(store, text, tokens, dataset=dataset, rules=rules, now=now)
     assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
     header, *lines = written(answer, ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
-    return Table(header, Counter(lines))
+    return ResultTable(header, Counter(lines))

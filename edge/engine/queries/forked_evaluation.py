@@ -24,8 +24,7 @@ import warnings
 from collections.abc import Callable
 from typing import Final, Generic, NoReturn, TypeVar
 
-from edge.engine.faults import contained
-from edge.engine.frameless import frameless
+from edge.engine.faults import contained, without_frames
 from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooLarge
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ _NICER: Final = 5
 """By how much a child is nicer than the gateway, whose updates go first."""
 
 
-class Apart:
+class ForkedEvaluator:
     """Does things apart. Any thread may ask."""
 
     def __init__(self, max_memory: int) -> None:
@@ -98,7 +97,7 @@ class Apart:
 class Child(Generic[T]):
     """A process that does one thing."""
 
-    def __init__(self, apart: Apart, pid: int, pipe: int, deadline: float, setting: str) -> None:
+    def __init__(self, apart: ForkedEvaluator, pid: int, pipe: int, deadline: float, setting: str) -> None:
         self._apart = apart
         self._pid = pid
         self._pipe = pipe
@@ -222,7 +221,7 @@ def _outcome(action: Callable[[], object], max_memory: int) -> bytes:
         error = refused
     except BaseException as fault:  # noqa: BLE001  whoever asked is told, and it is logged there
         error = RuntimeError(repr(contained(fault)))
-    return pickle.dumps((None, frameless(error)))
+    return pickle.dumps((None, without_frames(error)))
 
 
 def _cut_off(pipe: int) -> None:

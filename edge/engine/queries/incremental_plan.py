@@ -12,11 +12,11 @@ from functools import partial
 
 from edge.engine.operators.aggregates import accumulator
 from edge.engine.operators.compiler import Compiler, Plan
-from edge.engine.operators.expression import Moment, Unsupported, uses_now, volatile
+from edge.engine.operators.expression import Now, Unsupported, uses_now, volatile
 from edge.engine.operators.layout import Frame, Layout
 from edge.engine.operators.normal_form import alternatives, normal
 from edge.engine.operators.operators import Condition, Value
-from edge.engine.operators.stages import Ask, Columns, Distinct, Grouping, Groups, Stage, Template
+from edge.engine.operators.stages import Ask, Columns, ConstructTemplate, Distinct, Grouping, Groups, Stage
 from edge.engine.operators.variables import expressions, has_exists
 from edge.engine.sparql import algebra
 from edge.engine.sparql.algebra import Expression, Extend, Filter, Group, Node, OrderBy, Project, Query, Slot
@@ -71,7 +71,7 @@ class _Planner:
         self._query = query
         self._graph = graph
         self._layout = layout
-        self._compiler = Compiler(graph, layout, Moment(), base_iri, default_graph)
+        self._compiler = Compiler(graph, layout, Now(), base_iri, default_graph)
 
     def plan(self) -> QueryPlan:
         node, distinct = _bare(self._query)
@@ -102,7 +102,7 @@ class _Planner:
             if query.form == "ASK":
                 yield Ask(graph.dictionary)
             elif query.form == "CONSTRUCT":
-                yield Template(graph, template, fresh)
+                yield ConstructTemplate(graph, template, fresh)
                 yield Distinct(graph.dictionary)
             else:
                 yield columns

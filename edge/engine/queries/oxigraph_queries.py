@@ -34,7 +34,7 @@ _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class QueryRules:
     """What the operator decides about evaluation."""
 
     base_iri: str = "http://localhost/"
@@ -72,7 +72,7 @@ class Rules:
         return self.max_query_memory // 4
 
 
-def bounded(solutions: Iterable[T], rules: Rules) -> Iterator[T]:
+def bounded(solutions: Iterable[T], rules: QueryRules) -> Iterator[T]:
     """The solutions, as far as they are allowed. Raises `ResultTooLarge` beyond."""
     for number, solution in enumerate(solutions):
         if number >= rules.max_solutions:
@@ -80,7 +80,7 @@ def bounded(solutions: Iterable[T], rules: Rules) -> Iterator[T]:
         yield solution
 
 
-def too_many(rules: Rules) -> ResultTooLarge:
+def too_many(rules: QueryRules) -> ResultTooLarge:
     """The error for what has more solutions than it may."""
     return ResultTooLarge(
         f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no variable? "
@@ -88,7 +88,7 @@ def too_many(rules: Rules) -> ResultTooLarge:
     )
 
 
-def too_long(rules: Rules, what: str = "The result") -> ResultTooLarge:
+def too_long(rules: QueryRules, what: str = "The result") -> ResultTooLarge:
     """The error for what holds long texts often."""
     return ResultTooLarge(
         f"{what} is longer than {rules.longest_result} characters (a quarter of engine.max_query_memory); ask for less"
@@ -118,7 +118,7 @@ def parse(text: str, base_iri: str) -> str | None:
     raise AssertionError("Oxigraph evaluated a query without its dataset")
 
 
-def check_query(text: str, rules: Rules) -> list[Token]:
+def check_query(text: str, rules: QueryRules) -> list[Token]:
     """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, and `Forbidden` if it is legal."""
     tokens = tokenize(text)
     check_size(tokens, rules.max_joined)
@@ -141,7 +141,7 @@ def first_word(text: str, tokens: Sequence[Token]) -> str:
     return tokens[index].word() if index < len(tokens) else ""
 
 
-def refuse_service(tokens: Sequence[Token], rules: Rules) -> None:
+def refuse_service(tokens: Sequence[Token], rules: QueryRules) -> None:
     """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
     if not rules.allow_service and has_word(tokens, "SERVICE"):
         raise Forbidden(
@@ -159,7 +159,7 @@ class ListedQuery:
     """SELECT, ASK, CONSTRUCT or DESCRIBE."""
 
 
-def prepare_query(text: str, rules: Rules) -> ListedQuery:
+def prepare_query(text: str, rules: QueryRules) -> ListedQuery:
     """Check a query, find its form, and write out `SELECT *` in order of first appearance."""
     tokens = check_query(text, rules)
     at = next(i for i, token in enumerate(tokens) if token.word() in FORMS)
@@ -180,7 +180,7 @@ def prepare_query(text: str, rules: Rules) -> ListedQuery:
 FORMS: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 
 
-def _visible(text: str, tokens: Sequence[Token], rules: Rules) -> list[str]:
+def _visible(text: str, tokens: Sequence[Token], rules: QueryRules) -> list[str]:
     """The variables that `SELECT *` selects, in order of first appearance."""
     try:
         return [variable.name for variable in parse_query(text, tokens, rules.base_iri).variables]
@@ -200,7 +200,7 @@ def evaluate(
     tokens: Sequence[Token],
     *,
     dataset: Dataset,
-    rules: Rules,
+    rules: QueryRules,
     now: int,
     graph: ox.NamedNode | None = None,
 ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
@@ -225,7 +225,7 @@ def evaluate(
         raise EvaluationFailed(f"The query could not be evaluated: {error}") from None
 
 
-def _for_oxigraph(text: str, tokens: Sequence[Token], rules: Rules, now: int) -> str:
+def _for_oxigraph(text: str, tokens: Sequence[Token], rules: QueryRules, now: int) -> str:
     """A checked query as Oxigraph is to evaluate it. `now`: microseconds since 1970."""
     return edited(text, [*at_time(text, tokens, rules.base_iri, now), *corrections(text, tokens)])
 
@@ -256,7 +256,7 @@ def visible(dataset: Dataset, declared: Dataset = STORE_DATASET, *, union: bool 
     return Dataset(default, named, readable)
 
 
-def _declared(text: str, tokens: Sequence[Token], rules: Rules, dataset: Dataset) -> Dataset:
+def _declared(text: str, tokens: Sequence[Token], rules: QueryRules, dataset: Dataset) -> Dataset:
     """The dataset of FROM and FROM NAMED, which stand nowhere but in the head of a query; nothing unless it matters."""
     if dataset.readable is None or dataset.given or not has_word(tokens, "FROM"):
         return STORE_DATASET

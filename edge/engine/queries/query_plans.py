@@ -11,7 +11,7 @@ from edge.engine.operators.expression import Unsupported
 from edge.engine.operators.variables import nodes
 from edge.engine.queries.evaluator import Evaluator, compile_evaluator
 from edge.engine.queries.incremental_plan import QueryPlan, compile_query
-from edge.engine.queries.oxigraph_queries import Rules, check_query, graphs, visible
+from edge.engine.queries.oxigraph_queries import QueryRules, check_query, graphs, visible
 from edge.engine.requests import STORE_DATASET, Dataset, QueryRequest
 from edge.engine.sparql.algebra import GraphPattern, Query
 from edge.engine.sparql.cursor import Parameters
@@ -53,7 +53,7 @@ class Singular:
 class QueryPlans:
     """The plans of all subscribed queries."""
 
-    def __init__(self, graph: LiveGraph, rules: Rules) -> None:
+    def __init__(self, graph: LiveGraph, rules: QueryRules) -> None:
         self._graph = graph
         self._rules = rules
         self._shapes: PlanCache[Dataset, _Shape] = PlanCache(self._compile, _SHAPES)

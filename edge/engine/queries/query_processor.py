@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 import pyoxigraph as ox
 
 from edge.engine.queries.cost_estimate import Outline, is_small, outline
-from edge.engine.queries.forked_evaluation import Apart
+from edge.engine.queries.forked_evaluation import ForkedEvaluator
 from edge.engine.queries.oxigraph_queries import (
     CACHED_LENGTH,
     EvaluationFailed,
     ListedQuery,
-    Rules,
+    QueryRules,
     evaluate,
     prepare_query,
 )
@@ -42,7 +42,7 @@ class Question:
 class QueryProcessor:
     """Answers queries from the readers' mirror. Several threads may use it at once; it waits for no update."""
 
-    def __init__(self, graph: LiveGraph, mirror: Mirror, rules: Rules, texts: int = 256) -> None:
+    def __init__(self, graph: LiveGraph, mirror: Mirror, rules: QueryRules, texts: int = 256) -> None:
         """`texts` is how many checked queries are kept."""
         self._graph = graph
         self._mirror = mirror
@@ -70,11 +70,11 @@ class QueryProcessor:
         question: Question | None,
         read: Callable[[Answer], T],
         now: int,
-        apart: Apart,
+        apart: ForkedEvaluator,
         seconds: float,
         setting: str,
     ) -> T:
-        """The same, in a process of its own, for so many seconds at the most (see `Apart`).
+        """The same, in a process of its own, for so many seconds at the most (see `ForkedEvaluator`).
 
         `question`: the request, if it was checked; None: that is done in the process as well. To check a long text
         takes Python's lock for most of a second, and Oxigraph's parser does not let go of it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyoxigraph as ox
 
 from edge.engine.operators.stages import Weights, add_weight
-from edge.engine.queries.oxigraph_queries import EvaluationFailed, Rules, too_long, too_many
+from edge.engine.queries.oxigraph_queries import EvaluationFailed, QueryRules, too_long, too_many
 from edge.engine.store.terms import Dictionary
 from edge.protocol.results import Term
 
@@ -26,13 +26,13 @@ Lines = dict[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """A result in Oxigraph's TSV (SPARQL 1.1 Query Results CSV and TSV Formats, section 4): equal rows, equal lines."""
 
     header: bytes
     """The columns, `?a<TAB>?b`."""
     lines: Lines
-    described: Table | None = None
+    described: ResultTable | None = None
     """The resources that the WHERE of a DESCRIBE found."""
 
     @property
@@ -87,7 +87,7 @@ def written(
 class Text(io.BytesIO):
     """Takes in so many lines, and no more; nor a text that is too long."""
 
-    def __init__(self, rules: Rules, most: int) -> None:
+    def __init__(self, rules: QueryRules, most: int) -> None:
         super().__init__()
         self._rules = rules
         self._left = most

@@ -17,9 +17,16 @@ import pyoxigraph as ox
 from edge import __version__
 from edge.engine.journal.journal import Journal
 from edge.engine.queries.function_calls import at_time
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.requests import QueryRequest
-from edge.engine.resume.subscription_table import Kept, KeptTable, Origin, Position, Start, Statement
+from edge.engine.resume.subscription_table import (
+    DurableSubscription,
+    Origin,
+    Position,
+    Start,
+    Statement,
+    SubscriptionTable,
+)
 from edge.protocol.errors import EdgeError
 from edge.protocol.syntax import Token, closing, tokenize
 
@@ -53,20 +60,20 @@ def _makes_blank_nodes(tokens: Sequence[Token]) -> bool:
     )
 
 
-class KeptSubscriptions:
+class DurableSubscriptions:
     """Those that are kept, and what of it is not on disk yet."""
 
-    def __init__(self, journal: Journal, rules: Rules, most: int) -> None:
+    def __init__(self, journal: Journal, rules: QueryRules, most: int) -> None:
         """Up to `most` are kept over a restart. Raises `DataDirectoryRefused` on damage."""
         boot = _this_boot()
         maker = f"sepa-edge {__version__}, Oxigraph {ox.__version__}, {rules}"
         self._journal = journal
-        self._table = KeptTable(journal)
+        self._table = SubscriptionTable(journal)
         self._most = most
         self._origin = Origin(maker, "" if journal.flush_interval is None else boot)
         self._stored_origin = self._table.origin()
         self._numbers: dict[str, int] = {}
-        self._fresh: dict[int, Kept] = {}
+        self._fresh: dict[int, DurableSubscription] = {}
         self._gone: list[int] = []
         self._wanted: dict[str, QueryRequest] = {}
         """Re-evaluated ones, by spuid, that no number of the journal is known for yet."""
@@ -119,7 +126,7 @@ class KeptSubscriptions:
             return
         self._last += 1
         self._numbers[spuid] = self._last
-        self._fresh[self._last] = Kept(self._last, spuid, self._journal.sequence, request)
+        self._fresh[self._last] = DurableSubscription(self._last, spuid, self._journal.sequence, request)
         self.urgent = True
 
     def reached(self, spuid: str, sequence: int) -> None:

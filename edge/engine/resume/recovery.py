@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge.engine.engine import Engine
-from edge.engine.journal.journal import Entry, Journal
+from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFailed
 from edge.engine.resume.subscription_table import Start
 from edge.protocol.errors import EdgeError
@@ -46,7 +46,7 @@ class Restored:
     """Its last ones in order, and those that came of changes since the start."""
 
 
-class Replay:
+class Recovery:
     """Restores an engine from its journal, and holds the subscriptions until somebody takes them over."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Replay:
             if not self._engine.spus.is_boosted(kept.spuid):
                 self._moved[kept.spuid] = 0
 
-    def _replay(self, entry: Entry) -> bool:
+    def _replay(self, entry: JournalEntry) -> bool:
         """Apply an entry. False: it is applied, and the subscriptions cannot go on."""
         try:
             self._engine.replay(entry.changes, entry.at)

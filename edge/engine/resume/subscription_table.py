@@ -27,7 +27,7 @@ Statement = tuple[str, Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class DurableSubscription:
     """A subscription as it began: the journal's sequence number then, and what was asked."""
 
     number: int
@@ -41,7 +41,7 @@ class Start(NamedTuple):
 
     journal: int
     sequence: int
-    kept: Kept
+    kept: DurableSubscription
 
 
 class Position(NamedTuple):
@@ -60,7 +60,7 @@ class Origin(NamedTuple):
     """The run of the machine that its disk may not have outlived; empty: the disk has all that anybody was told."""
 
 
-class KeptTable:
+class SubscriptionTable:
     """Reads the tables, and says what changes them."""
 
     def __init__(self, journal: Journal) -> None:
@@ -91,7 +91,7 @@ class KeptTable:
             for number, spuid, began, body, crc in rows:
                 if checksum(spuid.encode() + body, number, began) != crc:
                     journal.refuse(f"the subscription {number} fails its checksum")
-                kept = Kept(number, spuid, began, _decoded(body))
+                kept = DurableSubscription(number, spuid, began, _decoded(body))
                 position = positions.get(number)
                 if position is not None:
                     yield Start(position.journal, position.sequence if position.journal >= snapshot else -1, kept)
@@ -112,7 +112,7 @@ class KeptTable:
         return None
 
     @staticmethod
-    def add(kept: Kept) -> Statement:
+    def add(kept: DurableSubscription) -> Statement:
         """One more."""
         body = _encoded(kept.request)
         crc = checksum(kept.spuid.encode() + body, kept.number, kept.began)

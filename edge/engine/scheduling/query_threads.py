@@ -12,10 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from edge.engine.admission.round_robin import Turns
+from edge.engine.admission.round_robin import RoundRobin
 from edge.engine.clock import Clock
 from edge.engine.faults import contained
-from edge.engine.queries.forked_evaluation import Apart
+from edge.engine.queries.forked_evaluation import ForkedEvaluator
 from edge.engine.queries.query_processor import QueryProcessor, Question
 from edge.engine.requests import Answer, QueryRequest
 from edge.engine.scheduling.work import fail
@@ -28,12 +28,12 @@ T = TypeVar("T")
 _SETTING: Final = "engine.query_timeout"
 
 
-class Readers:
+class QueryThreads:
     """Answers queries. Any thread may ask; nobody waits."""
 
     def __init__(self, queries: QueryProcessor, settings: EngineSettings, clock: Clock) -> None:
         self._queries = queries
-        self._apart = Apart(settings.max_query_memory)
+        self._apart = ForkedEvaluator(settings.max_query_memory)
         self._clock = clock
         self._seconds = settings.query_timeout
         self._here = _Line(settings.query_workers, settings.max_pending_queries, "query")
@@ -83,7 +83,7 @@ class _Line:
         self._limit = limit
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
-        self._turns: Turns[tuple[Future[Any], Callable[[], None]]] = Turns(limit)
+        self._turns: RoundRobin[tuple[Future[Any], Callable[[], None]]] = RoundRobin(limit)
         self._open = True
 
     @property

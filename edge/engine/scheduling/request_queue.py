@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from edge.engine.admission.fair_queue import LEAST_COST, FairQueue
-from edge.engine.admission.slots import HOUSE, Places
+from edge.engine.admission.slots import GATEWAY, Slots
 from edge.engine.admission.step_rate import StepRate
 from edge.engine.clock import Clock
 from edge.engine.scheduling.work import Task, Work
@@ -26,7 +26,7 @@ class RequestQueue:
     def __init__(self, max_pending_updates: int, clock: Clock, rate: StepRate | None = None) -> None:
         """`rate`: steps that the updates of one client may take; None: any number."""
         self._rate = rate or StepRate(0, 0)
-        self._places = Places(max_pending_updates)
+        self._places = Slots(max_pending_updates)
         self._clock = clock
         self._waiting: FairQueue[Work | Task[Any]] = FairQueue(
             lambda source: self._rate.overdrawn(source, clock.steady())
@@ -146,7 +146,7 @@ class RequestQueue:
 
     def _full(self, source: str) -> TooManyRequests:
         held = self._places.held.get(source, 0)
-        whose = f", {held} of them of this client" if source != HOUSE and held else ""
+        whose = f", {held} of them of this client" if source != GATEWAY and held else ""
         return TooManyRequests(
             f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._places.limit}); "
             "try again later",

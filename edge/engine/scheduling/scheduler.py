@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.request_charges import RequestCharges
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.engine.admission.step_rate import StepRate
 from edge.engine.clock import Clock
 from edge.engine.engine import Engine, PreparedUpdate
@@ -34,15 +34,15 @@ from edge.engine.requests import (
     UpdateOutcome,
     UpdateRequest,
 )
-from edge.engine.resume.durable_subscriptions import KeptSubscriptions, repeatable
-from edge.engine.resume.recovery import Replay, Restored
+from edge.engine.resume.durable_subscriptions import DurableSubscriptions, repeatable
+from edge.engine.resume.recovery import Recovery, Restored
 from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
-from edge.engine.scheduling.query_threads import Readers
+from edge.engine.scheduling.query_threads import QueryThreads
 from edge.engine.scheduling.request_queue import RequestQueue
 from edge.engine.scheduling.work import Begin, Cancel, Rights, Schedule, Task, Updates, fail, settle
 from edge.engine.scheduling.writer import Writer
 from edge.engine.settings import Booster, EngineSettings, Processing
-from edge.engine.subscriptions.evaluation_threads import Workers
+from edge.engine.subscriptions.evaluation_threads import EvaluationThreads
 from edge.engine.subscriptions.explanation import Explanation
 from edge.engine.subscriptions.spu import Ready, Usage
 from edge.engine.subscriptions.spu_manager import PreparedQuery
@@ -93,8 +93,8 @@ class Scheduler:
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept = KeptSubscriptions(journal, engine.rules, settings.max_kept)
-        self._replay = Replay(engine, journal)
+        self._kept = DurableSubscriptions(journal, engine.rules, settings.max_kept)
+        self._replay = Recovery(engine, journal)
         for spuid in self._replay.run(self._kept.starts):
             self._kept.remove(spuid)
         for spuid, last in self._replay.reevaluated.items():
@@ -103,12 +103,14 @@ class Scheduler:
             engine.write_down(ledger)
         engine.contributions.load(journal)
         self._timers = Timers(TimerTable(journal), clock, settings, lambda: journal.last_at)
-        self._workers = Workers(engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start)
+        self._workers = EvaluationThreads(
+            engine.spus.reevaluation, settings.spu_workers, settings.processing, start=start
+        )
         engine.spus.reevaluation.request_delivery = self._request_delivery
         engine.spus.reevaluation.budget = settings.evaluation_budget
         engine.spus.caught_up = self._kept.reached
         engine.spus.demoted = self._kept.remove
-        self._readers = Readers(engine.queries, settings, clock)
+        self._readers = QueryThreads(engine.queries, settings, clock)
         self._compiler = CompileQueue()
         self._queue = RequestQueue(
             settings.max_pending_updates, clock, StepRate(settings.client_steps, settings.max_steps)
@@ -460,7 +462,7 @@ class Scheduler:
     def _prepare(self, requests: Sequence[UpdateRequest]) -> Sequence[PreparedUpdate]:
         return [self._engine.prepare(request) for request in requests]
 
-    def _on_writer(self, action: Callable[[], T], source: str = HOUSE, access: Access = ANYBODY) -> Future[T]:
+    def _on_writer(self, action: Callable[[], T], source: str = GATEWAY, access: Access = ANYBODY) -> Future[T]:
         return self._queued(Task(action, source, access.priority))
 
     def _compiled(

@@ -14,15 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.engine.engine import Engine, Executed, PreparedUpdate
-from edge.engine.faults import contained
-from edge.engine.frameless import frameless
-from edge.engine.journal.journal import Entry
+from edge.engine.faults import contained, without_frames
+from edge.engine.journal.journal import JournalEntry
 from edge.engine.requests import UpdateOutcome, UpdateRequest
 from edge.engine.scheduling.compile_queue import LONG_TEXT, CompileQueue
 from edge.engine.store.changes import NO_CHANGE
-from edge.engine.timers.timer_table import Given, Waiting
+from edge.engine.timers.timer_table import PendingTimer, TimerRequest
 from edge.engine.timers.timers import Timers
 from edge.engine.updates.attempt import Attempt, LongUpdate
 from edge.protocol.access import Access, Priority
@@ -54,7 +53,7 @@ class Work(ABC):
 
     updates = 1
     """Updates that wait in the queue, as limits count them."""
-    source = HOUSE
+    source = GATEWAY
     """Who asked."""
     priority: Priority = "normal"
     executed: Sequence[Executed] = ()
@@ -217,7 +216,7 @@ class Fire(Work):
     updates = 0
 
     def __init__(
-        self, engine: Engine, timers: Timers, rights: Rights, waiting: Waiting, compiler: CompileQueue | None
+        self, engine: Engine, timers: Timers, rights: Rights, waiting: PendingTimer, compiler: CompileQueue | None
     ) -> None:
         """`compiler`: where a long text is compiled; None: on the writer's thread."""
         super().__init__()
@@ -277,7 +276,7 @@ class Fire(Work):
         """See `Work`."""
         return self._prepared
 
-    def _run(self, given: Given, now: int) -> Sequence[Executed]:
+    def _run(self, given: TimerRequest, now: int) -> Sequence[Executed]:
         if not self._prepared:
             access = given.request.access
             request = replace(given.request, access=self._rights(access)) if access.registration else given.request
@@ -304,7 +303,7 @@ class Task(Generic[T]):
     updates = 0
     queued_at = 0
 
-    def __init__(self, action: Callable[[], T], source: str = HOUSE, priority: Priority = "normal") -> None:
+    def __init__(self, action: Callable[[], T], source: str = GATEWAY, priority: Priority = "normal") -> None:
         self.future: Future[T] = Future()
         self.source = source
         self.priority = priority
@@ -376,13 +375,15 @@ def _never() -> Any:  # noqa: ANN401 - of a `Begin`, which has another action
     raise NotImplementedError
 
 
-def entries(work: Work, now: int) -> list[Entry]:
+def entries(work: Work, now: int) -> list[JournalEntry]:
     """What is to be stored of work: its changes, and the receipt with the last of them."""
     steps = [step for step in work.executed if step.changes]
     if not steps:
-        return [Entry(now, NO_CHANGE, work.receipt)] if work.receipt else []
+        return [JournalEntry(now, NO_CHANGE, work.receipt)] if work.receipt else []
     receipts = [b""] * (len(steps) - 1) + [work.receipt]
-    return [Entry(now, step.changes, receipt, step.encoded) for step, receipt in zip(steps, receipts, strict=True)]
+    return [
+        JournalEntry(now, step.changes, receipt, step.encoded) for step, receipt in zip(steps, receipts, strict=True)
+    ]
 
 
 def settle(future: Future[T], action: Callable[[], T], *, tell: bool = True) -> None:
@@ -393,14 +394,14 @@ def settle(future: Future[T], action: Callable[[], T], *, tell: bool = True) -> 
         if tell:
             fail(future, contained(error))
         else:
-            future.set_exception(frameless(contained(error)))
+            future.set_exception(without_frames(contained(error)))
 
 
 def fail(future: Future[Any], error: Exception) -> None:
     """Hand an error over to another thread."""
     if not isinstance(error, EdgeError):
         _log.exception("request.failed")
-    future.set_exception(frameless(error))
+    future.set_exception(without_frames(error))
 
 
 def _begun() -> Future[Any]:

@@ -19,9 +19,9 @@ from edge.engine.clock import Clock
 from edge.engine.engine import Engine
 from edge.engine.faults import contained
 from edge.engine.journal.codec import NotRestorable
-from edge.engine.journal.journal import Entry, Journal
+from edge.engine.journal.journal import Journal, JournalEntry
 from edge.engine.journal.ledger import Ledger
-from edge.engine.resume.durable_subscriptions import KeptSubscriptions
+from edge.engine.resume.durable_subscriptions import DurableSubscriptions
 from edge.engine.scheduling.background_snapshot import BackgroundSnapshot
 from edge.engine.scheduling.compile_queue import CompileQueue
 from edge.engine.scheduling.long_updates import LongUpdates
@@ -53,7 +53,7 @@ class Writer:
         engine: Engine,
         journal: Journal,
         timers: Timers,
-        kept: KeptSubscriptions,
+        kept: DurableSubscriptions,
         queue: RequestQueue,
         settings: EngineSettings,
         clock: Clock,
@@ -286,7 +286,7 @@ class Writer:
             self._progress()
         self._engine.notified()
 
-    def _commit(self, stored: Sequence[Entry], others: Callable[[sqlite3.Connection], None]) -> None:
+    def _commit(self, stored: Sequence[JournalEntry], others: Callable[[sqlite3.Connection], None]) -> None:
         self.storing = True
         try:
             self._journal.commit(stored, others)

@@ -55,7 +55,7 @@ Slot = Term | Variable | Blank | Fresh | Parameter
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PathLink:
     """One step along a predicate."""
 
     predicate: Slot
@@ -99,7 +99,7 @@ class Negated:
     backward: tuple[Slot, ...]
 
 
-PathExpression = Link | Inverse | Sequence | Alternative | Repeat | Negated
+PathExpression = PathLink | Inverse | Sequence | Alternative | Repeat | Negated
 
 
 # Expressions (section 17)

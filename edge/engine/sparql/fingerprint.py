@@ -39,7 +39,7 @@ _CONSTANT: Final = re.compile(
 _split: Final = _CONSTANT.split
 
 
-def shape(text: str) -> tuple[str, list[str]]:
+def fingerprint(text: str) -> tuple[str, list[str]]:
     """The skeleton of a text, and its constants as written, comments among them, in order."""
     pieces = _split(text)
     return "\0".join(pieces[::2]), pieces[1::2]
@@ -64,7 +64,7 @@ def prologue(text: str) -> str:
     return found[0] if found else ""
 
 
-class Place(NamedTuple):
+class ConstantPlace(NamedTuple):
     """A constant that may differ between texts of one shape."""
 
     start: int
@@ -85,12 +85,12 @@ _AFTER: Final = re.compile(rf"[{_SPACE})}}\],;|/*+=<>!&]|\.[{_SPACE})}}\]]")
 _DECLARES: Final = re.compile(rf"(?<![\w?$:.\-])(?:PREFIX|BASE)[{_SPACE}]*\Z", re.IGNORECASE)
 
 
-def places(text: str) -> list[Place]:
+def places(text: str) -> list[ConstantPlace]:
     """The constants that may differ between texts of this shape, as far as that can be seen without a grammar.
 
     Declarations stay as they are, and so does what touches anything that it could make a different token with.
     """
-    found: list[Place] = []
+    found: list[ConstantPlace] = []
     matches = list(_CONSTANT.finditer(text))
     ends = [0, *(match.end() for match in matches)]
     starts = [*(match.start() for match in matches), len(text)]
@@ -105,5 +105,5 @@ def places(text: str) -> list[Place]:
         literal = text[start] in "\"'0123456789"
         begins = signed or _BEFORE.search(before) or (literal and before[-1:] in ("<", ">"))
         if begins and (_AFTER.match(after) or end == len(text)):
-            found.append(Place(start, end, constant, signed))
+            found.append(ConstantPlace(start, end, constant, signed))
     return found

@@ -20,9 +20,9 @@ from weakref import WeakValueDictionary
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.constants import Constants
 from edge.engine.sparql.cursor import Parameters
-from edge.engine.sparql.fingerprint import Place, places, prologue, shape
+from edge.engine.sparql.fingerprint import ConstantPlace, fingerprint, places, prologue
 from edge.engine.sparql.terms_text import Names
-from edge.engine.sparql.text_template import mould
+from edge.engine.sparql.text_template import text_template
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 
@@ -60,10 +60,10 @@ _Groups = Sequence[int]
 
 
 @dataclass(eq=False, slots=True)
-class _Family:
+class _TextGroup:
     """The plans of one shape that leave the same constants open, for the same kinds of terms."""
 
-    shape: Hashable
+    fingerprint: Hashable
     likeness: tuple[object, ...]
     """Which constants, with which signs, of which kinds: two families of a shape are never alike."""
     places: Sequence[int]
@@ -107,8 +107,8 @@ class PlanCache(Generic[C, T]):
         """`kept`: plans, at the most. Those go first that nobody has asked for longest."""
         self._compile = compile_
         self._kept = kept
-        self._families: dict[Hashable, tuple[_Family, ...]] = {}
-        self._plans: OrderedDict[tuple[_Family, Sequence[str]], _Known[T]] = OrderedDict()
+        self._families: dict[Hashable, tuple[_TextGroup, ...]] = {}
+        self._plans: OrderedDict[tuple[_TextGroup, Sequence[str]], _Known[T]] = OrderedDict()
         self._constants: WeakValueDictionary[Names, Constants] = WeakValueDictionary()
         self._prologues: tuple[str, ...] = ()
         self._casts: tuple[_Cast[T], ...] = ()
@@ -140,7 +140,7 @@ class PlanCache(Generic[C, T]):
                 break
         else:
             declared = self._learn(prologue(text))
-        skeleton, constants = shape(text[len(declared) :])
+        skeleton, constants = fingerprint(text[len(declared) :])
         shape_: Hashable = (declared, skeleton) if context is None else (declared, skeleton, context)
         for family in self._families.get(shape_, ()):
             entry = family, family.fixed(constants)
@@ -162,10 +162,10 @@ class PlanCache(Generic[C, T]):
                 return known.plan, terms
         return self._anew(text, context, shape_, constants, len(declared))
 
-    def _cast(self, text: str, context: C | None, family: _Family, known: _Known[T], start: int) -> None:
+    def _cast(self, text: str, context: C | None, family: _TextGroup, known: _Known[T], start: int) -> None:
         """Make a mould for the texts of a plan that is asked for often."""
         offered = [place for place in places(text[start:]) if place.constant in family.places]
-        pattern = mould(text, start, offered, family.groups)
+        pattern = text_template(text, start, offered, family.groups)
         if pattern is not None:
             signs = ["-" if place.signed else "" for place in _firsts(offered, family.groups)]
             cast = _Cast(pattern.fullmatch, signs if any(signs) else None, context, known)
@@ -209,7 +209,7 @@ class PlanCache(Generic[C, T]):
         self._keep(family, constants, _Known(compiled.plan, readable))
         return compiled.plan, terms
 
-    def _groups(self, shape_: Hashable, offered: Sequence[Place], constants: Sequence[str]) -> _Groups:
+    def _groups(self, shape_: Hashable, offered: Sequence[ConstantPlace], constants: Sequence[str]) -> _Groups:
         """Which open constants are the same in a text, and were in all of its shape that have these places open."""
         marks: list[Hashable] = [(place.signed, constants[place.constant]) for place in offered]
         for family in self._families.get(shape_, ()):
@@ -218,14 +218,14 @@ class PlanCache(Generic[C, T]):
         first: dict[Hashable, int] = {}
         return [first.setdefault(mark, len(first)) for mark in marks]
 
-    def _keep(self, family: _Family, constants: Sequence[str], plan: _Known[T]) -> None:
+    def _keep(self, family: _TextGroup, constants: Sequence[str], plan: _Known[T]) -> None:
         with self._changing:
-            families = self._families.get(family.shape, ())
+            families = self._families.get(family.fingerprint, ())
             alike = [other for other in families if other.likeness == family.likeness]
             if alike:
                 (family,) = alike
             else:
-                self._families[family.shape] = (*families, family)
+                self._families[family.fingerprint] = (*families, family)
             entry = family, family.fixed(constants)
             family.size += entry not in self._plans
             self._plans[entry] = plan
@@ -235,24 +235,24 @@ class PlanCache(Generic[C, T]):
                 if not oldest.size:
                     self._forget(oldest)
 
-    def _forget(self, family: _Family) -> None:
-        left = tuple(other for other in self._families.pop(family.shape) if other is not family)
+    def _forget(self, family: _TextGroup) -> None:
+        left = tuple(other for other in self._families.pop(family.fingerprint) if other is not family)
         if left:
-            self._families[family.shape] = left
+            self._families[family.fingerprint] = left
 
 
-def _parameters(offered: Sequence[Place], groups: _Groups, start: int) -> Parameters:
+def _parameters(offered: Sequence[ConstantPlace], groups: _Groups, start: int) -> Parameters:
     return {start + place.start: (start + place.end, group) for place, group in zip(offered, groups, strict=True)}
 
 
-def _firsts(offered: Sequence[Place], groups: _Groups) -> list[Place]:
+def _firsts(offered: Sequence[ConstantPlace], groups: _Groups) -> list[ConstantPlace]:
     """The first place of each open constant."""
     return [place for index, place in enumerate(offered) if groups.index(groups[index]) == index]
 
 
 def _family(
-    shape_: Hashable, offered: Sequence[Place], groups: _Groups, kinds: Sequence[type[Term]], count: int
-) -> _Family:
+    shape_: Hashable, offered: Sequence[ConstantPlace], groups: _Groups, kinds: Sequence[type[Term]], count: int
+) -> _TextGroup:
     """The family of a plan that leaves all places open that were offered. The text has `count` constants."""
     open_ = [place.constant for place in offered]
     firsts = _firsts(offered, groups)
@@ -264,7 +264,7 @@ def _family(
     ]
     select = _selecting([place.constant for place in firsts], ["-" if place.signed else "" for place in firsts])
     fixed = _selecting([constant for constant in range(count) if constant not in open_], [])
-    return _Family(shape_, (open_, signs, groups, kinds), open_, groups, equal, select, fixed, kinds)
+    return _TextGroup(shape_, (open_, signs, groups, kinds), open_, groups, equal, select, fixed, kinds)
 
 
 def _selecting(indexes: Sequence[int], signs: Sequence[str]) -> _Select:

@@ -23,7 +23,7 @@ _BARE: Final = {
 """Datatypes whose literals may stand without quotes."""
 
 
-class Writer:
+class Serializer:
     """Writes what belongs to one query."""
 
     def __init__(self, declared: Declarations, constant: Callable[[Parameter], Term]) -> None:

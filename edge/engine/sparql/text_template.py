@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from edge.engine.sparql.fingerprint import IRI, NAME, NUMBER, PREFIXED, STRINGS, Place, pieces
+from edge.engine.sparql.fingerprint import IRI, NAME, NUMBER, PREFIXED, STRINGS, ConstantPlace, pieces
 
 LONGEST: Final = 2_048
 """Characters of a text that is worth a mould."""
@@ -21,7 +21,9 @@ _GOES_ON: Final = re.compile(r"[\w.\-]\Z", re.ASCII)
 _KINDS: Final = {"<": IRI, '"': STRINGS['"'], "'": STRINGS["'"], ":": NAME}
 
 
-def mould(text: str, start: int, open_: Sequence[Place], groups: Sequence[int]) -> re.Pattern[str] | None:
+def text_template(
+    text: str, start: int, open_: Sequence[ConstantPlace], groups: Sequence[int]
+) -> re.Pattern[str] | None:
     """What matches the texts that differ from this one at the open places only. None: it has no mould.
 
     The places are those of what follows `start`. Those of one group, numbered from 0 in order, hold the same constant,

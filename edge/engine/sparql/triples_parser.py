@@ -12,11 +12,11 @@ from edge.engine.sparql.algebra import (
     Blank,
     Fresh,
     Inverse,
-    Link,
     Negated,
     Node,
     Path,
     PathExpression,
+    PathLink,
     Repeat,
     Sequence,
     Slot,
@@ -137,10 +137,10 @@ class TriplesParser(Cursor):
         if not self._paths:
             self.fail("a predicate")
         path = self._path()
-        return path.predicate if isinstance(path, Link) else path
+        return path.predicate if isinstance(path, PathLink) else path
 
     def _emit(self, subject: Slot, verb: Slot | PathExpression, object_: Slot) -> None:
-        if isinstance(verb, Link):
+        if isinstance(verb, PathLink):
             self.triples.append(Triple(subject, verb.predicate, object_, self.graph))
         elif isinstance(verb, Inverse):
             self._emit(object_, verb.path, subject)
@@ -194,7 +194,7 @@ class TriplesParser(Cursor):
             return path
         if self.accept("!"):
             return self._negated()
-        return Link(self._predicate())
+        return PathLink(self._predicate())
 
     def _negated(self) -> Negated:
         forward: list[Slot] = []

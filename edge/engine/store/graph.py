@@ -16,7 +16,7 @@ import pyoxigraph as ox
 from edge.engine.store.changes import Statement
 from edge.engine.store.index_merge import Index, IndexMerge, Leaf
 from edge.engine.store.oxigraph_transaction import GraphName
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import BLANK, IRI, LITERAL, Dictionary
 from edge.protocol.results import Term
 
@@ -347,12 +347,12 @@ def _walk(index: Callable[[], TripleIndex]) -> Iterator[tuple[int, int, int]]:
 class LiveGraph:
     """The RDF dataset that the gateway serves: a default graph and named graphs, which may exist and be empty."""
 
-    def __init__(self, effort: Effort | None = None) -> None:
+    def __init__(self, effort: StepBudget | None = None) -> None:
         self.dictionary = Dictionary()
         self.dictionary.retain(self.dictionary.intern(ox.BlankNode()))  # takes the id; nobody can name it
         self.graphs: dict[int, TripleIndex] = {DEFAULT_GRAPH: TripleIndex()}
         """Graph id -> its triples. The default graph is always there; named graphs come and go."""
-        self.effort = effort or Effort()
+        self.effort = effort or StepBudget()
         """Of the evaluation on it that runs: one at a time does."""
 
     def __len__(self) -> int:

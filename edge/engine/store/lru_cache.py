@@ -15,7 +15,7 @@ _CHARACTERS: Final = 16_000_000
 """Of arguments since all was last forgotten."""
 
 
-def remembered(most: int, size: Callable[..., int]) -> Callable[[F], F]:
+def bounded_cache(most: int, size: Callable[..., int]) -> Callable[[F], F]:
     """Have a function remember `most` answers. `size`: how many characters its arguments have.
 
     It costs nothing where the answer is known: arguments are measured when they are new.

@@ -21,7 +21,7 @@ _MADE: Final = 32
 """Characters that are made in a step: they also take memory, until the evaluation ends."""
 
 
-class Effort:
+class StepBudget:
     """The steps that the evaluation which runs has left.
 
     A step is a look-up of a triple pattern, each triple that it finds if there are several, a row of VALUES, each

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from edge.engine.store.lru_cache import remembered
+from edge.engine.store.lru_cache import bounded_cache
 from edge.protocol.results import Term
 
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
@@ -57,7 +57,7 @@ def _literal_size(literal: ox.Literal, datatype: str) -> int:
     return len(literal.value) + (beside if beside > SHORT else 0)
 
 
-@remembered(4096, size)
+@bounded_cache(4096, size)
 def _by_oxigraph(literal: ox.Literal) -> ox.Literal:
     name = ox.NamedNode("urn:x-edge:x")
     store = ox.Store()

@@ -20,14 +20,14 @@ import pyoxigraph as ox
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import Row, Stage, Weights, add_weight, flow, long_texts, release, retain
 from edge.engine.queries.evaluator import World
-from edge.engine.queries.oxigraph_queries import Rules, too_long, too_many
+from edge.engine.queries.oxigraph_queries import QueryRules, too_long, too_many
 from edge.engine.queries.result_table import decoded, header_of
 from edge.engine.requests import Delta
-from edge.engine.subscriptions.plan_group import Family, every_solution
+from edge.engine.subscriptions.plan_group import PlanGroup, every_solution
 from edge.protocol import results
 
 if TYPE_CHECKING:
-    from edge.engine.subscriptions.spu import BoostedSpu, Joining
+    from edge.engine.subscriptions.spu import IncrementalSpu, Joining
 
 PIECE: Final = 500
 """Solutions that the writer takes in at a time: about 5 ms."""
@@ -39,7 +39,7 @@ _COUNT: Final = "count"
 class Beginning:
     """One first result on its way. It belongs to the writer's thread."""
 
-    def __init__(self, spu: BoostedSpu, stages: Sequence[Stage], joining: Joining) -> None:
+    def __init__(self, spu: IncrementalSpu, stages: Sequence[Stage], joining: Joining) -> None:
         """`stages`: new ones, which become those of an SPU that has not begun."""
         self.spu = spu
         self.stages = stages
@@ -120,7 +120,7 @@ class Beginning:
         return taken
 
 
-def evaluate(family: Family, open_: Row, rules: Rules) -> list[list[bytes]]:
+def evaluate(family: PlanGroup, open_: Row, rules: QueryRules) -> list[list[bytes]]:
     """Evaluate the patterns of a member, to be read by `Beginning`. Raises `ResultTooLarge`."""
     _, columns = _columns(family, open_)
     return write_rows(every_solution(family, open_, rules), family.dictionary.terms, columns)
@@ -152,7 +152,7 @@ def read_rows(lines: Sequence[bytes], columns: Sequence[int]) -> Iterator[tuple[
         yield tuple(cells), int(count.value)
 
 
-def _read(family: Family, open_: Row, lines: Sequence[bytes]) -> Weights:
+def _read(family: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
     """Solutions that `evaluate` wrote."""
     base, columns = _columns(family, open_)
     intern = family.dictionary.intern
@@ -165,7 +165,7 @@ def _read(family: Family, open_: Row, lines: Sequence[bytes]) -> Weights:
     return weights
 
 
-def _columns(family: Family, open_: Row) -> tuple[Frame, list[int]]:
+def _columns(family: PlanGroup, open_: Row) -> tuple[Frame, list[int]]:
     """A frame with the constants of a member, and the places that differ between solutions."""
     frames = [family.frame(number, open_) for number in range(len(family.plan.alternatives))]
     base = frames[0]

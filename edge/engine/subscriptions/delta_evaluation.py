@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from edge.engine.operators.compiler import Trigger
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.stages import Row, Weights, add_weight
-from edge.engine.queries.oxigraph_queries import Rules, bounded, too_many
+from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.store.graph import Quad
 from edge.engine.store.transaction import Transaction
-from edge.engine.subscriptions.plan_group import Family, FamilyTrigger, Found, Restriction, Solutions, solutions
-from edge.engine.subscriptions.spu import BoostedSpu
+from edge.engine.subscriptions.plan_group import Found, GroupTrigger, PlanGroup, Restriction, Solutions, solutions
+from edge.engine.subscriptions.spu import IncrementalSpu
 from edge.protocol.errors import ResultTooLarge
 
 Changes = Sequence[tuple[Quad, bool]]
 """Changed quads, and whether each came (True) or went."""
 
 
-class Boosting:
+class DeltaEvaluation:
     """The solutions that an update changes, by SPU."""
 
     def __init__(
-        self, transaction: Transaction, rules: Rules, only: BoostedSpu | None = None, steps: int | None = None
+        self, transaction: Transaction, rules: QueryRules, only: IncrementalSpu | None = None, steps: int | None = None
     ) -> None:
         """`only`: evaluate for this member alone, whoever else is in its plan group.
 
@@ -38,14 +38,14 @@ class Boosting:
         self._steps = steps
         self._only = only
         self._rules = rules
-        self.weights: dict[BoostedSpu, Weights] = {}
+        self.weights: dict[IncrementalSpu, Weights] = {}
         """What each SPU has to take in."""
-        self.failures: dict[BoostedSpu, str] = {}
+        self.failures: dict[IncrementalSpu, str] = {}
         """Why some could not be evaluated."""
-        self._left: dict[BoostedSpu | Family, int] = {}
+        self._left: dict[IncrementalSpu | PlanGroup, int] = {}
         """The steps that are left for each, of all that is evaluated for it."""
 
-    def run(self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu]) -> None:
+    def run(self, hits: Mapping[GroupTrigger, Changes], everything: Collection[IncrementalSpu]) -> None:
         """`hits`: the triggers that quads matched. `everything`: who is to look at everything again."""
         for entry in hits:
             for other in entry.others:
@@ -60,7 +60,7 @@ class Boosting:
             spu.family.forget()
             for number in range(len(spu.family.plan.alternatives)):
                 _job(jobs, spu, spu.family, number).everything = True
-        plans: dict[tuple[Family, int], list[FamilyTrigger]] = {}
+        plans: dict[tuple[PlanGroup, int], list[GroupTrigger]] = {}
         for entry in hits:
             plans.setdefault((entry.family, entry.number), []).append(entry)
         for entries in plans.values():
@@ -73,16 +73,16 @@ class Boosting:
         if jobs:
             self._compare(list(jobs.values()))
 
-    def _members(self, family: Family) -> Mapping[Row, BoostedSpu]:
+    def _members(self, family: PlanGroup) -> Mapping[Row, IncrementalSpu]:
         """The members of a plan group to evaluate for, by their open constants."""
         return family.members if self._only is None else {self._only.open: self._only}
 
     # One trigger alone, whose quads are in each solution that changes
 
-    def _follow(self, entry: FamilyTrigger, changes: Changes) -> None:
+    def _follow(self, entry: GroupTrigger, changes: Changes) -> None:
         members = self._members(entry.family)
         if entry.complete:
-            theirs: dict[BoostedSpu, list[tuple[Quad, bool]]] = {}
+            theirs: dict[IncrementalSpu, list[tuple[Quad, bool]]] = {}
             for change in changes:
                 member = members.get(entry.deciding(change[0]))
                 if member is not None:
@@ -99,7 +99,7 @@ class Boosting:
             for member in members.values():
                 self._follow_member(entry, member, changes)
 
-    def _follow_member(self, entry: FamilyTrigger, member: BoostedSpu, changes: Changes) -> None:
+    def _follow_member(self, entry: GroupTrigger, member: IncrementalSpu, changes: Changes) -> None:
         if not (entry.simple and entry.complete):
             frame = entry.family.frame(entry.number, member.open)
             changes = [change for change in changes if entry.restriction(frame, change[0]) is not None]
@@ -108,7 +108,7 @@ class Boosting:
         except ResultTooLarge as error:
             self.failures[member] = error.description
 
-    def _extend(self, entry: FamilyTrigger, member: BoostedSpu | None, changes: Changes) -> None:
+    def _extend(self, entry: GroupTrigger, member: IncrementalSpu | None, changes: Changes) -> None:
         """Find the solutions that hold the quads. Those that differ in nothing else look at share one evaluation.
 
         `member` None: the family's, each of which says whose it is. Raises `ResultTooLarge`.
@@ -117,7 +117,7 @@ class Boosting:
         for change in changes:
             together.setdefault(entry.shared(change[0]), []).append(change)
         start: Frame | None = None
-        changed: list[tuple[BoostedSpu, Frame, int]] = []
+        changed: list[tuple[IncrementalSpu, Frame, int]] = []
         for values, some in together.items():
             found = entry.recall((member, values))
             if found is None:
@@ -140,7 +140,7 @@ class Boosting:
             add_weight(self.weights.setdefault(spu, {}), tuple(row), weight)
 
     def _solve(
-        self, entry: FamilyTrigger, member: BoostedSpu | None, values: tuple[int, ...], start: Frame
+        self, entry: GroupTrigger, member: IncrementalSpu | None, values: tuple[int, ...], start: Frame
     ) -> Solutions:
         """The solutions of the rest of a plan, found in the frame `start`. Raises `ResultTooLarge`."""
         family = entry.family
@@ -164,12 +164,12 @@ class Boosting:
         entry.remember((member, values), found)
         return found
 
-    def _left_for(self, target: BoostedSpu | Family) -> int:
+    def _left_for(self, target: IncrementalSpu | PlanGroup) -> int:
         """Steps that are left for a subscription, or for a plan group, which has those of its members."""
         left = self._left.get(target)
         if left is not None:
             return left
-        family = target if isinstance(target, Family) else target.family
+        family = target if isinstance(target, PlanGroup) else target.family
         if self._steps is None:
             return family.effort.most
         return min(family.effort.most, self._steps * (len(family.members) if target is family else 1))
@@ -186,7 +186,7 @@ class Boosting:
             if not isinstance(before, ResultTooLarge) and not isinstance(after, ResultTooLarge):
                 self._add(job, after, 1)
                 self._add(job, before, -1)
-            elif isinstance(job.target, Family):
+            elif isinstance(job.target, PlanGroup):
                 _divide(job, apart)  # too large for all together, but perhaps not for each
             else:
                 error = after if isinstance(after, ResultTooLarge) else before
@@ -196,12 +196,12 @@ class Boosting:
             self._compare(list(apart.values()))
 
     def _restrict(
-        self, jobs: dict[tuple[object, int], _Job], entry: FamilyTrigger, changes: Changes, *, together: bool
+        self, jobs: dict[tuple[object, int], _Job], entry: GroupTrigger, changes: Changes, *, together: bool
     ) -> None:
         """Note what quads restrict: for the plan group as a whole, or for each member, alike for all triggers."""
         family, members = entry.family, self._members(entry.family)
         for change in changes:
-            targets: Iterable[BoostedSpu | Family]
+            targets: Iterable[IncrementalSpu | PlanGroup]
             if together and len(members) > 1:
                 targets = (family,)
             elif entry.complete:
@@ -227,7 +227,7 @@ class Boosting:
 
     def _add(self, job: _Job, found: Found, sign: int) -> None:
         for row, count in found.items():
-            if isinstance(job.target, Family):
+            if isinstance(job.target, PlanGroup):
                 spu = job.family.whose(job.number, row)
                 if spu is not None:
                     whole = tuple(job.family.row(spu, list(row)))
@@ -240,8 +240,8 @@ class Boosting:
 class _Job:
     """What of one alternative is to be evaluated for one member or family."""
 
-    target: BoostedSpu | Family
-    family: Family
+    target: IncrementalSpu | PlanGroup
+    family: PlanGroup
     number: int
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
@@ -249,7 +249,7 @@ class _Job:
     everything: bool = False
     """Whether more can have changed than any quad can tell."""
 
-    def solutions(self, rules: Rules, *, present: bool) -> Found | ResultTooLarge:
+    def solutions(self, rules: QueryRules, *, present: bool) -> Found | ResultTooLarge:
         """The solutions that can have changed, as they are (`present`) or were; an error: why they were given up."""
         touched: dict[Restriction, None] = {}
         if self.everything:
@@ -263,11 +263,13 @@ class _Job:
             return error
 
 
-def _job(jobs: dict[tuple[object, int], _Job], target: BoostedSpu | Family, family: Family, number: int) -> _Job:
+def _job(
+    jobs: dict[tuple[object, int], _Job], target: IncrementalSpu | PlanGroup, family: PlanGroup, number: int
+) -> _Job:
     key = (target, number)
     job = jobs.get(key)
     if job is None:
-        frame = family.open_frame() if isinstance(target, Family) else family.frame(number, target.open)
+        frame = family.open_frame() if isinstance(target, PlanGroup) else family.frame(number, target.open)
         job = jobs[key] = _Job(target, family, number, frame)
     return job
 

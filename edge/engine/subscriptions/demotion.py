@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from edge.engine.frameless import frameless
+from edge.engine.faults import without_frames
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.subscriptions.beginning import read_rows, write_rows
 from edge.engine.subscriptions.renewal import Renewal
-from edge.engine.subscriptions.spu import BoostedSpu, ReevaluatedSpu
+from edge.engine.subscriptions.spu import IncrementalSpu, ReevaluatedSpu
 from edge.protocol.errors import EdgeError
 from edge.protocol.results import Row
 
@@ -57,16 +57,16 @@ class OldResults:
         ]
 
 
-def evaluate(spus: Sequence[BoostedSpu], world: World) -> list[Pages | EdgeError]:
+def evaluate(spus: Sequence[IncrementalSpu], world: World) -> list[Pages | EdgeError]:
     """The results of SPUs in the state of now, or why there are none. Runs in a forked process."""
     return [_result(spu, world) for spu in spus]
 
 
-def _result(spu: BoostedSpu, world: World) -> Pages | EdgeError:
+def _result(spu: IncrementalSpu, world: World) -> Pages | EdgeError:
     try:
         return write_rows(spu.result(world), world.graph.dictionary.terms, range(len(spu.variables)))
     except EdgeError as error:
-        return frameless(error)  # type: ignore[return-value]
+        return without_frames(error)  # type: ignore[return-value]
 
 
 def _rows(pages: Pages, width: int, sign: int) -> Rows:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Container, Iterable
 from typing import Final, Generic, TypeVar
 
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class EvaluationQueue(Generic[T]):
     def put(self, clients: Iterable[str], item: T) -> None:
         """Add an item. Of its clients the one with the smallest debt waits for it and pays for it."""
         free_at = self._free_at
-        client = min(clients, key=lambda name: free_at.get(name, 0.0), default=HOUSE)
+        client = min(clients, key=lambda name: free_at.get(name, 0.0), default=GATEWAY)
         self._waiting.setdefault(client, deque()).append(item)
 
     def take(self, now: float, without: Container[str] = ()) -> tuple[str, T] | None:
@@ -69,13 +69,13 @@ class EvaluationQueue(Generic[T]):
 
     def delay(self, client: str, now: float) -> float:
         """Return the seconds for which a client still has to wait."""
-        if not self.budget or client == HOUSE:
+        if not self.budget or client == GATEWAY:
             return 0.0
         return max(0.0, self._free_at.get(client, 0.0) - now - BURST / self.budget)
 
     def charge(self, client: str, seconds: float, now: float) -> None:
         """Add an evaluation to the debt of its client. The gateway's own subscriptions have no budget."""
-        if not self.budget or client == HOUSE:
+        if not self.budget or client == GATEWAY:
             return
         self._free_at[client] = max(self._free_at.get(client, 0.0), now) + seconds / self.budget
         if len(self._free_at) > _MANY:

@@ -15,7 +15,7 @@ _NICER: Final = 5
 """By how much these threads are nicer than the writer: on a busy machine updates go first."""
 
 
-class Workers:
+class EvaluationThreads:
     """Evaluation threads. They begin when there is something to evaluate and end with `close`."""
 
     def __init__(self, reevaluation: Reevaluation, threads: int, processing: Processing, *, start: bool = True) -> None:

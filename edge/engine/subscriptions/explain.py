@@ -32,7 +32,7 @@ from edge.engine.sparql.algebra import (
     Values,
     Variable,
 )
-from edge.engine.sparql.serializer import Writer
+from edge.engine.sparql.serializer import Serializer
 from edge.engine.sparql.terms_text import Declarations, Names
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.subscriptions import explain_texts as words
@@ -45,13 +45,13 @@ from edge.engine.subscriptions.explanation import (
     Sharing,
     Step,
 )
-from edge.engine.subscriptions.plan_group import Family, FamilyTrigger
+from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
 from edge.engine.subscriptions.spu import ReevaluatedSpu, Usage
 from edge.protocol.results import Term
 from edge.protocol.syntax import read_prologue, tokenize
 
 
-def explain_member(request: QueryRequest, family: Family, open_: Row, world: World) -> Explanation:
+def explain_member(request: QueryRequest, family: PlanGroup, open_: Row, world: World) -> Explanation:
     """Explain a query that is moved by the delta rules: the member of a family that has these open constants."""
     declared, readable = _declared(request, world), request.dataset.readable
     return _Member(family, open_, world.graph, declared, readable).explain()
@@ -66,7 +66,7 @@ def explain_singular(
     seconds: float,
 ) -> Explanation:
     """Explain a query that is evaluated anew. `spu` is its own, if it is subscribed. `seconds`: of all evaluations."""
-    write = Writer(_declared(found.request, world), lambda parameter: parameter.term)
+    write = Serializer(_declared(found.request, world), lambda parameter: parameter.term)
     reason, advice = words.why_evaluated_anew(found.reason)
     more = [words.GRAPH_NAMES_ANEW] if depends.graph_names else []
     if evaluator.moving:
@@ -98,7 +98,7 @@ def _declared(request: QueryRequest, world: World) -> Declarations:
     return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.base_iri).declared()
 
 
-def _watched(watch: Watch, write: Writer, graph: LiveGraph, readable: frozenset[str] | None) -> PatternExplained:
+def _watched(watch: Watch, write: Serializer, graph: LiveGraph, readable: frozenset[str] | None) -> PatternExplained:
     """A pattern of a query that is evaluated anew."""
     slots = [
         Variable(name) if term is None else term
@@ -114,7 +114,7 @@ def _watched(watch: Watch, write: Writer, graph: LiveGraph, readable: frozenset[
 class _Member:
     def __init__(
         self,
-        family: Family,
+        family: PlanGroup,
         open_: Row,
         graph: LiveGraph,
         declared: Declarations,
@@ -133,7 +133,7 @@ class _Member:
         def constant(parameter: Parameter) -> Term:
             return terms[frame[layout.place(parameter)]]  # type: ignore[index]
 
-        self._write = Writer(declared, constant)
+        self._write = Serializer(declared, constant)
 
     def explain(self) -> Explanation:
         plan = self._plan
@@ -157,7 +157,7 @@ class _Member:
             tuple(self._advice()),
         )
 
-    def _pattern(self, key: Key, entry: FamilyTrigger) -> PatternExplained:
+    def _pattern(self, key: Key, entry: GroupTrigger) -> PatternExplained:
         trigger = entry.trigger
         node = trigger.pattern
         slots: list[Slot | None] = [node.subject, node.predicate, node.object, node.graph]
@@ -229,7 +229,7 @@ class _Member:
         return [" . ".join(texts) for _, texts in groups]
 
 
-def _many(entry: FamilyTrigger) -> Many:
+def _many(entry: GroupTrigger) -> Many:
     if entry.complete:
         return "one"
     return "together" if entry.connected and (entry.simple or not entry.trigger.exact) else "each"
@@ -247,7 +247,7 @@ def _matches(graph: LiveGraph, key: Key, readable: frozenset[str] | None, *, nam
     return sum(index.estimate(s, p, o) for name in names if (index := graph.graphs.get(name)) is not None)
 
 
-def _steps(query: Query, write: Writer) -> Iterator[Step]:
+def _steps(query: Query, write: Serializer) -> Iterator[Step]:
     distinct, group, having = _modifiers(query.pattern)
     if group is not None:
         keys = ", ".join(map(write.slot, group.keys))
@@ -283,7 +283,7 @@ def _modifiers(node: Node) -> tuple[bool, Group | None, bool]:
     return (distinct, node, having) if isinstance(node, Group) else (distinct, None, False)
 
 
-def _aggregate(aggregate: Aggregate, write: Writer) -> str:
+def _aggregate(aggregate: Aggregate, write: Serializer) -> str:
     expression = aggregate.expression
     of = "*" if expression is None else write.slot(expression.variable) if isinstance(expression, Reference) else "…"
     return f"{aggregate.name}({'DISTINCT ' if aggregate.distinct else ''}{of})"

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from edge.engine.faults import contained
 from edge.engine.operators.stages import Weights
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.store.transaction import Transaction
-from edge.engine.subscriptions.delta_evaluation import Boosting, Changes
-from edge.engine.subscriptions.plan_group import Family, FamilyTrigger
-from edge.engine.subscriptions.spu import BoostedSpu
+from edge.engine.subscriptions.delta_evaluation import Changes, DeltaEvaluation
+from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
+from edge.engine.subscriptions.spu import IncrementalSpu
 
 _log = logging.getLogger(__name__)
 
@@ -26,26 +26,26 @@ _log = logging.getLogger(__name__)
 class Changed:
     """What an update means to the incremental subscriptions that it hits."""
 
-    weights: dict[BoostedSpu, Weights] = field(default_factory=dict)
+    weights: dict[IncrementalSpu, Weights] = field(default_factory=dict)
     """The solutions that each has to take in."""
-    failures: dict[BoostedSpu, str] = field(default_factory=dict)
+    failures: dict[IncrementalSpu, str] = field(default_factory=dict)
     """Why some exceed a limit."""
-    faults: dict[BoostedSpu, Exception] = field(default_factory=dict)
+    faults: dict[IncrementalSpu, Exception] = field(default_factory=dict)
     """Unexpected errors, by the subscriptions that cause them."""
 
 
-class Isolation:
+class FaultIsolation:
     """One evaluation of all that an update hits."""
 
     def __init__(
         self,
         transaction: Transaction,
-        rules: Rules,
-        hits: Mapping[FamilyTrigger, Changes],
-        everything: Collection[BoostedSpu],
+        rules: QueryRules,
+        hits: Mapping[GroupTrigger, Changes],
+        everything: Collection[IncrementalSpu],
         steps: int | None = None,
     ) -> None:
-        """`everything`: subscriptions that are to be evaluated as a whole. `steps`: see `Boosting`."""
+        """`everything`: subscriptions that are to be evaluated as a whole. `steps`: see `DeltaEvaluation`."""
         self._steps = steps
         self._transaction = transaction
         self._rules = rules
@@ -63,7 +63,7 @@ class Isolation:
             self._run_family(family)
         return self._changed
 
-    def _run_family(self, family: Family) -> None:
+    def _run_family(self, family: PlanGroup) -> None:
         hits = {entry: changes for entry, changes in self._hits.items() if entry.family is family}
         everything = [spu for spu in self._everything if spu.family is family]
         family.forget()  # the run that failed may have left out part of it
@@ -82,11 +82,14 @@ class Isolation:
             _log.error("subscription.group_fault: its members were evaluated one by one", exc_info=error)
 
     def _attempt(
-        self, hits: Mapping[FamilyTrigger, Changes], everything: Collection[BoostedSpu], only: BoostedSpu | None = None
+        self,
+        hits: Mapping[GroupTrigger, Changes],
+        everything: Collection[IncrementalSpu],
+        only: IncrementalSpu | None = None,
     ) -> Exception | None:
         """Evaluate a part, and keep what comes of it. Returns the error that it raised, if it did."""
         try:
-            boosting = Boosting(self._transaction, self._rules, only, self._steps)
+            boosting = DeltaEvaluation(self._transaction, self._rules, only, self._steps)
             boosting.run(hits, everything)
         except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
             return contained(error)

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-from edge.engine.faults import contained
-from edge.engine.frameless import frameless
+from edge.engine.faults import contained, without_frames
 from edge.engine.queries.forked_evaluation import Child
 from edge.engine.queries.query_plans import Member
 from edge.engine.subscriptions.beginning import Beginning
@@ -42,7 +41,7 @@ Submit = Callable[[str, Callable[[], None]], None]
 
 
 @dataclass(eq=False, slots=True)
-class Wanted:
+class PendingFirstResult:
     """A first result that waits to be evaluated."""
 
     query: Member
@@ -59,7 +58,7 @@ class FirstResults:
 
     def __init__(
         self,
-        start: Callable[[Wanted], Started | None],
+        start: Callable[[PendingFirstResult], Started | None],
         take: Callable[[Beginning, Exception | None], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,8 +66,8 @@ class FirstResults:
         self._start = start
         self._take = take
         self._clock = clock
-        self._queue: EvaluationQueue[Wanted] = EvaluationQueue()
-        self._busy: dict[str, Wanted | None] = {}
+        self._queue: EvaluationQueue[PendingFirstResult] = EvaluationQueue()
+        self._busy: dict[str, PendingFirstResult | None] = {}
         """Clients that have a process, or get one: for what, until it has begun."""
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -84,7 +83,7 @@ class FirstResults:
         """Steps that a first result may take on the writer's thread; None: any number, there are no processes."""
         return None if self._submit is None else FIRST_STEPS
 
-    def put(self, wanted: Wanted) -> None:
+    def put(self, wanted: PendingFirstResult) -> None:
         """Have a first result evaluated outside."""
         with self._lock:
             self._queue.put([wanted.client], wanted)
@@ -116,7 +115,7 @@ class FirstResults:
         try:
             found = read()
         except BaseException as error:  # noqa: BLE001  whoever asked is told
-            found = frameless(contained(error))
+            found = without_frames(contained(error))
         self._later(client, lambda: take(found))
 
     def _threads(self) -> ThreadPoolExecutor:
@@ -133,7 +132,7 @@ class FirstResults:
         if self._pool is not None:
             self._pool.shutdown(wait=False)
 
-    def _next(self) -> tuple[str, Wanted] | None:
+    def _next(self) -> tuple[str, PendingFirstResult] | None:
         with self._lock:
             if len(self._busy) >= self._workers:
                 return None
@@ -142,7 +141,7 @@ class FirstResults:
                 self._busy[taken[0]] = taken[1]
             return taken
 
-    def _fork(self, wanted: Wanted) -> None:
+    def _fork(self, wanted: PendingFirstResult) -> None:
         """Begin one. Nothing is uncommitted."""
         started = None
         try:
@@ -163,7 +162,7 @@ class FirstResults:
         try:
             beginning.found(child.result())
         except BaseException as error:  # noqa: BLE001  whoever asked is told
-            fault = frameless(contained(error))
+            fault = without_frames(contained(error))
         self._later(client, partial(self._go_on, client, beginning, fault))
         self._done(client, self._clock() - began)
 

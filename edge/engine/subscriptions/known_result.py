@@ -11,7 +11,7 @@ from typing import Final
 
 from edge.engine.operators.stages import Stage, Weights
 from edge.engine.queries.evaluator import Evaluator
-from edge.engine.queries.result_table import Lines, Table, decoded, rows_of
+from edge.engine.queries.result_table import Lines, ResultTable, decoded, rows_of
 from edge.engine.requests import Delta
 from edge.engine.store.graph import LiveGraph
 from edge.engine.store.terms import canonical
@@ -53,7 +53,7 @@ class KnownResult:
         """Number of different lines."""
         return len(self._lines)
 
-    def move(self, table: Table) -> Delta:
+    def move(self, table: ResultTable) -> Delta:
         """Replace the result by a later one. Returns the exact difference, the whole result the first time."""
         if self._header is None:
             self._begin(table)
@@ -72,14 +72,14 @@ class KnownResult:
         if self._graph is None:
             return self._delta(self._lines, ())
         assert self._header is not None  # noqa: S101
-        stages = self._evaluator.stages(self._graph, Table(self._header, self._lines))
+        stages = self._evaluator.stages(self._graph, ResultTable(self._header, self._lines))
         try:
             return self._delta(self._lines, stages)
         finally:
             for stage in stages:
                 stage.release()
 
-    def _begin(self, table: Table) -> None:
+    def _begin(self, table: ResultTable) -> None:
         self._header = table.header
         self.variables = self._evaluator.variables(table)
         graph = LiveGraph()

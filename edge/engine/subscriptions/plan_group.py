@@ -17,13 +17,13 @@ from edge.engine.operators.operators import same_term
 from edge.engine.operators.stages import Row, Weights, add_weight, release, retain, row_bytes
 from edge.engine.queries.incremental_plan import QueryPlan
 from edge.engine.queries.lutt import Key
-from edge.engine.queries.oxigraph_queries import Rules, bounded, too_many
+from edge.engine.queries.oxigraph_queries import QueryRules, bounded, too_many
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph, Quad
-from edge.engine.store.step_budget import Effort
+from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import Dictionary
 
 if TYPE_CHECKING:
-    from edge.engine.subscriptions.spu import BoostedSpu
+    from edge.engine.subscriptions.spu import IncrementalSpu
 
 Restriction = tuple[tuple[int, int], ...]
 """Places of the frame and what is bound there."""
@@ -32,10 +32,10 @@ Found = dict[Row, int]
 """Solutions as whole frames, and how often each occurs."""
 
 
-Solutions = list[tuple["BoostedSpu", Frame]]
+Solutions = list[tuple["IncrementalSpu", Frame]]
 """Solutions, and whose they are."""
 
-MemoKey = tuple["BoostedSpu | None", tuple[int, ...]]
+MemoKey = tuple["IncrementalSpu | None", tuple[int, ...]]
 """A member (None: the whole family), and what a quad fixed of that which others look at."""
 
 Memo = dict[MemoKey, Solutions]
@@ -54,7 +54,7 @@ class MemoLimit:
         self.held = 0
 
 
-class FamilyTrigger:
+class GroupTrigger:
     """A trigger of a family's plan: what stands in the LUTT."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class FamilyTrigger:
         *("_held", "shared", "shared_places", "simple", "trigger"),
     )
 
-    def __init__(self, family: Family, number: int, trigger: Trigger) -> None:
+    def __init__(self, family: PlanGroup, number: int, trigger: Trigger) -> None:
         """`number`: of the plan among the alternatives."""
         plan = family.plan.alternatives[number]
         self.family = family
@@ -86,7 +86,7 @@ class FamilyTrigger:
         positions = [place for place in trigger.fixes if place is not None]
         self.simple = len(positions) == len(set(positions)) and trigger.fixes[3] is None
         """Whether a quad with the constants of the pattern matches it."""
-        self.others: tuple[FamilyTrigger, ...] = ()
+        self.others: tuple[GroupTrigger, ...] = ()
         """The other triggers of the plan."""
         self._memo: Memo = {}
         self._held = 0
@@ -151,7 +151,7 @@ class FamilyTrigger:
         return tuple(sorted(fixed.items()))
 
 
-class Family:
+class PlanGroup:
     """The subscriptions of one plan, and of equal constants where they cannot be left open."""
 
     def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row, memory: MemoLimit) -> None:
@@ -160,7 +160,7 @@ class Family:
         self.memory = memory
         self.closed = closed
         self.open = open_places(plan)
-        self.members: dict[Row, BoostedSpu] = {}
+        self.members: dict[Row, IncrementalSpu] = {}
         self.fault_logged = False
         """Whether it was logged that the members cannot be evaluated together."""
         self._graph = graph
@@ -169,8 +169,8 @@ class Family:
             self._base[place] = None
         retain(graph.dictionary, tuple(self._base))
         self._shown = [[each.shown[place] for place in self.open] for each in plan.alternatives]
-        self.triggers: tuple[FamilyTrigger, ...] = tuple(
-            FamilyTrigger(self, number, trigger)
+        self.triggers: tuple[GroupTrigger, ...] = tuple(
+            GroupTrigger(self, number, trigger)
             for number, each in enumerate(plan.alternatives)
             for trigger in each.triggers
         )
@@ -183,7 +183,7 @@ class Family:
         return self._graph.dictionary
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> StepBudget:
         """Of the evaluation that runs."""
         return self._graph.effort
 
@@ -203,18 +203,18 @@ class Family:
         """The frame with which the patterns are evaluated for all members at once."""
         return self._base.copy()
 
-    def whose(self, number: int, solution: Sequence[int | None]) -> BoostedSpu | None:
+    def whose(self, number: int, solution: Sequence[int | None]) -> IncrementalSpu | None:
         """The member that a solution of the patterns, with constants left open, belongs to."""
         return self.members.get(tuple([solution[place] for place in self._shown[number]]))
 
-    def row(self, member: BoostedSpu, solution: Frame) -> Frame:
+    def row(self, member: IncrementalSpu, solution: Frame) -> Frame:
         """A solution as the member has it, with its constants."""
         row = solution.copy()
         for place, term_id in zip(self.open, member.open, strict=True):
             row[place] = term_id
         return row
 
-    def keys(self, open_: Row) -> Iterator[tuple[Key, FamilyTrigger]]:
+    def keys(self, open_: Row) -> Iterator[tuple[Key, GroupTrigger]]:
         """What a member is watched for: each trigger under the constants that stand in it."""
         frames = [self.frame(number, open_) for number in range(len(self.plan.alternatives))]
         for trigger in self.triggers:
@@ -252,7 +252,7 @@ def _connected(plan: Plan, start: Trigger) -> bool:
     return True
 
 
-def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rules: Rules) -> Found:
+def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rules: QueryRules) -> Found:
     """The solutions of a pattern that agree with any of the restrictions, each with its multiplicity.
 
     Raises `ResultTooLarge`.
@@ -273,7 +273,7 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
     return found
 
 
-def every_solution(family: Family, open_: Row, rules: Rules, steps: int | None = None) -> Weights:
+def every_solution(family: PlanGroup, open_: Row, rules: QueryRules, steps: int | None = None) -> Weights:
     """All solutions of a member's patterns. `steps` to find them; None: as many as allowed. Raises `ResultTooLarge`."""
     weights: Weights = {}
     family.effort.begin(steps)

@@ -22,8 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from edge.engine.faults import Incidents, contained
-from edge.engine.frameless import frameless
+from edge.engine.faults import Incidents, contained, without_frames
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.lutt import Dependencies
 from edge.engine.requests import Delta
@@ -242,7 +241,7 @@ class Reevaluation:
             if isinstance(fault, NotReady):  # the machine had no process for it
                 self._paused_until = self._clock() + _RETRY
             reason = self._reason(fault, job)  # here: the frames of the error must not leave the thread
-            return Evaluated(job, error=frameless(fault), reason=reason)
+            return Evaluated(job, error=without_frames(fault), reason=reason)
         finally:
             seconds = self._clock() - began
             with self._changed:

@@ -16,8 +16,8 @@ from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.query_plans import Member
 from edge.engine.subscriptions.delta_evaluation import Changes
-from edge.engine.subscriptions.plan_group import Family, FamilyTrigger
-from edge.engine.subscriptions.spu import BoostedSpu, Spu
+from edge.engine.subscriptions.plan_group import GroupTrigger, PlanGroup
+from edge.engine.subscriptions.spu import IncrementalSpu, Spu
 from edge.protocol.results import Row
 
 MOST_HITS: Final = 20_000
@@ -32,9 +32,9 @@ _CELL: Final = 150
 """Bytes that a cell of a kept result takes, about."""
 
 
-def chosen(hits: Mapping[FamilyTrigger, Changes]) -> Iterator[BoostedSpu]:
+def chosen(hits: Mapping[GroupTrigger, Changes]) -> Iterator[IncrementalSpu]:
     """The SPUs that begin anew where a change hits these triggers: those with many hits, in families with many."""
-    costs: Counter[Family] = Counter()
+    costs: Counter[PlanGroup] = Counter()
     for entry, changes in hits.items():
         costs[entry.family] += len(changes)
     left = MOST_HITS
@@ -48,9 +48,9 @@ def chosen(hits: Mapping[FamilyTrigger, Changes]) -> Iterator[BoostedSpu]:
                 yield spu
 
 
-def _own(family: Family, hits: Mapping[FamilyTrigger, Changes]) -> Counter[BoostedSpu]:
+def _own(family: PlanGroup, hits: Mapping[GroupTrigger, Changes]) -> Counter[IncrementalSpu]:
     """Hits of each member of a family."""
-    own: Counter[BoostedSpu] = Counter()
+    own: Counter[IncrementalSpu] = Counter()
     members = family.members
     for entry, changes in hits.items():
         if entry.family is not family:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from edge.engine.admission.byte_quota import ByteQuota
 from edge.engine.admission.result_charge import ResultCharge
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.engine.faults import contained
 from edge.engine.operators.stages import Columns, Groups, Row, Stage, Weights, flow, long_texts, release, retain
 from edge.engine.queries.evaluator import Evaluator, World
@@ -25,7 +25,7 @@ from edge.engine.queries.query_plans import Member, Singular
 from edge.engine.requests import Delta, Notification, Sink, SubscribeFailed, Subscription
 from edge.engine.subscriptions.beginning import Beginning
 from edge.engine.subscriptions.known_result import KnownResult
-from edge.engine.subscriptions.plan_group import Family, every_solution
+from edge.engine.subscriptions.plan_group import PlanGroup, every_solution
 from edge.protocol import results
 from edge.protocol.errors import ResultTooLarge, TooManyRequests
 
@@ -43,7 +43,7 @@ class Subscriber:
     alias: str | None
     sink: Sink
     sequence: int = 0
-    client: str = HOUSE
+    client: str = GATEWAY
     """Client whose budget pays for evaluations; empty: the gateway itself."""
 
     def notify(self, delta: Delta) -> Exception | None:
@@ -120,12 +120,12 @@ class Spu(ABC):
         """How many rows or groups it keeps."""
 
 
-class BoostedSpu(Spu):
+class IncrementalSpu(Spu):
     """A member of a family."""
 
     __slots__ = ("_keeping", "_stages", "beginnings", "begun", "ended", "family", "open", "query")
 
-    def __init__(self, family: Family, open_: Row, world: World, query: Member, quota: ByteQuota) -> None:
+    def __init__(self, family: PlanGroup, open_: Row, world: World, query: Member, quota: ByteQuota) -> None:
         """`open_`: the constants that the family leaves open. The SPU begins with `begin`."""
         super().__init__(quota)
         self.query = query

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from edge.engine.admission.byte_quota import ByteQuota
-from edge.engine.admission.slots import HOUSE
+from edge.engine.admission.slots import GATEWAY
 from edge.engine.faults import Incidents, contained
 from edge.engine.operators.stages import Row, Weights
 from edge.engine.performance import PerformanceModel, clock
@@ -30,12 +30,12 @@ from edge.engine.subscriptions.delta_evaluation import Changes
 from edge.engine.subscriptions.demotion import OldResults, Rows
 from edge.engine.subscriptions.explain import explain_member, explain_singular
 from edge.engine.subscriptions.explanation import Explanation
-from edge.engine.subscriptions.fault_isolation import Isolation
-from edge.engine.subscriptions.first_results import DEMOTIONS, FirstResults, Started, Wanted
-from edge.engine.subscriptions.plan_group import Family, FamilyTrigger, MemoLimit, open_places
+from edge.engine.subscriptions.fault_isolation import FaultIsolation
+from edge.engine.subscriptions.first_results import DEMOTIONS, FirstResults, PendingFirstResult, Started
+from edge.engine.subscriptions.plan_group import GroupTrigger, MemoLimit, PlanGroup, open_places
 from edge.engine.subscriptions.reevaluation import MAX_UNDELIVERED, Evaluated, Job, Reevaluation
 from edge.engine.subscriptions.renewal import Renewal, chosen
-from edge.engine.subscriptions.spu import BoostedSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
+from edge.engine.subscriptions.spu import IncrementalSpu, Joining, Ready, ReevaluatedSpu, Spu, Subscriber
 from edge.protocol.errors import EdgeError, NotFound, NotReady, ResultTooLarge
 from edge.protocol.results import Term
 
@@ -85,11 +85,11 @@ class SpuManager:
         self._effort = world.graph.effort
         self._plans = plans
         self._performance = performance
-        self._triggers: Lutt[FamilyTrigger] = Lutt(world.graph)
+        self._triggers: Lutt[GroupTrigger] = Lutt(world.graph)
         self._watchers: Lutt[ReevaluatedSpu] = Lutt(world.graph)
         self._graph_watchers: dict[Spu, None] = {}
         self._memory = MemoLimit(world.rules.max_remembered_bytes)
-        self._families: dict[tuple[QueryPlan, Row], Family] = {}
+        self._families: dict[tuple[QueryPlan, Row], PlanGroup] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
         """Those that were incremental, by plan and constants."""
@@ -190,11 +190,11 @@ class SpuManager:
     def is_current(self, spuid: str) -> bool:
         """Whether a subscription has the result of the last commit."""
         spu = self._by_spuid[spuid]
-        return isinstance(spu, BoostedSpu) or (isinstance(spu, ReevaluatedSpu) and not (spu.stale or spu.busy))
+        return isinstance(spu, IncrementalSpu) or (isinstance(spu, ReevaluatedSpu) and not (spu.stale or spu.busy))
 
     def is_boosted(self, spuid: str) -> bool:
         """Whether the delta rules serve a subscription."""
-        return isinstance(self._by_spuid[spuid], BoostedSpu)
+        return isinstance(self._by_spuid[spuid], IncrementalSpu)
 
     def _enter(self, spu: Spu, subscriber: Subscriber) -> None:
         spu.subscribers[subscriber.spuid] = subscriber
@@ -210,10 +210,10 @@ class SpuManager:
         if isinstance(spu, ReevaluatedSpu):
             spu.clients -= Counter((subscriber.client,))
             self._end_unused(spu)
-        elif isinstance(spu, BoostedSpu):
+        elif isinstance(spu, IncrementalSpu):
             self._end_idle(spu)
 
-    def _end_idle(self, spu: BoostedSpu) -> None:
+    def _end_idle(self, spu: IncrementalSpu) -> None:
         """End an SPU that has neither subscribers nor clients that wait for its first result."""
         if spu.subscribers or spu.beginnings or spu.ended:
             return
@@ -235,7 +235,7 @@ class SpuManager:
         spu.end(self._world)
         self._count -= 1
 
-    def _family(self, found: Member) -> tuple[Family, Row]:
+    def _family(self, found: Member) -> tuple[PlanGroup, Row]:
         """The family of a query, a new one if it is the first, and the open constants that make it a member."""
         plan = found.plan
         intern = self._world.graph.dictionary.intern
@@ -244,7 +244,7 @@ class SpuManager:
         open_ = tuple(term_id for term_id, place in ids if place in places)
         closed = tuple(None if place in places else term_id for term_id, place in ids)
         family = self._families.get((plan, closed))
-        return Family(plan, self._world.graph, closed, self._memory) if family is None else family, open_
+        return PlanGroup(plan, self._world.graph, closed, self._memory) if family is None else family, open_
 
     def _join_boosted(self, query: Member, joining: Joining) -> None:
         """Give a new subscriber the whole result of an incremental query, now or later. Raises `EdgeError`."""
@@ -261,7 +261,7 @@ class SpuManager:
         except ResultTooLarge:
             if steps is None:
                 raise
-            self.first_results.put(Wanted(query, joining))  # it may be too large for the writer only
+            self.first_results.put(PendingFirstResult(query, joining))  # it may be too large for the writer only
             return
         self._enter(spu, joining.subscriber)
         try:
@@ -274,11 +274,13 @@ class SpuManager:
             raise
         joining.ready(Subscription(joining.subscriber.spuid, joining.subscriber.alias))
 
-    def _create(self, query: Member, family: Family, open_: Row, steps: int | None) -> tuple[BoostedSpu, Weights]:
+    def _create(
+        self, query: Member, family: PlanGroup, open_: Row, steps: int | None
+    ) -> tuple[IncrementalSpu, Weights]:
         """A new SPU, and its whole result, found in so many steps. Raises `ResultTooLarge`."""
-        spu: BoostedSpu | None = None
+        spu: IncrementalSpu | None = None
         try:
-            spu = BoostedSpu(family, open_, self._world, query, self._quota)
+            spu = IncrementalSpu(family, open_, self._world, query, self._quota)
             result = spu.begin(self._world, steps)
         except BaseException:
             self._discard(family, spu)
@@ -286,20 +288,20 @@ class SpuManager:
         self._enter_family(spu)
         return spu, result
 
-    def _discard(self, family: Family, spu: BoostedSpu | None) -> None:
+    def _discard(self, family: PlanGroup, spu: IncrementalSpu | None) -> None:
         """Let go of an SPU that did not come about."""
         if spu is not None:
             spu.end(self._world)
         if not family.members:
             family.release()
 
-    def _enter_family(self, spu: BoostedSpu) -> None:
+    def _enter_family(self, spu: IncrementalSpu) -> None:
         """Have an SPU follow the updates."""
         self._families[spu.family.plan, spu.family.closed] = spu.family
         self._attach(spu)
         self._count += 1
 
-    def _attach(self, spu: BoostedSpu) -> None:
+    def _attach(self, spu: IncrementalSpu) -> None:
         """Have an SPU of a known family follow the updates."""
         family = spu.family
         family.members[spu.open] = spu
@@ -309,7 +311,7 @@ class SpuManager:
         if family.plan.graph_names:
             self._graph_watchers[spu] = None
 
-    def _detach(self, spu: BoostedSpu) -> None:
+    def _detach(self, spu: IncrementalSpu) -> None:
         """Have it follow them no more."""
         family = spu.family
         for pattern, trigger in family.keys(spu.open):
@@ -320,7 +322,7 @@ class SpuManager:
 
     # First results that take long
 
-    def _begin_outside(self, wanted: Wanted) -> Started | None:
+    def _begin_outside(self, wanted: PendingFirstResult) -> Started | None:
         """Fork a process that finds a first result, and have the SPU follow the updates from now on.
 
         None: another one finds it already. Raises `NotReady`.
@@ -333,7 +335,7 @@ class SpuManager:
             return None
         try:
             if spu is None:
-                spu = new = BoostedSpu(family, open_, world, wanted.query, self._quota)
+                spu = new = IncrementalSpu(family, open_, world, wanted.query, self._quota)
             child = world.apart.begin(
                 lambda: evaluate(family, open_, rules), rules.update_timeout, "engine.update_timeout"
             )
@@ -373,7 +375,7 @@ class SpuManager:
                 for beginning in list(spu.beginnings):
                     self._abandon(beginning, error)
 
-    def _welcome_all(self, spu: BoostedSpu, beginning: Beginning, whole: Delta | None, difference: Delta) -> None:
+    def _welcome_all(self, spu: IncrementalSpu, beginning: Beginning, whole: Delta | None, difference: Delta) -> None:
         """Give new subscribers the whole result, and those of a renewal the difference to what they have."""
         for joining in beginning.joining:
             newcomers = [joining.subscriber] if joining.renewal is None else joining.renewal.subscribers.values()
@@ -408,7 +410,7 @@ class SpuManager:
             beginning.joining.pop(0).ready(error)
         self._end_idle(spu)
 
-    def _forget_empty(self, family: Family) -> None:
+    def _forget_empty(self, family: PlanGroup) -> None:
         """Forget a family that has no members left."""
         key = family.plan, family.closed
         if not family.members and self._families.get(key) is family:
@@ -460,10 +462,10 @@ class SpuManager:
         began = clock()
         hits = self._triggers.hits(transaction.quads, transaction.ids)
         whole = dict.fromkeys(self._watchers.hits(transaction.quads, transaction.ids)) if self._watchers else {}
-        everything: list[BoostedSpu] = []
+        everything: list[IncrementalSpu] = []
         if transaction.graphs:
             for spu in self._graph_watchers:
-                if isinstance(spu, BoostedSpu):
+                if isinstance(spu, IncrementalSpu):
                     everything.append(spu)
                 elif isinstance(spu, ReevaluatedSpu):
                     whole[spu] = None
@@ -482,14 +484,14 @@ class SpuManager:
 
     def _boost(
         self,
-        hits: Mapping[FamilyTrigger, Changes],
-        everything: Collection[BoostedSpu],
+        hits: Mapping[GroupTrigger, Changes],
+        everything: Collection[IncrementalSpu],
         transaction: Transaction,
         activations: list[Activation],
         incidents: Incidents,
     ) -> None:
         """Move the SPUs by the solutions that have changed, and list them."""
-        changed = Isolation(transaction, self._world.rules, hits, everything, self._steps(transaction)).run()
+        changed = FaultIsolation(transaction, self._world.rules, hits, everything, self._steps(transaction)).run()
         self._effort.lift()  # what an SPU takes in it must take in whole
         for spu, fault in changed.faults.items():
             activations += self._failed(spu, fault, incidents)
@@ -521,7 +523,7 @@ class SpuManager:
         if not self._can_demote:
             return
         exceeded = [(each, each.spu) for each in activations if each.exceeded]
-        spus = [spu for _, spu in exceeded if isinstance(spu, BoostedSpu) and spu.begun and not spu.half_moved]
+        spus = [spu for _, spu in exceeded if isinstance(spu, IncrementalSpu) and spu.begun and not spu.half_moved]
         if not spus:
             return
         with transaction.reverted():
@@ -553,14 +555,14 @@ class SpuManager:
         for activation in activations:
             spu = activation.spu
             if activation.renews:
-                assert isinstance(spu, BoostedSpu)  # noqa: S101
+                assert isinstance(spu, IncrementalSpu)  # noqa: S101
                 self._attach(spu)
                 continue
             if spu.half_moved:
                 continue  # `end_damaged` ends it
             spu.failure, spu.faulty = "", False
             try:
-                if isinstance(spu, BoostedSpu):
+                if isinstance(spu, IncrementalSpu):
                     spu.take(self._world, {row: -weight for row, weight in activation.moved.items()})
                     spu.account(check=False)
                 spu.half_moved = False
@@ -578,9 +580,9 @@ class SpuManager:
         incidents = Incidents()
         for activation in activations:
             spu = activation.spu
-            if activation.renews and isinstance(spu, BoostedSpu):
+            if activation.renews and isinstance(spu, IncrementalSpu):
                 self._renew(spu, activation)
-            elif activation.old is not None and isinstance(spu, BoostedSpu) and not spu.ended:
+            elif activation.old is not None and isinstance(spu, IncrementalSpu) and not spu.ended:
                 self._demote(spu, activation, incidents)
             elif activation.failure:
                 self._end(spu, activation.failure)
@@ -588,7 +590,7 @@ class SpuManager:
                 if not spu.ended:
                     self.reevaluation.mark(spu, activation.at)
             elif activation.told and spu.subscribers:
-                assert isinstance(spu, BoostedSpu)  # noqa: S101
+                assert isinstance(spu, IncrementalSpu)  # noqa: S101
                 try:
                     delta = spu.delta(self._world, activation.told)
                 except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
@@ -628,7 +630,7 @@ class SpuManager:
 
     def _end(self, spu: Spu, reason: str) -> None:
         """Tell the subscribers of an SPU that it cannot go on, and destroy it."""
-        if isinstance(spu, BoostedSpu):
+        if isinstance(spu, IncrementalSpu):
             for beginning in list(spu.beginnings):
                 self._abandon(beginning, EdgeError(reason) if spu.faulty else ResultTooLarge(reason))
         for subscriber in list(spu.subscribers.values()):
@@ -659,7 +661,7 @@ class SpuManager:
             for spu in spus
         ]
 
-    def _old_results(self, spus: Sequence[BoostedSpu], sign: int = 1) -> OldResults | None:
+    def _old_results(self, spus: Sequence[IncrementalSpu], sign: int = 1) -> OldResults | None:
         """Fork a process that finds the results of now. None: none can be had."""
         world = self._world
         if not self._can_demote:
@@ -673,7 +675,7 @@ class SpuManager:
         self._demoting += 1
         return OldResults(child, [len(spu.variables) for spu in spus], sign)
 
-    def _renew(self, spu: BoostedSpu, activation: Activation) -> None:
+    def _renew(self, spu: IncrementalSpu, activation: Activation) -> None:
         """Have the query of an SPU evaluated anew, and tell its subscribers what has changed."""
         wanted: list[Joining] = []
         for beginning in list(spu.beginnings):
@@ -695,7 +697,7 @@ class SpuManager:
         spu.end(self._world)
         self._count -= 1
         for joining in wanted:
-            self.first_results.put(Wanted(spu.query, joining))
+            self.first_results.put(PendingFirstResult(spu.query, joining))
 
     def _fetch(self, old: OldResults, client: str) -> None:
         """Have results from before an update read, once."""
@@ -711,7 +713,7 @@ class SpuManager:
             client = next(iter(renewal.subscribers.values())).client
             nobody = Subscriber("", None, lambda _: None, client=client)
             joining = Joining(nobody, partial(self._renewal_over, renewal), renewal=renewal)
-            self.first_results.put(Wanted(renewal.query, joining))
+            self.first_results.put(PendingFirstResult(renewal.query, joining))
 
     def _renewed(self, renewal: Renewal, difference: Delta) -> None:
         """Tell the subscribers, which are those of a boosted SPU again."""
@@ -736,7 +738,7 @@ class SpuManager:
 
     # Demotion
 
-    def _demote(self, spu: BoostedSpu, activation: Activation, incidents: Incidents) -> None:
+    def _demote(self, spu: IncrementalSpu, activation: Activation, incidents: Incidents) -> None:
         """Have the query of an SPU re-evaluated from now on."""
         old, reason = activation.old, activation.failure
         assert old is not None  # noqa: S101
@@ -762,7 +764,7 @@ class SpuManager:
         self._watch(new, new.evaluator.dependencies())
         self._count += 1
         old.waiting.append((new, activation))
-        self._fetch(old, min(new.clients, default=HOUSE))
+        self._fetch(old, min(new.clients, default=GATEWAY))
 
     def _go_on(
         self,

@@ -78,7 +78,7 @@ class Anchors:
             raise ValueError(f"no anchors of the engine's time: {error}") from error
 
 
-class TimeScale:
+class EngineTime:
     """Tells engine time, what delays are owed, and what must be stored of it."""
 
     def __init__(

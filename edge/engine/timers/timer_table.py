@@ -34,7 +34,7 @@ BESIDE_TEXT: Final = 200
 """Bytes of a row beside the text."""
 
 
-class Waiting(NamedTuple):
+class PendingTimer(NamedTuple):
     """One that waits. It sorts by its time, then by when it came."""
 
     due: int
@@ -76,7 +76,7 @@ def owned(key: str, owner: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TimerRequest:
     """A delayed update as it was given: at this engine time, when the machine's clock showed this."""
 
     request: UpdateRequest
@@ -106,7 +106,9 @@ def is_sound(row: tuple[Any, ...]) -> bool:
     """Whether a row of `timers` is what was written. It may raise anything where the row is damaged."""
     number, name, due, relative, since, scheduled, body, crc, owner = row
     _decoded(body, owner)
-    return bool(_checksum(Waiting(due, number, key_of(owner, name), bool(relative)), since, scheduled, body) == crc)
+    return bool(
+        _checksum(PendingTimer(due, number, key_of(owner, name), bool(relative)), since, scheduled, body) == crc
+    )
 
 
 class TimerTable:
@@ -115,11 +117,11 @@ class TimerTable:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def waiting(self) -> Iterator[tuple[Waiting, int]]:
+    def waiting(self) -> Iterator[tuple[PendingTimer, int]]:
         """All that wait, each with the engine time at which it was given. Raises `DataDirectoryRefused` on damage."""
         with contextlib.closing(self._journal.select("SELECT * FROM timers ORDER BY number")) as rows:
             for number, name, due, relative, since, scheduled, body, crc, owner in rows:
-                waiting = Waiting(due, number, key_of(owner, name), bool(relative), len(body) + BESIDE_TEXT)
+                waiting = PendingTimer(due, number, key_of(owner, name), bool(relative), len(body) + BESIDE_TEXT)
                 if _checksum(waiting, since, scheduled, body) != crc:
                     self._journal.refuse(f"the delayed update {number} fails its checksum")
                 yield waiting, since
@@ -134,14 +136,14 @@ class TimerTable:
         rows = self._journal.select("SELECT number FROM timers WHERE relative AND since < ?", (since,))
         return {number for (number,) in rows}
 
-    def given(self, numbers: Sequence[int]) -> Mapping[int, Given]:
+    def given(self, numbers: Sequence[int]) -> Mapping[int, TimerRequest]:
         """What these are. Raises `StorageFailed`."""
         marks = ", ".join("?" * len(numbers))
         rows = self._journal.select(
             f"SELECT number, body, since, scheduled, owner FROM timers WHERE number IN ({marks})",  # noqa: S608 - marks
             numbers,
         )
-        return {row[0]: Given(_decoded(row[1], row[4]), row[2], row[3]) for row in rows}
+        return {row[0]: TimerRequest(_decoded(row[1], row[4]), row[2], row[3]) for row in rows}
 
     def outcomes(self) -> Iterator[tuple[int, str, Timer]]:
         """What became of others: the numbers of the outcomes, the keys, the oldest first."""
@@ -162,7 +164,7 @@ class TimerTable:
         return None
 
     @staticmethod
-    def add(waiting: Waiting, given: Given) -> Statement:
+    def add(waiting: PendingTimer, given: TimerRequest) -> Statement:
         """One more waits."""
         body = _encoded(given.request)
         crc = _checksum(waiting, given.since, given.scheduled, body)
@@ -180,7 +182,7 @@ class TimerTable:
         return "INSERT INTO timers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
 
     @staticmethod
-    def remove(waiting: Waiting) -> Statement:
+    def remove(waiting: PendingTimer) -> Statement:
         """One waits no more."""
         return "DELETE FROM timers WHERE number = ?", (waiting.number,)
 
@@ -217,7 +219,7 @@ class TimerTable:
 _NODE: Final = "<urn:x-edge:some>"
 
 
-def _checksum(waiting: Waiting, since: int, scheduled: int, body: bytes) -> int:
+def _checksum(waiting: PendingTimer, since: int, scheduled: int, body: bytes) -> int:
     head = f"{waiting.key} {waiting.relative:d} {since} {scheduled} "
     return checksum(head.encode() + body, waiting.number, waiting.due)
 

@@ -17,8 +17,17 @@ from typing import Final
 from edge.engine.clock import Clock
 from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
-from edge.engine.timers.engine_time import TimeScale
-from edge.engine.timers.timer_table import BESIDE_TEXT, Given, Statement, TimerTable, Waiting, key_of, named, owned
+from edge.engine.timers.engine_time import EngineTime
+from edge.engine.timers.timer_table import (
+    BESIDE_TEXT,
+    PendingTimer,
+    Statement,
+    TimerRequest,
+    TimerTable,
+    key_of,
+    named,
+    owned,
+)
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, Forbidden, NotFound, TooManyRequests
 from edge.protocol.moments import After, When
@@ -49,14 +58,14 @@ class Timers:
         self._table = table
         self._clock = clock
         self._settings = settings
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, PendingTimer] = {}
         self._held: Counter[str] = Counter()
         """How many wait of each owner."""
         self._bytes: Counter[str] = Counter()
         """Bytes of their texts on disk, by owner."""
         self._all_bytes = 0
-        self._heaps: dict[bool, list[Waiting]] = {True: [], False: []}
-        self._due: dict[str, deque[Waiting]] = {}
+        self._heaps: dict[bool, list[PendingTimer]] = {True: [], False: []}
+        self._due: dict[str, deque[PendingTimer]] = {}
         """By owner, those whose time has come, in the order in which they run."""
         self._next: dict[str, None] = {}
         """The owners among these of which the queue holds none."""
@@ -66,10 +75,10 @@ class Timers:
         self._number = self._outcome_number = self._forgotten = 0
         self._held_until = 0
         self._statements: list[Statement] = []
-        self._fresh: dict[int, Given] = {}
+        self._fresh: dict[int, TimerRequest] = {}
         """What is not in the table yet."""
         self._undo: list[Callable[[], None]] = []
-        self._scale = TimeScale(clock, table.anchors(), table.latest(), last_update)
+        self._scale = EngineTime(clock, table.anchors(), table.latest(), last_update)
         self._read()
 
     def __len__(self) -> int:
@@ -129,7 +138,7 @@ class Timers:
             if self._waiting.get(waiting.key) is waiting:
                 self._enter_due(waiting)
 
-    def offer(self) -> list[Waiting]:
+    def offer(self) -> list[PendingTimer]:
         """The next one of each owner of which the queue holds none. Each is to be fired, or given back.
 
         The queue holds one of each owner, not all that are due, and shares its time between owners.
@@ -146,7 +155,7 @@ class Timers:
         self._offered += len(offered)
         return offered
 
-    def begin(self, waiting: Waiting) -> None:
+    def begin(self, waiting: PendingTimer) -> None:
         """One that was offered has its turn: the next one of its owner may be offered."""
         if waiting.owner in self._due:
             self._next[waiting.owner] = None
@@ -155,20 +164,20 @@ class Timers:
         """One that was offered is finished, and that is stored."""
         self._offered -= 1
 
-    def give_back(self, waiting: Waiting) -> None:
+    def give_back(self, waiting: PendingTimer) -> None:
         """One that was offered could not be fired; it is still due, in a moment."""
         self._offered -= 1
         self._held_until = self._clock.steady() + _HOLD
         heapq.heappush(self._heaps[waiting.relative], waiting)
 
-    def _enter_due(self, waiting: Waiting) -> None:
+    def _enter_due(self, waiting: PendingTimer) -> None:
         owner = waiting.owner
         if owner not in self._due:
             self._due[owner] = deque()
             self._next[owner] = None
         self._due[owner].append(waiting)
 
-    def too_late(self, waiting: Waiting) -> bool:
+    def too_late(self, waiting: PendingTimer) -> bool:
         """Whether it is overdue by more than the settings allow."""
         limit = self._settings.max_lateness
         return bool(limit) and self._now(waiting.relative) - waiting.due > limit * 1_000_000
@@ -204,8 +213,8 @@ class Timers:
         if before is not None:
             self._remove(before)
         self._number += 1
-        waiting = Waiting(due, self._number, key, relative, size)
-        given = self._fresh[waiting.number] = Given(request, since, scheduled)
+        waiting = PendingTimer(due, self._number, key, relative, size)
+        given = self._fresh[waiting.number] = TimerRequest(request, since, scheduled)
         self._statements.append(self._table.add(waiting, given))
         self._enter(waiting)
         self._undo.append(partial(self._leave, waiting))
@@ -248,18 +257,18 @@ class Timers:
             found += itertools.islice(finished, limit - len(found))
         return found
 
-    def is_waiting(self, waiting: Waiting) -> bool:
+    def is_waiting(self, waiting: PendingTimer) -> bool:
         """Whether one that was taken is still to be run: it may have been cancelled or replaced since."""
         return self._waiting.get(waiting.key) is waiting
 
-    def given(self, several: Sequence[Waiting]) -> Mapping[int, Given]:
+    def given(self, several: Sequence[PendingTimer]) -> Mapping[int, TimerRequest]:
         """What they are, by number. Raises `StorageFailed`."""
         return {**self._table.given([waiting.number for waiting in several]), **self._fresh}
 
     def finish(
         self,
-        waiting: Waiting,
-        given: Given,
+        waiting: PendingTimer,
+        given: TimerRequest,
         state: TimerState,
         changed: tuple[int, int] = (0, 0),
         error: EdgeError | None = None,
@@ -351,13 +360,13 @@ class Timers:
                 f"{whose}; cancel some, send a shorter text, or try again later"
             )
 
-    def _enter(self, waiting: Waiting) -> None:
+    def _enter(self, waiting: PendingTimer) -> None:
         self._waiting[waiting.key] = waiting
         self._held[waiting.owner] += 1
         self._bytes[waiting.owner] += waiting.size
         self._all_bytes += waiting.size
 
-    def _leave(self, waiting: Waiting) -> None:
+    def _leave(self, waiting: PendingTimer) -> None:
         del self._waiting[waiting.key]
         self._held[waiting.owner] -= 1
         self._bytes[waiting.owner] -= waiting.size
@@ -365,7 +374,7 @@ class Timers:
         if not self._held[waiting.owner]:
             del self._held[waiting.owner], self._bytes[waiting.owner]
 
-    def _remove(self, waiting: Waiting) -> None:
+    def _remove(self, waiting: PendingTimer) -> None:
         self._statements.append(self._table.remove(waiting))
         self._leave(waiting)
         self._undo.append(partial(self._enter, waiting))
@@ -389,11 +398,11 @@ class Timers:
                 self._forgotten = 0
                 self._statements.append(self._table.forget(number))
 
-    def _at(self, waiting: Waiting) -> int:
+    def _at(self, waiting: PendingTimer) -> int:
         """When it is to run, as the machine's clock shows now."""
         return waiting.due - self._scale.now() + self._clock.wall() if waiting.relative else waiting.due
 
-    def _shown(self, several: Sequence[Waiting]) -> list[Timer]:
+    def _shown(self, several: Sequence[PendingTimer]) -> list[Timer]:
         found = self.given(several)
         return [
             Timer(one.id, "pending", self._at(one), given.scheduled, given.request.sparql, given.request.access.client)

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.sparql.fingerprint import IRI, QUOTED
 from edge.engine.updates.update_plan import Data, UpdatePlan
 from edge.protocol.results import Term
@@ -110,7 +110,7 @@ class _Operation(NamedTuple):
     """The data. Each piece is legal for itself."""
 
 
-def data_plan(text: str, rules: Rules) -> UpdatePlan | None:
+def data_plan(text: str, rules: QueryRules) -> UpdatePlan | None:
     """The plan of a request that consists of data. None: it must be compiled in the usual way."""
     try:
         data = [_data(*kind, run, rules) for kind, run in _runs(text)]
@@ -200,7 +200,7 @@ def _graph(text: str, begin: int, end: int) -> str:
     return f"GRAPH {name} {{" if name[0] == "<" or (":" in name and name[0] != "_") else ""
 
 
-def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules: Rules) -> Data:
+def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules: QueryRules) -> Data:
     """Operations of one kind as one. Raises what Oxigraph says against them, and `_Unsure`."""
     labels = any("_:" in piece for operation in operations for piece in operation.pieces)
     size = sum(len(piece) for operation in operations for piece in operation.pieces)
@@ -212,7 +212,7 @@ def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules:
     return _parsed(inserts, _texts(declared, operations), rules)
 
 
-def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], rules: Rules) -> Data:
+def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], rules: QueryRules) -> Data:
     """Operations of one kind as one, with an IRI in place of each label. Raises `_Unclear` as well."""
     start = f"urn:{secrets.token_hex(8)}:"
     """Of these IRIs; no text has another one that begins so."""
@@ -246,7 +246,7 @@ def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], ru
     return Data(inserts, tuple(terms), data.places)
 
 
-def _parsed(inserts: bool, texts: Iterable[str], rules: Rules) -> Data:
+def _parsed(inserts: bool, texts: Iterable[str], rules: QueryRules) -> Data:
     """What requests insert, as one operation."""
     seen: defaultdict[Term | ox.DefaultGraph, int] = defaultdict(count().__next__)
     quads = array("I")

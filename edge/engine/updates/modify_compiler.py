@@ -10,11 +10,11 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.operators.compiler import Compiler
-from edge.engine.operators.expression import Moment, Unsupported, volatile
+from edge.engine.operators.expression import Now, Unsupported, volatile
 from edge.engine.operators.layout import Frame, Layout
 from edge.engine.operators.normal_form import normal
 from edge.engine.operators.variables import expressions, nodes
-from edge.engine.queries.oxigraph_queries import Rules, visible
+from edge.engine.queries.oxigraph_queries import QueryRules, visible
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.algebra import Extend, Filter, Fresh, GraphPattern, Node, Parameter, Slot, Triple, Variable
 from edge.engine.sparql.cursor import Parameters
@@ -23,7 +23,7 @@ from edge.engine.sparql.terms_text import Names
 from edge.engine.store.graph import DEFAULT_GRAPH, LiveGraph
 from edge.engine.store.terms import canonical
 from edge.engine.updates import forced_bindings
-from edge.engine.updates.update_plan import GeneralWhere, Modify, NativeWhere, Template
+from edge.engine.updates.update_plan import Modify, OperatorWhere, OxigraphWhere, QuadTemplate
 from edge.protocol.access import DEFAULT_GRAPH as DEFAULT
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import Token
@@ -57,7 +57,7 @@ class ModifyCompiler:
     """Compiles the DELETE / INSERT operations of a request that share a prologue."""
 
     def __init__(
-        self, graph: LiveGraph, rules: Rules, text: str, names: Names, given: Given, parameters: Parameters
+        self, graph: LiveGraph, rules: QueryRules, text: str, names: Names, given: Given, parameters: Parameters
     ) -> None:
         """`parameters`: the constants of the text that may be left open."""
         self.open: list[Parameter] = []
@@ -81,7 +81,7 @@ class ModifyCompiler:
             return self._general(clauses, clauses.where)
         return self._built(clauses, layout, self._parameters, where)
 
-    def _native(self, clauses: Clauses, group: Sequence[Token], layout: Layout) -> NativeWhere:
+    def _native(self, clauses: Clauses, group: Sequence[Token], layout: Layout) -> OperatorWhere:
         """The WHERE clause as operators. Raises `Unsupported` or `ParsingFailed` if it cannot be done."""
         default = self._default_graph(clauses)
         node = forced_bindings.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
@@ -90,11 +90,11 @@ class ModifyCompiler:
             raise Unsupported("GRAPH in a dataset")
         if _unsteady(node):
             raise Unsupported("a function that gives another value each time")
-        moment = Moment()
+        moment = Now()
         base = self._names.declared().base or self._rules.base_iri
         plan = Compiler(self._graph, layout, moment, base).compile(normal(node))
         patterns = tuple(trigger.places for trigger in plan.triggers)
-        return NativeWhere(plan.operator, moment, patterns, plan.graph_names)
+        return OperatorWhere(plan.operator, moment, patterns, plan.graph_names)
 
     def _dataset_of(self, clauses: Clauses) -> Dataset:
         return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
@@ -126,7 +126,7 @@ class ModifyCompiler:
         dataset = self._dataset_of(clauses)
         graph = None if clauses.graph is None else self._names.declared().iri(clauses.graph.text)
         start, end = (group[0].start, group[-1].end) if group else (0, 0)
-        where = GeneralWhere(self._names.prologue, f"{{ {self._text[start:end]} }}", dataset, graph)
+        where = OxigraphWhere(self._names.prologue, f"{{ {self._text[start:end]} }}", dataset, graph)
         fixed = {clauses.graph.start} if clauses.graph is not None else set()
         fixed.update(token.start for token in group)
         parameters = {start: end for start, end in self._parameters.items() if start not in fixed}
@@ -143,14 +143,14 @@ class ModifyCompiler:
         clauses: Clauses,
         layout: Layout,
         parameters: Parameters,
-        where: NativeWhere | GeneralWhere | None,
+        where: OperatorWhere | OxigraphWhere | None,
     ) -> Modify:
         """The operation: its templates, and what its frames begin with."""
         graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
         deleted = self._quads(clauses.delete, parameters, graph)
         inserted = self._quads(clauses.insert, parameters, graph)
-        deletes = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in deleted)
-        inserts = tuple(Template(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in inserted)
+        deletes = tuple(QuadTemplate(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in deleted)
+        inserts = tuple(QuadTemplate(itemgetter(*layout.quad(triple)), _legal(triple)) for triple in inserted)
         named: list[Slot | None] = [
             triple.graph for triple in (*deleted, *inserted) if not isinstance(triple.graph, Variable)
         ]

@@ -9,9 +9,9 @@ import pyoxigraph as ox
 from edge.engine.queries.cost_estimate import is_small, outline
 from edge.engine.queries.evaluator import World
 from edge.engine.queries.oxigraph_queries import evaluate
-from edge.engine.queries.result_table import Table, Text, decoded, written
+from edge.engine.queries.result_table import ResultTable, Text, decoded, written
 from edge.engine.updates.attempt import ON_WRITER, LongUpdate, Mode
-from edge.engine.updates.update_plan import GeneralWhere
+from edge.engine.updates.update_plan import OxigraphWhere
 from edge.protocol.errors import ParsingFailed, UpdateFailed
 from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
@@ -20,8 +20,8 @@ Rows = tuple[Sequence[str], Iterable[Sequence[Term | None]]]
 """Names of variables, and what they are bound to in each solution."""
 
 
-def general_rows(
-    where: GeneralWhere, bindings: Mapping[str, Term], world: World, now: int, mode: Mode = Mode.WHOLE
+def oxigraph_rows(
+    where: OxigraphWhere, bindings: Mapping[str, Term], world: World, now: int, mode: Mode = Mode.WHOLE
 ) -> Rows:
     """The solutions, in the state that the mirror shows. `now` in microseconds since 1970.
 
@@ -51,7 +51,7 @@ def general_rows(
             return [variable.value for variable in answer.variables], _read(answer)
         if mode is Mode.OUTSIDE:
             header, *rows = lines()
-            return Table(header, {}).variables, decoded(header, rows)
+            return ResultTable(header, {}).variables, decoded(header, rows)
         header, *rows = world.apart.begin(lines, rules.evaluation_timeout, "engine.evaluation_timeout").result()
     except ParsingFailed as error:
         if not bindings:
@@ -60,7 +60,7 @@ def general_rows(
             "The forced bindings do not fit the WHERE clause (a bound variable can be neither selected nor "
             f"assigned, and a literal names no graph): {error.description}"
         ) from None
-    return Table(header, {}).variables, decoded(header, rows)
+    return ResultTable(header, {}).variables, decoded(header, rows)
 
 
 def _read(answer: ox.QuerySolutions) -> Iterator[Sequence[Term | None]]:

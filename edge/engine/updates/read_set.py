@@ -9,15 +9,15 @@ import pyoxigraph as ox
 from edge.engine.operators.layout import Frame
 from edge.engine.queries.dependencies import dependencies
 from edge.engine.queries.lutt import EVERYTHING, Dependencies, Key
-from edge.engine.queries.oxigraph_queries import Rules
+from edge.engine.queries.oxigraph_queries import QueryRules
 from edge.engine.sparql.parser import parse_query
 from edge.engine.store.graph import LiveGraph
-from edge.engine.updates.update_plan import GeneralWhere, Manage, Modify, NativeWhere, Target, Transfer, UpdatePlan
+from edge.engine.updates.update_plan import Manage, Modify, OperatorWhere, OxigraphWhere, Target, Transfer, UpdatePlan
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import tokenize
 
 
-def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules: Rules) -> tuple[set[Key], bool]:
+def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules: QueryRules) -> tuple[set[Key], bool]:
     """The patterns of the quads that an update reads, and whether it depends on which named graphs exist.
 
     WHERE clauses read. Operations on whole graphs are carried out on the state as it is then: CLEAR and DROP read
@@ -28,7 +28,7 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
     for operation in reversed(plan.operations):  # `keys` has what the operations after this one read
         if isinstance(operation, Modify):
             where = operation.where
-            if isinstance(where, NativeWhere):
+            if isinstance(where, OperatorWhere):
                 frame = _frame(operation, where, graph, constants)
                 for s, p, o, g in where.patterns:
                     keys.add((frame[s], frame[p], frame[o], frame[g]))
@@ -46,7 +46,7 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
     return keys, graph_names
 
 
-def _frame(operation: Modify, where: NativeWhere, graph: LiveGraph, constants: Sequence[int]) -> Frame:
+def _frame(operation: Modify, where: OperatorWhere, graph: LiveGraph, constants: Sequence[int]) -> Frame:
     """A frame with the constants of the WHERE clause. Templates can have many more, which would take long."""
     frame = operation.blank.copy()
     places = {place for pattern in where.patterns for place in pattern}
@@ -58,7 +58,7 @@ def _frame(operation: Modify, where: NativeWhere, graph: LiveGraph, constants: S
     return frame
 
 
-def _general(where: GeneralWhere, rules: Rules) -> Dependencies:
+def _general(where: OxigraphWhere, rules: QueryRules) -> Dependencies:
     """What a WHERE clause depends on that the mirror evaluates. What is beyond our grammar depends on everything."""
     text = f"{where.prologue}SELECT * WHERE {where.group}"
     default = None if where.graph is None else [where.graph.value]

@@ -14,7 +14,7 @@ from typing import Final
 import pyoxigraph as ox
 
 from edge.engine.queries.function_calls import check_calls
-from edge.engine.queries.oxigraph_queries import FORMS, Rules, first_word, refuse_service
+from edge.engine.queries.oxigraph_queries import FORMS, QueryRules, first_word, refuse_service
 from edge.engine.requests import STORE_DATASET, Dataset
 from edge.engine.sparql.algebra import Parameter
 from edge.engine.sparql.cursor import Parameters
@@ -39,7 +39,7 @@ _MANAGEMENT: Final = frozenset({"CREATE", "CLEAR", "DROP"})
 class UpdateCompiler:
     """Compiles updates for one live graph."""
 
-    def __init__(self, graph: LiveGraph, rules: Rules) -> None:
+    def __init__(self, graph: LiveGraph, rules: QueryRules) -> None:
         self._graph = graph
         self._rules = rules
 
@@ -105,7 +105,7 @@ _MAX_PROLOGUES: Final = 16
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 
 
-def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: Rules) -> None:
+def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: QueryRules) -> None:
     """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
     if not rules.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
         raise Forbidden(
@@ -153,7 +153,7 @@ _FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
 """An operation that fails on an empty store."""
 
 
-def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: Rules) -> None:
+def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: QueryRules) -> None:
     """Let Oxigraph parse operations: it parses all before it runs the first, and the first fails.
 
     So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says. The operations stand

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeGuard
 
 import pyoxigraph as ox
 
-from edge.engine.operators.expression import Moment
+from edge.engine.operators.expression import Now
 from edge.engine.operators.layout import Frame
 from edge.engine.operators.operators import Operator
 from edge.engine.requests import Dataset
@@ -22,7 +22,7 @@ from edge.protocol.results import Term
 
 
 @dataclass(frozen=True, slots=True)
-class GeneralWhere:
+class OxigraphWhere:
     """A WHERE clause that the mirror evaluates: its group as written, and what it is evaluated on."""
 
     prologue: str
@@ -34,11 +34,11 @@ class GeneralWhere:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeWhere:
+class OperatorWhere:
     """A WHERE clause that runs on the live graph."""
 
     operator: Operator
-    moment: Moment
+    moment: Now
     """What its NOW() is."""
     patterns: tuple[tuple[int, int, int, int], ...] = ()
     """The places of subject, predicate, object and graph of each triple pattern in it."""
@@ -46,7 +46,7 @@ class NativeWhere:
     """Whether its solutions change when a named graph begins or ceases to exist."""
 
 
-class Template(NamedTuple):
+class QuadTemplate(NamedTuple):
     """A quad of an INSERT or DELETE clause."""
 
     instance: Callable[[Frame], tuple[int | None, int | None, int | None, int | None]]
@@ -71,9 +71,9 @@ class Modify:
     """The places of blank nodes that are new for each solution."""
     targets: tuple[int, ...]
     """Places of the graphs that the templates name."""
-    deletes: tuple[Template, ...]
-    inserts: tuple[Template, ...]
-    where: NativeWhere | GeneralWhere | None
+    deletes: tuple[QuadTemplate, ...]
+    inserts: tuple[QuadTemplate, ...]
+    where: OperatorWhere | OxigraphWhere | None
 
     def frame(self, dictionary: Dictionary, constants: Sequence[int]) -> Frame:
         """A new frame with everything filled in that does not vary. `constants` are ids."""
@@ -200,7 +200,7 @@ class UpdatePlan:
         wheres = [operation.where for operation in self.operations if isinstance(operation, Modify)]
         object.__setattr__(self, "loads", any(isinstance(operation, Load) for operation in self.operations))
         object.__setattr__(self, "only_modifies", len(wheres) == len(self.operations))
-        object.__setattr__(self, "needs_mirror", any(isinstance(where, GeneralWhere) for where in wheres))
+        object.__setattr__(self, "needs_mirror", any(isinstance(where, OxigraphWhere) for where in wheres))
         object.__setattr__(self, "named", sum(operation.size for operation in self.operations if is_data(operation)))
 
 

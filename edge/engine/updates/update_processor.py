@@ -36,18 +36,18 @@ from edge.engine.updates.attempt import (
 )
 from edge.engine.updates.loaded_documents import Loader, fetch
 from edge.engine.updates.modify_compiler import Given
-from edge.engine.updates.oxigraph_where import general_rows
+from edge.engine.updates.oxigraph_where import oxigraph_rows
 from edge.engine.updates.staged_change import Operation, StagedChange
 from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.engine.updates.update_plan import (
     Data,
-    GeneralWhere,
     Load,
     Manage,
     Modify,
-    NativeWhere,
+    OperatorWhere,
+    OxigraphWhere,
+    QuadTemplate,
     Target,
-    Template,
     Transfer,
     UpdatePlan,
 )
@@ -291,7 +291,7 @@ class UpdateProcessor:
         if texts > self._rules.longest_result:
             raise too_long(self._rules, "What is inserted")
 
-    def _instances(self, templates: Sequence[Template], frame: Frame) -> list[Quad]:
+    def _instances(self, templates: Sequence[QuadTemplate], frame: Frame) -> list[Quad]:
         """The quads of templates for one solution; what is unbound or in an illegal position yields none."""
         quads: list[Quad] = []
         for instance, legal in templates:
@@ -313,14 +313,14 @@ class UpdateProcessor:
         where = operation.where
         if where is None:
             return (None,)
-        if isinstance(where, NativeWhere):
+        if isinstance(where, OperatorWhere):
             where.moment.now = now
             return where.operator.solutions(frame)
         return self._general(where, operation.variables, frame, bindings, transaction, now, mode)
 
     def _general(
         self,
-        where: GeneralWhere,
+        where: OxigraphWhere,
         places: Mapping[str, int],
         frame: Frame,
         bindings: Mapping[str, Term],
@@ -330,7 +330,7 @@ class UpdateProcessor:
     ) -> Iterator[None]:
         """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
         self._world.mirror.stage(transaction.change_set())
-        names, rows = general_rows(where, bindings, self._world, now, mode)
+        names, rows = oxigraph_rows(where, bindings, self._world, now, mode)
         columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
         intern, long = self._graph.dictionary.intern, self._graph.dictionary.long
         effort = self._graph.effort

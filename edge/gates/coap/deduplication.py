@@ -18,7 +18,7 @@ class _Request(NamedTuple):
     answer: bytes
 
 
-class Recent:
+class Deduplication:
     """Which requests have come, and what they were answered, for a time; up to a size, beyond which the oldest go."""
 
     def __init__(self, lifetime: float, limit: int) -> None:

@@ -6,14 +6,14 @@ import asyncio
 
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.contexts import ContextGuard, Contexts
-from edge.gates.coap.observe import Following
+from edge.gates.coap.observe import ObserveRegistry
 from edge.gates.coap.protection import ProtectedSite
 from edge.gates.coap.site import Readings, Site
 from edge.gates.coap.transport import Endpoint
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.loop_dispatcher import Bridge
-from edge.gates.rate_limit import Allowance
+from edge.gates.loop_dispatcher import LoopDispatcher
+from edge.gates.rate_limit import RateLimit
 from edge.gates.session import Sessions
 from edge.gates.settings import CoapGateSettings, SessionLimits
 from edge.metrics import Metrics
@@ -34,7 +34,7 @@ class CoapGate:
         readings: Readings,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: Allowance | None = None,
+        allowance: RateLimit | None = None,
         contexts: Contexts | None = None,
         own_topics: str = "",
     ) -> None:
@@ -51,7 +51,7 @@ class CoapGate:
         self._contexts = contexts
         self._own_topics = own_topics
         self._endpoint: Endpoint | None = None
-        self._following: Following
+        self._following: ObserveRegistry
         self._kept: list[Blocks] = []
 
     async def start(self) -> int:
@@ -60,7 +60,7 @@ class CoapGate:
         shared = None if self._contexts is None else ContextGuard(self._guard, self._contexts)
         sessions = Sessions(
             self._engine,
-            Bridge(asyncio.get_running_loop()),
+            LoopDispatcher(asyncio.get_running_loop()),
             self._metrics,
             guard=shared or self._guard,
             gate=_GATE,
@@ -87,7 +87,7 @@ class CoapGate:
             protected=shared is not None,
         )
         endpoint = Endpoint(site if shared is None else self._door(site, sessions, shared))
-        site.following = self._following = Following(
+        site.following = self._following = ObserveRegistry(
             sessions,
             endpoint,
             blocks,

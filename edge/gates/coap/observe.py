@@ -13,7 +13,7 @@ from aiocoap.pipe import Pipe
 
 from edge.gates.coap.blocks import Blocks
 from edge.gates.coap.formats import answer, failed, refused
-from edge.gates.coap.quota import Shares
+from edge.gates.coap.quota import Quota
 from edge.gates.coap.transfers import Transfer
 from edge.gates.coap.transport import Endpoint
 from edge.gates.rate_limit import client_of
@@ -29,10 +29,10 @@ _DAY = 86_400
 """Seconds that a notification counts as fresh: it tells what changed, which stays true."""
 
 
-class Followed:
+class ObservedSubscription:
     """One subscription. It begins anew for each observer, so that nobody misses what was on its way to another."""
 
-    def __init__(self, following: Following, message: dict[str, Any], access: Access, peer: str) -> None:
+    def __init__(self, following: ObserveRegistry, message: dict[str, Any], access: Access, peer: str) -> None:
         """`message` is the subscribe message; `access` of the client whose it is; `peer` from where it came."""
         self.name = secrets.token_urlsafe(12)
         self.client = access.client
@@ -117,7 +117,7 @@ class Followed:
         self._timer = asyncio.get_running_loop().call_later(self._following.patience, self.end)
 
 
-class Following:
+class ObserveRegistry:
     """The subscriptions of the gate."""
 
     def __init__(
@@ -131,13 +131,15 @@ class Following:
         self.ping = ping
         self.observers: set[asyncio.Task[Any]] = set()
         """The tasks that serve them."""
-        self._shares = Shares(limit, "subscriptions", "coap.max_subscriptions")
-        self._followed: dict[str, Followed] = {}
+        self._shares = Quota(limit, "subscriptions", "coap.max_subscriptions")
+        self._followed: dict[str, ObservedSubscription] = {}
         self._number = 0
 
-    async def create(self, message: dict[str, Any], access: Access, peer: str) -> tuple[Followed, dict[str, Any]]:
+    async def create(
+        self, message: dict[str, Any], access: Access, peer: str
+    ) -> tuple[ObservedSubscription, dict[str, Any]]:
         """Subscribe. Returns it with sequence 0, or the error. Raises `TooManyRequests`."""
-        followed = Followed(self, message, access, peer)
+        followed = ObservedSubscription(self, message, access, peer)
         self._shares.take(followed.who)
         self._followed[followed.name] = followed
         try:
@@ -149,14 +151,14 @@ class Following:
             followed.end()
         return followed, first
 
-    def find(self, name: str, client: str) -> Followed:
+    def find(self, name: str, client: str) -> ObservedSubscription:
         """A subscription of this client. Raises `NotFound`."""
         followed = self._followed.get(name)
         if followed is None or followed.client != client:
             raise NotFound(f'There is no subscription "{name}"; make one with POST /subscribe')
         return followed
 
-    def forget(self, followed: Followed) -> None:
+    def forget(self, followed: ObservedSubscription) -> None:
         """It has ended."""
         if self._followed.pop(followed.name, None) is not None:
             self._shares.give_back(followed.who)
@@ -181,7 +183,7 @@ class _Line:
     A notification that goes in blocks is taken when its last block was asked for: the acknowledgement is of the first.
     """
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: ObserveRegistry) -> None:
         self.first: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._following = following
         self._pipe: Pipe | None = None

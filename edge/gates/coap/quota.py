@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from edge.engine.admission.slots import Places
+from edge.engine.admission.slots import Slots
 from edge.protocol.errors import TooManyRequests
 
 
-class Shares:
+class Quota:
     """So many of something. It belongs to the event loop."""
 
     def __init__(self, limit: int, what: str, key: str, *, retry_after: int | None = None) -> None:
         """`what` there are, and which setting says how many; when it is worth while to try again (s)."""
-        self._places = Places(limit)
+        self._places = Slots(limit)
         self._what = what
         self._key = key
         self._retry_after = retry_after

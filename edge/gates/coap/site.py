@@ -33,8 +33,8 @@ from edge.gates.coap.formats import (
     refused,
     unsupported,
 )
-from edge.gates.coap.observe import Followed, Following
-from edge.gates.coap.quota import Shares
+from edge.gates.coap.observe import ObservedSubscription, ObserveRegistry
+from edge.gates.coap.quota import Quota
 from edge.gates.coap.requests import Primitive, check_options, peer, read_message, token
 from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
@@ -53,7 +53,7 @@ _Serve = Callable[[Pipe], Awaitable[Message]]
 class Site(Resource):  # type: ignore[misc]  # the library has no types
     """All resources. Errors of the tree become answers; anything else that is raised is a fault of ours."""
 
-    following: Following
+    following: ObserveRegistry
     """Set before the first request comes."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         self._blocks = blocks
         self._readings = readings
         self._own_topics = own_topics
-        self._working = Shares(max_pending, "requests in work", "coap.max_pending_requests", retry_after=1)
+        self._working = Quota(max_pending, "requests in work", "coap.max_pending_requests", retry_after=1)
         self._core = WKCResource(partial(_links, protected), impl_info=None)
 
     async def render(self, request: Message) -> Message:
@@ -192,7 +192,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         self._sessions.answered("unsubscribe", 200, started)
         return Message(code=Code.DELETED)
 
-    def _followed(self, request: Message) -> Followed:
+    def _followed(self, request: Message) -> ObservedSubscription:
         access = self._sessions.guard.access(token(request))
         check(access, "subscribe")
         return self.following.find(request.opt.uri_path[1], access.client)

@@ -19,7 +19,7 @@ from aiocoap.numbers.types import Type
 from aiocoap.tokenmanager import TokenManager
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
-from edge.gates.coap.deduplication import Recent
+from edge.gates.coap.deduplication import Deduplication
 from edge.gates.coap.formats import diagnosed
 
 Remote = Any
@@ -138,7 +138,7 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
     def __init__(self, token_manager: TokenManager) -> None:
         super().__init__(token_manager)
         self._waiting: dict[Remote, list[asyncio.Event]] = {}
-        self._recent = Recent(TransportTuning().EXCHANGE_LIFETIME, _MAX_RECENT)
+        self._recent = Deduplication(TransportTuning().EXCHANGE_LIFETIME, _MAX_RECENT)
 
     async def shutdown(self) -> None:
         self._recent.close()

@@ -31,7 +31,7 @@ from edge.gates.http.formats import check_acceptable, serialize
 from edge.gates.http.page import FILES, page_response
 from edge.gates.http.sparql import Operation, Primitive, read_operation
 from edge.gates.http.timers import read_client, read_listing
-from edge.gates.rate_limit import Allowance, client_of, peer_of
+from edge.gates.rate_limit import RateLimit, client_of, peer_of
 from edge.gates.settings import HttpGateSettings
 from edge.metrics import Metrics
 from edge.protocol.access import Access
@@ -94,7 +94,7 @@ class Routes:
         metrics: Metrics,
         views: Views,
         guard: Guard,
-        allowance: Allowance,
+        allowance: RateLimit,
         authority: Authority | None,
     ) -> None:
         self._engine = engine

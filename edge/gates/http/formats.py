@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from edge.engine.requests import Answer
 from edge.gates.http.negotiation import choose
-from edge.gates.result_limit import Output
+from edge.gates.result_limit import ResultLimit
 from edge.protocol.errors import NotAcceptable
 
 _JSON = ox.QueryResultsFormat.JSON
@@ -57,9 +57,9 @@ def serialize(answer: Answer, accept: str | None, max_bytes: int, seconds: float
     if media_type is None:
         raise _not_acceptable(accept, formats)
     if isinstance(answer, ox.QueryTriples):
-        content = _graph(answer, GRAPH_FORMATS[media_type], Output(max_bytes, seconds))
+        content = _graph(answer, GRAPH_FORMATS[media_type], ResultLimit(max_bytes, seconds))
     else:
-        output = Output(max_bytes, seconds)
+        output = ResultLimit(max_bytes, seconds)
         answer.serialize(output, format=RESULT_FORMATS[media_type])
         content = output.getvalue()
         if RESULT_FORMATS[media_type] == ox.QueryResultsFormat.XML:
@@ -67,7 +67,7 @@ def serialize(answer: Answer, accept: str | None, max_bytes: int, seconds: float
     return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type), content
 
 
-def _graph(answer: ox.QueryTriples, wanted: ox.RdfFormat, output: Output) -> bytes:
+def _graph(answer: ox.QueryTriples, wanted: ox.RdfFormat, output: ResultLimit) -> bytes:
     if wanted != ox.RdfFormat.RDF_XML:
         answer.serialize(output, format=wanted)
         return output.getvalue()

@@ -19,7 +19,7 @@ from edge.gates.guard import OPEN_GUARD, Authority, Guard
 from edge.gates.http.app import Routes, Views
 from edge.gates.http.limits import limited_protocol
 from edge.gates.origins import ANY
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import HttpGateSettings, LimitSettings
 from edge.listener import AT_ONCE, HANDSHAKE, Listener
 from edge.metrics import Metrics
@@ -36,7 +36,7 @@ class HttpGate:
         views: Views | None = None,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: Allowance | None = None,
+        allowance: RateLimit | None = None,
         authority: Authority | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -44,7 +44,7 @@ class HttpGate:
         if tls is not None:
             settings = replace(settings, hosts=(ANY,))  # what names it has its certificate says
         self._settings = settings
-        allowance = allowance or Allowance(LimitSettings())
+        allowance = allowance or RateLimit(LimitSettings())
         self._app = Routes(engine, settings, metrics, views or Views(), guard, allowance, authority).app()
         self._tls = tls
         self._connections = metrics.connections.labels("http" if tls is None else "https")

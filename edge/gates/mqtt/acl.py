@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from edge.gates.authorization_watch import Tenure
+from edge.gates.authorization_watch import AuthorizationWatch
 from edge.gates.guard import Guard
 from edge.gates.mqtt.topics import Topics, level
 from edge.protocol.access import Access
@@ -18,7 +18,7 @@ _SHORT: Final = 200
 """Characters of a topic that is worth it."""
 
 
-class Visitors:
+class TokenAuth:
     """The door of the embedded broker: a token is the password."""
 
     def __init__(self, guard: Guard, root: str) -> None:
@@ -26,7 +26,7 @@ class Visitors:
         self._guard = guard
         self._topics = Topics(root)
 
-    def admit(self, password: str | None, over: Callable[[], None]) -> Visitor:
+    def admit(self, password: str | None, over: Callable[[], None]) -> ClientAcl:
         """Let a client in. `over` is called, once, when its connection must end.
 
         Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`. To be called on the event loop.
@@ -37,10 +37,10 @@ class Visitors:
             raise MissingAuthorization(
                 "A token is needed, as the password of MQTT; it comes from /oauth/token"
             ) from None
-        return Visitor(self._guard, access, password, self._topics, over)
+        return ClientAcl(self._guard, access, password, self._topics, over)
 
 
-class Visitor:
+class ClientAcl:
     """One connection of a client.
 
     Of the gate's topics a client has its own, whatever else it may say or hear: those of others are covered by filters
@@ -57,7 +57,7 @@ class Visitor:
         self._over = over
         self._ended = False
         self._set(access)
-        self._tenure = Tenure(guard, access, authorization, self._end)
+        self._tenure = AuthorizationWatch(guard, access, authorization, self._end)
 
     def may_publish(self, topic: str) -> bool:
         """Whether it may say something on this topic."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from edge.gates.mqtt.client_output import MqttConnection
-from edge.gates.mqtt.connection import Came, Wire
+from edge.gates.mqtt.connection import BrokerConnection, IncomingMessage
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.gates.mqtt.topics import Topics
 from edge.gates.rate_limit import incoming
@@ -31,7 +31,7 @@ class MqttClient:
         self,
         name: str,
         sessions: Sessions,
-        wire: Wire,
+        wire: BrokerConnection,
         topics: Topics,
         correlation: Correlation,
         *,
@@ -64,7 +64,7 @@ class MqttClient:
         self._work = loop.create_task(self._receive())
         self._work.add_done_callback(drop_error)
 
-    def request(self, came: Came) -> None:
+    def request(self, came: IncomingMessage) -> None:
         """Take a request, or refuse it."""
         self._heard = asyncio.get_running_loop().time()
         started = time.perf_counter()
@@ -110,7 +110,7 @@ class MqttClient:
         self._session.close(lost=True)
         self._ended(self._name)
 
-    def _read(self, came: Came) -> str:
+    def _read(self, came: IncomingMessage) -> str:
         """A request as the session reads it. Raises `EdgeError`."""
         try:
             text = came.payload.decode()
@@ -135,11 +135,11 @@ class MqttClient:
             return True
         return topic.startswith(f"{self._topic}/") and len(topic) <= _LONGEST_TOPIC and not set("+#\0") & set(topic)
 
-    def _reply(self, came: Came, alias: str | None) -> Reply:
+    def _reply(self, came: IncomingMessage, alias: str | None) -> Reply:
         topic = came.response_topic if self._may_answer(came.response_topic) else ""
         return Reply(topic or self._topic, came.correlation[:_LONGEST_CORRELATION], alias)
 
-    def _refuse(self, error: EdgeError, came: Came, started: float) -> None:
+    def _refuse(self, error: EdgeError, came: IncomingMessage, started: float) -> None:
         reply = self._reply(came, error.alias)
         self._session.refuse(error.with_alias(self._correlation.alias(reply)), "message", started)
 

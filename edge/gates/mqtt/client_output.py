@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from edge.gates.mqtt.connection import Wire
+from edge.gates.mqtt.connection import BrokerConnection
 from edge.gates.mqtt.correlation import Correlation
 from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
 
@@ -24,7 +24,7 @@ class MqttConnection:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: BrokerConnection,
         topic: str,
         correlation: Correlation,
         max_payload: int,

@@ -12,7 +12,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _WAITING = 1000
 """Messages that may wait for the event loop. Of QoS 1 the broker holds back what is beyond; of QoS 0 it is dropped."""
 
 
-class Came(NamedTuple):
+class IncomingMessage(NamedTuple):
     """A message from the broker. The last two are MQTT 5's; empty where the client gave none."""
 
     topic: str
@@ -31,7 +31,7 @@ class Came(NamedTuple):
     correlation: bytes
 
 
-class Link(Protocol):
+class ConnectionThread(Protocol):
     """What keeps the connection up, on a thread of its own."""
 
     @property
@@ -57,20 +57,20 @@ class Owner(Protocol):
     def down(self) -> None:
         """The connection is lost, and what was not acknowledged with it."""
 
-    def came(self, message: Came) -> None:
+    def came(self, message: IncomingMessage) -> None:
         """A message."""
 
 
-class Wire:
+class BrokerConnection:
     """One broker. `prepare`, `opened`, `closed` and `answered` belong to the link's thread, all else to the loop."""
 
     def __init__(
         self,
-        bridge: Bridge,
+        bridge: LoopDispatcher,
         owner: Owner,
         filters: Iterable[str],
         will: tuple[str, bytes],
-        make_link: Callable[[Wire], Link],
+        make_link: Callable[[BrokerConnection], ConnectionThread],
     ) -> None:
         """`filters`: what clients send. `will`: topic and payload of what the broker retains when we are gone."""
         self._bridge = bridge
@@ -180,7 +180,7 @@ class Wire:
         properties = message.properties
         response_topic = getattr(properties, "ResponseTopic", "")
         correlation = getattr(properties, "CorrelationData", b"")
-        self._owner.came(Came(topic, bytes(message.payload), message.retain, response_topic, correlation))
+        self._owner.came(IncomingMessage(topic, bytes(message.payload), message.retain, response_topic, correlation))
 
 
 def _nothing() -> None:

@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from functools import partial
 
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
-from edge.gates.conflation import Net
+from edge.gates.conflation import MergedDelta
 from edge.gates.engine_interface import SessionEngine
-from edge.gates.loop_dispatcher import Bridge
-from edge.gates.mqtt.connection import Wire
+from edge.gates.loop_dispatcher import LoopDispatcher
+from edge.gates.mqtt.connection import BrokerConnection
 from edge.gates.mqtt.topics import Topics
 from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
 from edge.protocol.results import Row, results_to_json
@@ -24,14 +24,14 @@ _RETRY_MIN, _RETRY_MAX = 1.0, 60.0
 _log = logging.getLogger(__name__)
 
 
-class StandingQueries:
+class ContinuousQueries:
     """All of them. All methods are called on the event loop."""
 
     def __init__(
         self,
         engine: SessionEngine,
-        bridge: Bridge,
-        wire: Wire,
+        bridge: LoopDispatcher,
+        wire: BrokerConnection,
         topics: Topics,
         *,
         interval: float,
@@ -44,7 +44,7 @@ class StandingQueries:
         self.topics = topics
         self.interval = interval
         self.max_payload = max_payload
-        self._queries: dict[str, StandingQuery] = {}
+        self._queries: dict[str, ContinuousQuery] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._queries
@@ -59,7 +59,7 @@ class StandingQueries:
                     self.clear(name)
         for name, text in texts.items():
             if name not in self._queries:
-                self._queries[name] = StandingQuery(name, text, self)
+                self._queries[name] = ContinuousQuery(name, text, self)
 
     def clear(self, name: str) -> None:
         """Have the broker forget a result that is no more."""
@@ -81,13 +81,13 @@ class StandingQueries:
         return {name: query.failure.description for name, query in self._queries.items() if query.failure is not None}
 
 
-class StandingQuery:
+class ContinuousQuery:
     """One standing query. Its result is kept, so that it can be sent as a whole whenever it changed.
 
     A message leaves when the one before is acknowledged and the interval is over; what changes meanwhile is one delta.
     """
 
-    def __init__(self, name: str, text: str, shared: StandingQueries) -> None:
+    def __init__(self, name: str, text: str, shared: ContinuousQueries) -> None:
         self.text = text
         self.failure: EdgeError | None = None
         """Why there is no result; None: there is one, or will be."""
@@ -98,7 +98,7 @@ class StandingQuery:
         self._variables: tuple[str, ...] | None = None
         """None: there is no result yet."""
         self._rows: dict[Row, int] = {}
-        self._news: Net | None = None
+        self._news: MergedDelta | None = None
         self._whole = True
         """Whether no delta leads from what the broker retains to the result."""
         self._sequence = -1
@@ -157,7 +157,7 @@ class StandingQuery:
             self.failure, self._variables, self._rows = None, item.delta.variables, {}
             self._news, self._whole = None, True
         elif self._news is None:
-            self._news = Net(item)
+            self._news = MergedDelta(item)
         else:
             self._news.add(item)
         self._count(item)

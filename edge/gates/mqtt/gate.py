@@ -12,16 +12,16 @@ from pathlib import Path
 
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.mqtt.client import MqttClient, state_of
-from edge.gates.mqtt.connection import Came, Link, Wire
-from edge.gates.mqtt.continuous_queries import StandingQueries
+from edge.gates.mqtt.connection import BrokerConnection, ConnectionThread, IncomingMessage
+from edge.gates.mqtt.continuous_queries import ContinuousQueries
 from edge.gates.mqtt.correlation import Correlation
 from edge.gates.mqtt.query_files import read_queries
 from edge.gates.mqtt.topics import Topics
-from edge.gates.mqtt.unhandled_topics import Strays
-from edge.gates.rate_limit import Allowance
-from edge.gates.resume import Parking
+from edge.gates.mqtt.unhandled_topics import UnhandledTopics
+from edge.gates.rate_limit import RateLimit
+from edge.gates.resume import ResumeRegistry
 from edge.gates.session import Sessions
 from edge.gates.settings import MqttGateSettings, SessionLimits
 from edge.metrics import Metrics
@@ -54,13 +54,13 @@ class MqttGate:
         engine: SessionEngine,
         settings: MqttGateSettings,
         metrics: Metrics,
-        make_link: Callable[[Wire], Link],
+        make_link: Callable[[BrokerConnection], ConnectionThread],
         health: Callable[[], Mapping[str, object]] = dict,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: Allowance | None = None,
-        parking: Parking | None = None,
-        strays: Strays | None = None,
+        allowance: RateLimit | None = None,
+        parking: ResumeRegistry | None = None,
+        strays: UnhandledTopics | None = None,
     ) -> None:
         """`health` is what is told of the gateway: a JSON object. Without `parking` nothing can be resumed.
 
@@ -75,7 +75,7 @@ class MqttGate:
         self._parking = parking
         self._health = health
         self._topics = Topics(settings.root)
-        self._strays = strays or Strays(settings.root)
+        self._strays = strays or UnhandledTopics(settings.root)
         self._correlation = Correlation()
         self._open = metrics.connections.labels(_GATE)
         self._clients: dict[str, MqttClient] = {}
@@ -103,7 +103,7 @@ class MqttGate:
     async def start(self) -> None:
         """Connect and stay connected. Returns at once; a broker that is away is tried again for ever."""
         settings = self._settings
-        bridge = Bridge(asyncio.get_running_loop())
+        bridge = LoopDispatcher(asyncio.get_running_loop())
         self._sessions = Sessions(
             self._engine,
             bridge,
@@ -118,8 +118,8 @@ class MqttGate:
             parking=self._parking,
         )
         will = (self._topics.status, _OFFLINE)
-        self._wire = Wire(bridge, self, self._topics.filters, will, self._make_link)
-        self._standing = StandingQueries(
+        self._wire = BrokerConnection(bridge, self, self._topics.filters, will, self._make_link)
+        self._standing = ContinuousQueries(
             self._engine,
             bridge,
             self._wire,
@@ -158,7 +158,7 @@ class MqttGate:
         self._connection = ""
         self._end_sessions()
 
-    def came(self, message: Came) -> None:
+    def came(self, message: IncomingMessage) -> None:
         """A message."""
         read = self._topics.read(message.topic)
         if read is None:

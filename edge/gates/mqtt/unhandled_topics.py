@@ -15,7 +15,7 @@ _LONGEST: Final = 200
 _log = logging.getLogger(__name__)
 
 
-class Strays:
+class UnhandledTopics:
     """Who mistypes a topic waits for an answer in vain, and only the operator can be told. For use by any thread."""
 
     def __init__(self, root: str) -> None:

@@ -11,7 +11,7 @@ from websockets.protocol import CLOSED, OPEN, Event
 from websockets.server import ServerProtocol
 
 from edge.engine.admission.byte_quota import Charge
-from edge.gates.rate_limit import Allowance, incoming, peer_of
+from edge.gates.rate_limit import RateLimit, incoming, peer_of
 from edge.gates.ws.unlink import unlink
 from edge.protocol.errors import TooManyRequests
 from edge.unlink import Unlink
@@ -36,7 +36,7 @@ class BoundedConnection(ServerConnection):
         protocol: ServerProtocol,
         server: Server,
         *,
-        allowance: Allowance,
+        allowance: RateLimit,
         max_message: int,
         **options: Any,  # noqa: ANN401 - the library's own
     ) -> None:

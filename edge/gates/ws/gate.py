@@ -18,10 +18,10 @@ from websockets.http11 import Request, Response
 
 from edge.gates.engine_interface import SessionEngine
 from edge.gates.guard import OPEN_GUARD, Guard
-from edge.gates.loop_dispatcher import Bridge
+from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.origins import host_allowed, origin_allowed, wrong_hosts
-from edge.gates.rate_limit import Allowance, peer_of
-from edge.gates.resume import Parking
+from edge.gates.rate_limit import RateLimit, peer_of
+from edge.gates.resume import ResumeRegistry
 from edge.gates.session import Session, Sessions
 from edge.gates.settings import LimitSettings, SessionLimits, WsGateSettings
 from edge.gates.ws.bounded import BoundedConnection
@@ -57,8 +57,8 @@ class WsGate:
         metrics: Metrics,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: Allowance | None = None,
-        parking: Parking | None = None,
+        allowance: RateLimit | None = None,
+        parking: ResumeRegistry | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Without `parking` nothing can be resumed. Without `tls`: plain WebSockets."""
@@ -66,7 +66,7 @@ class WsGate:
         self._settings = settings
         self._metrics = metrics
         self._guard = guard
-        self._allowance = allowance or Allowance(LimitSettings())
+        self._allowance = allowance or RateLimit(LimitSettings())
         self._parking = parking
         self._tls = tls
         self._open = metrics.connections.labels(_GATE)
@@ -77,7 +77,7 @@ class WsGate:
         settings = self._settings
         sessions = Sessions(
             self._engine,
-            Bridge(asyncio.get_running_loop()),
+            LoopDispatcher(asyncio.get_running_loop()),
             self._metrics,
             guard=self._guard,
             gate=_GATE,

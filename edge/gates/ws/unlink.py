@@ -11,7 +11,7 @@ from typing import Final
 
 from websockets.asyncio.server import ServerConnection
 
-from edge.engine.frameless import frameless
+from edge.engine.faults import without_frames
 from edge.unlink import drop_error
 
 _LOGGER: Final = logging.getLogger("edge.gates.ws.library")
@@ -28,7 +28,7 @@ def unlink(connection: ServerConnection) -> None:
     protocol.parser.close()
     for error in (connection.recv_exc, protocol.parser_exc, protocol.handshake_exc):
         if isinstance(error, Exception):
-            frameless(error)
+            without_frames(error)
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from coap_client import CoapClient, Datagrams
 
 from edge.gates.coap import CoapGate
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
 
@@ -44,7 +44,7 @@ def serving(engine):
     """`async with serving(max_body=...) as gate`."""
 
     @asynccontextmanager
-    async def start(allowance: Allowance | None = None, own_topics: str = "", **limits: Any) -> AsyncIterator[Gate]:
+    async def start(allowance: RateLimit | None = None, own_topics: str = "", **limits: Any) -> AsyncIterator[Gate]:
         metrics, came = Metrics(), []
 
         async def readings(topic: str, payload: bytes) -> int:

@@ -4,13 +4,13 @@ import pytest
 from aiocoap import FETCH, POST, Code
 from coap_client import ALL, CoapClient, body
 
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings
 
 
 @pytest.mark.parametrize(("code", "path", "payload"), [(FETCH, "/query", ALL), (POST, "/reading/sensor", b"21")])
 async def test_what_is_too_much_is_refused_with_the_time_to_wait(serving, code, path, payload):
-    allowance = Allowance(LimitSettings(rate=0.001, burst=1))
+    allowance = RateLimit(LimitSettings(rate=0.001, burst=1))
     async with serving(allowance=allowance) as gate, CoapClient(gate.url) as client:
         first = await client.ask(code, path, payload)
         assert first.code in (Code.CONTENT, Code.CHANGED)

@@ -9,14 +9,14 @@ from gate_client import eventually
 
 from edge.engine.requests import UpdateRequest
 from edge.gates.coap import transfers
-from edge.gates.rate_limit import Allowance
+from edge.gates.rate_limit import RateLimit
 from edge.gates.settings import LimitSettings
 
 BLOCK = 1024
 
 
-def allowance(limit: int) -> Allowance:
-    return Allowance(LimitSettings(max_client_bytes=limit, max_total_bytes=4 * limit))
+def allowance(limit: int) -> RateLimit:
+    return RateLimit(LimitSettings(max_client_bytes=limit, max_total_bytes=4 * limit))
 
 
 async def send(client: Datagrams, number: int, query: str = "a") -> Code:

@@ -8,13 +8,13 @@ from coap_client import ALL, Datagrams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.gates.coap.deduplication import Recent
+from edge.gates.coap.deduplication import Deduplication
 
 PLAIN = 860
 
 
 async def test_what_came_is_known_with_its_answer():
-    recent = Recent(60, 1_000_000)
+    recent = Deduplication(60, 1_000_000)
     assert recent.find("a") is None
     recent.came("a")
     assert recent.find("a") == b""
@@ -26,7 +26,7 @@ async def test_what_came_is_known_with_its_answer():
 
 
 async def test_it_is_forgotten_by_itself():
-    recent = Recent(0.05, 1_000_000)
+    recent = Deduplication(0.05, 1_000_000)
     for number in range(10):
         recent.came(number)
     async with asyncio.timeout(20):
@@ -41,7 +41,7 @@ async def test_it_is_forgotten_by_itself():
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1200)), max_size=60), st.integers(1, 20))
 def test_it_takes_no_more_room_than_it_may_and_keeps_the_newest(story, limit):
     async def told():
-        recent = Recent(60, limit * PLAIN)
+        recent = Deduplication(60, limit * PLAIN)
         newest = None
         for key, length in story:
             if recent.find(key) is None:
@@ -95,7 +95,7 @@ async def test_a_device_that_begins_its_numbers_anew_says_something_new(gate):
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=1)), max_size=30))
 def test_a_request_is_known_by_its_number_and_what_it_says_as_long_as_no_other_has_the_number(story):
     async def told():
-        recent, last = Recent(60, 1_000_000), {}
+        recent, last = Deduplication(60, 1_000_000), {}
         for number, digest in story:
             assert (recent.find(number, digest) is not None) == (last.get(number) == digest)
             recent.came(number, digest)

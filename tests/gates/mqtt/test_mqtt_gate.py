@@ -15,7 +15,7 @@ from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessio
 from edge.cli.run import _greet
 from edge.gates.mqtt.client import state_of
 from edge.gates.mqtt.topics import Topics
-from edge.gates.mqtt.unhandled_topics import Strays
+from edge.gates.mqtt.unhandled_topics import UnhandledTopics
 from edge.security.clients import Rights
 from tests.support.clients import clients_of
 from tests.support.processes import wait_for
@@ -308,7 +308,7 @@ def test_who_mistypes_a_topic_can_be_helped_by_the_log(tmp_path, caplog, times):
 
 
 def test_the_log_does_not_grow_with_what_is_mistyped(caplog):
-    strays = Strays(ROOT)
+    strays = UnhandledTopics(ROOT)
     for number in range(1000):
         strays.look(f"{ROOT}/requests/{number}")
     told = told_of(caplog, "mqtt_gate.ignored")

@@ -4,8 +4,8 @@ import asyncio
 
 import paho.mqtt.client as paho
 
-from edge.gates.loop_dispatcher import Bridge
-from edge.gates.mqtt.connection import Wire
+from edge.gates.loop_dispatcher import LoopDispatcher
+from edge.gates.mqtt.connection import BrokerConnection
 
 
 class Link:
@@ -30,7 +30,7 @@ class Owner:
 
 async def test_messages_of_qos_0_do_not_pile_up_while_the_loop_is_busy():
     owner = Owner()
-    wire = Wire(Bridge(asyncio.get_running_loop()), owner, ["a/+"], ("will", b""), lambda _: Link())
+    wire = BrokerConnection(LoopDispatcher(asyncio.get_running_loop()), owner, ["a/+"], ("will", b""), lambda _: Link())
     client = paho.Client(paho.CallbackAPIVersion.VERSION2)
     wire._subscribed(client, None, 1, [], None)
     for number in range(5000):
