@@ -137,12 +137,13 @@ class Compiler:
         """Places of parameters that stand in a triple pattern which every solution matches."""
         self.bound: Names = frozenset()
         """Every variable of the pattern that is compiled, those inside EXISTS apart."""
+        self.tables: list[ValuesIndex] = []
         self.closed: list[int] = []
         """Places of parameters that something needs to be bound, once for each that does."""
 
     def compile(self, node: Node) -> Plan:
         """Compile a pattern in normal form. Raises `Unsupported`."""
-        self.triggers, self.graph_names, self.matched, self.closed = [], False, set(), []
+        self.triggers, self.graph_names, self.matched, self.tables, self.closed = [], False, set(), [], []
         self.bound = binds(node)
         scope = self.scope()
         sure = frozenset(scope.place(name) for name in certain(node))
@@ -153,7 +154,15 @@ class Compiler:
         looked = frozenset[Name]().union(*map(references, expressions(node))) & possible(node)
         places = frozenset(map(scope.place, looked))
         triggers = tuple(_at_top(trigger, sure | self.matched, own, places) for trigger in self.triggers)
+        self._prepare_tables(triggers)
         return Plan(operator, triggers, fixed, self._shown(node), self.graph_names)
+
+    def _prepare_tables(self, triggers: Sequence[Trigger]) -> None:
+        """Index long VALUES by the columns that other patterns bind: none of them, all, and those of a changed quad."""
+        for table in self.tables:
+            others = [other.places for other in self.tables if other is not table]
+            joined = frozenset[int]().union(*(trigger.places for trigger in triggers), *others)
+            table.prepare([(), joined, *(trigger.fixes for trigger in triggers)])
 
     def scope(self) -> Scope:
         """The scope of a whole pattern, in which every variable has its own place."""
@@ -271,7 +280,9 @@ class Scope:
                 graph, places, [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
             )
         rows = [[self.needed(c) if isinstance(c, Parameter) else _kept(c) for c in row] for row in node.rows]
-        return ValuesIndex(graph, places, rows)
+        table = ValuesIndex(graph, places, rows)
+        self.compiler.tables.append(table)
+        return table
 
     def _scan(self, node: Triple) -> Scan:
         compiler = self.compiler

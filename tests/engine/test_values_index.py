@@ -1,0 +1,76 @@
+"""Long VALUES are indexed where their text is compiled, so that no update waits for an index."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from scheduler_house import WAIT, Client, House, evaluated
+
+from edge.engine.operators.values_index import ValuesIndex
+
+ROWS = 2_000
+ONE = f"VALUES ?s {{ {' '.join(f'<a:s{number}>' for number in range(ROWS))} }}"
+TWO = f"VALUES (?s ?o) {{ {' '.join(f'(<a:s{number}> {number})' for number in range(ROWS))} }}"
+LABELS = f"VALUES (?s ?l) {{ {' '.join(f'(<a:s{number}> {number})' for number in range(ROWS))} }}"
+PARTIAL = f"VALUES (?s ?l) {{ (UNDEF 'any') {' '.join(f'(<a:s{number}> UNDEF)' for number in range(ROWS))} }}"
+PATTERNS = {
+    "one column": f"{ONE} ?s <a:p> ?o",
+    "two columns of one pattern": f"{TWO} ?s <a:p> ?o",
+    "two columns of two patterns": f"{TWO} ?s <a:q> ?x . ?y <a:p> ?o",
+    "a column of its own": f"{LABELS} ?s <a:p> ?o",
+    "UNDEF": f"{PARTIAL} ?s <a:p> ?o",
+    "several patterns": f"{ONE} ?s <a:p> ?o ; <a:q> ?x",
+    "OPTIONAL": f"?s <a:p> ?o OPTIONAL {{ {LABELS} }}",
+    "OPTIONAL with a pattern": f"?s <a:p> ?o OPTIONAL {{ ?s <a:q> ?x {LABELS} }}",
+    "MINUS": f"?s <a:p> ?o MINUS {{ {ONE} }}",
+    "EXISTS": f"?s <a:p> ?o FILTER EXISTS {{ ?s <a:q> ?x {LABELS.replace('?s', '?x')} }}",
+    "UNION": f"{{ {ONE} ?s <a:p> ?o }} UNION {{ ?s <a:q> ?o {ONE} }}",
+    "a sub-query": f"?s <a:p> ?o {{ SELECT ?s (COUNT(*) AS ?n) {{ {ONE} ?s <a:q> ?x }} GROUP BY ?s }}",
+}
+
+
+@pytest.fixture
+def indexed(monkeypatch):
+    """Rows that were put into indexes, by the name of the thread."""
+    rows: Counter[str] = Counter()
+    build = ValuesIndex._indexed
+
+    def counted(table, *arguments):
+        rows[threading.current_thread().name] += len(table._rows)
+        return build(table, *arguments)
+
+    monkeypatch.setattr(ValuesIndex, "_indexed", counted)
+    return rows
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS.keys())
+def test_the_writer_builds_no_index_of_a_long_list(indexed, pattern):
+    house = House()
+    try:
+        house.update(" ; ".join(f"INSERT DATA {{ <a:s{number}> <a:p> {number} }}" for number in range(20)))
+        client = Client(house, f"SELECT * {{ {pattern} }}")
+        client.future.result(WAIT)
+        house.update("INSERT DATA { <a:s3> <a:q> 5 . <a:s3> <a:p> 4 }")
+        house.update("DELETE DATA { <a:s3> <a:p> 3 }")
+        house.update("INSERT DATA { <a:s4> <a:q> 5 }")
+        house.update("DELETE DATA { <a:s3> <a:q> 5 }")
+        evaluated(house.scheduler)
+        assert client.items
+        assert indexed["writer"] == 0, indexed
+        assert indexed, "it is indexed elsewhere"
+    finally:
+        assert house.scheduler.close(WAIT)
+
+
+def test_an_update_with_a_long_list_finds_its_index(indexed):
+    house = House()
+    try:
+        house.update("INSERT DATA { <a:s3> <a:p> 3 . <a:other> <a:p> 4 }")
+        long = "VALUES ?s { " + " ".join(f"<a:s{number}>" for number in range(5_000)) + " }"
+        (outcome,) = house.update(f"INSERT {{ ?s <a:found> ?o }} WHERE {{ ?s <a:p> ?o {long} }}")
+        assert outcome.added == 1
+        assert indexed["writer"] == 0, indexed
+    finally:
+        assert house.scheduler.close(WAIT)
