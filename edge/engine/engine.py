@@ -44,14 +44,13 @@ from edge.engine.updates.attempt import (
     LargeUpdate,
     LongUpdate,
     Mode,
-    Quads,
     Recorded,
     Unfinished,
 )
 from edge.engine.updates.loaded_documents import Loader
 from edge.engine.updates.read_set import read_set
 from edge.engine.updates.staged_change import STAGED_FROM, NotStaged, Operation, StagedChange
-from edge.engine.updates.update_plan import Load, Modify, UpdatePlan, is_data
+from edge.engine.updates.update_plan import Load, Modify, Quads, UpdatePlan, is_data
 from edge.engine.updates.update_processor import UpdateProcessor
 from edge.protocol.access import ANYBODY, Access
 from edge.protocol.errors import UpdateConflict, UpdateFailed

@@ -324,7 +324,7 @@ class Gateway:
             return None
         # Memory and time that only who wants it pays for.
         from edge.security.enrolment import Enrolment
-        from edge.security.issuer import IssuerSettings
+        from edge.security.issuer_settings import IssuerSettings
         from edge.security.security import Security, SecuritySettings
         from edge.security.tls import Tls
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import jwt
 
-from edge.protocol.access import DEFAULT_GRAPH, Action
+from edge.protocol.access import DEFAULT_GRAPH
 from edge.protocol.errors import InvalidGrant, InvalidRequest, NotReady
 from edge.security.clients import Client, Rights, foreign
 from edge.security.issuer_keys import IssuerKeys
+from edge.security.issuer_settings import IssuerSettings
 
 DIRECTORY: Final = "issuers"
 """In the data directory: the keys that were fetched last."""
@@ -29,35 +29,6 @@ _BEARER: Final = "Bearer"
 """What Keycloak's access tokens say they are; its ID and refresh tokens say something else."""
 _ONLY_OF_ID_TOKENS: Final = frozenset({"at_hash", "c_hash"})
 """OpenID Connect Core, sections 3.1.3.6 and 3.3.2.11."""
-
-
-@dataclass(frozen=True, slots=True)
-class IssuerSettings:
-    """What the operator decides."""
-
-    url: str = ""
-    """Its name, as in `iss` of its tokens."""
-    jwks_url: str = ""
-    jwks_file: Path | None = None
-    """Where its keys are: one of the two."""
-    ca_file: Path | None = None
-    """Authorities that may have signed its certificate, PEM; None: those of the machine."""
-    audience: str = "sepa-edge"
-    """Whom its tokens must be for."""
-    claim: str = "sub"
-    """The claim that names the client."""
-    algorithms: tuple[str, ...] = ("RS256", "ES256")
-    leeway: float = 10.0
-    """Seconds by which its clock and ours may differ."""
-    refresh: float = 300.0
-    """Seconds between two fetches of its keys."""
-    keys_for: float = 604_800.0
-    """Seconds that keys are used after they were fetched last, or the gateway began with them."""
-    actions: tuple[Action, ...] = ()
-    """What all its clients may do; none: only those come in that were allowed one by one."""
-    read: tuple[str, ...] = (_ALL,)
-    write: tuple[str, ...] = (_ALL,)
-    """Graphs that they may see and change; "default" is the one without a name."""
 
 
 class Issuer:

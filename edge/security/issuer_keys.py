@@ -13,14 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from edge import durable
 from edge.protocol.trust import trusting
+from edge.security.issuer_settings import IssuerSettings
 from edge.security.jwks import KeySet, KeysRefused, PublicKey
-
-if TYPE_CHECKING:
-    from edge.security.issuer import IssuerSettings
 
 _LARGEST: Final = 256 * 1024
 """Bytes of a JWK Set; those in the wild have up to 20 KB."""

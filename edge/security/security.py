@@ -11,7 +11,8 @@ from edge.protocol.errors import UnauthorizedClient
 from edge.security.authority import Authority
 from edge.security.clients import Clients, NoSuchClient, State
 from edge.security.guard import TokenGuard
-from edge.security.issuer import Issuer, IssuerSettings
+from edge.security.issuer import Issuer
+from edge.security.issuer_settings import IssuerSettings
 from edge.security.keys import Keys
 from edge.security.oscore import Contexts, NoSuchContext, SharedContext
 from edge.security.store import Store

@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyoxigraph as ox
 
 from edge.engine.queries.lutt import Key
 from edge.engine.store.changes import ChangeSet, Statement
+from edge.engine.updates.staged_change import StagedChange
+from edge.engine.updates.update_plan import Quads
 from edge.protocol.errors import UpdateConflict
-
-if TYPE_CHECKING:
-    from edge.engine.updates.staged_change import StagedChange
 
 FIRST_STEPS: Final = 5_000
 """Steps that an update may take on the writer's thread: about 5 ms, half as long as to fork a process."""
@@ -30,10 +29,6 @@ FIRST_QUADS: Final = 2_000
 """Quads that it may change there: that takes about 15 ms."""
 MOST_TRIES: Final = 3
 """How often an update is evaluated elsewhere while what it read keeps changing."""
-
-Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
-"""What an operation removes, and then adds."""
-
 
 Documents = Mapping[int, Sequence[ox.Quad]]
 """What the documents of LOAD hold, by the numbers of the operations."""

@@ -20,6 +20,9 @@ from edge.engine.store.graph import DEFAULT_GRAPH, Quad
 from edge.engine.store.terms import Dictionary
 from edge.protocol.results import Term
 
+Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
+"""Quads that an operation removes, and quads that it adds afterwards."""
+
 
 @dataclass(frozen=True, slots=True)
 class OxigraphWhere:

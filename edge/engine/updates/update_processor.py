@@ -31,7 +31,6 @@ from edge.engine.updates.attempt import (
     LargeUpdate,
     LongUpdate,
     Mode,
-    Quads,
     Recorded,
 )
 from edge.engine.updates.loaded_documents import Loader, fetch
@@ -46,6 +45,7 @@ from edge.engine.updates.update_plan import (
     Modify,
     OperatorWhere,
     OxigraphWhere,
+    Quads,
     QuadTemplate,
     Target,
     Transfer,
