@@ -1,9 +1,9 @@
-"""How much work a query can be at the most, as far as the counts of the live graph tell.
+"""Upper bound of the work of a query, from the counts of the live graph.
 
-Oxigraph cannot be stopped while it looks for the next solution. So it must be known before whether that will be soon.
-What is counted are solutions that it may hold or go through at some point, whatever the order in which it joins what
-shares variables: it begins with any pattern, and each further one multiplies by the most that it can match there. The
-bound is loose; where it is small, the work is.
+Oxigraph cannot be interrupted while it searches for the next solution, so the engine must know in advance whether a
+query is cheap. The bound counts the solutions that Oxigraph may hold or visit at any point, for every join order: the
+join starts with any pattern, and each further pattern multiplies the count by the largest number of its matches. The
+bound is loose, but a small bound guarantees little work.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ from edge.protocol.errors import ParsingFailed
 from edge.protocol.syntax import Token
 
 SURE: Final = 2_000_000
-"""Solutions, each times the words of the query and its work on texts: no more than half a second and some 50 MB."""
+"""Limit of a cheap query: solutions times (words of the query + work on texts). At most 0.5 s and about 50 MB."""
 
+# Beyond any of these the bound would take too long to compute, and counts as infinite.
 _MANY: Final = 8
-"""Patterns that are joined in one group; with more nothing is computed."""
+"""Patterns that are joined in one group."""
 _GRAPHS: Final = 64
-"""Named graphs; likewise."""
+"""Named graphs."""
 _WORDS: Final = 1000
-"""Words of a query; likewise."""
+"""Words of a query."""
 _LOOKS: Final = 500
-"""Looks at parts of a query, which are many times as many where parts are nested; likewise."""
+"""Visits of parts of a query. Nested parts are visited many times."""
 
 _NONE: Final[Names] = frozenset()
 _HUGE: Final = math.inf
@@ -74,40 +75,40 @@ _HUGE: Final = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is looked at of a query."""
+    """The properties of a query that determine its cost."""
 
     query: Query | None
-    """None: one whose work nothing bounds."""
+    """None if the work has no bound."""
     words: int
-    """How long it is, in words."""
+    """Length of the query in words."""
     texts: Texts
 
 
 def outline(text: str, tokens: Sequence[Token], base_iri: str) -> Outline:
-    """The outline of a legal query. One of too many words is not parsed: nothing is computed for it."""
+    """Return the outline of a legal query. A query of more than 1000 words is not parsed, and has no bound."""
     if len(tokens) > _WORDS:
         return Outline(None, len(tokens), Texts(len(text), ()))
     try:
         query = parse_query(text, tokens, base_iri)
-    except ParsingFailed:  # legal, as Oxigraph says, and beyond our grammar
+    except ParsingFailed:  # Oxigraph accepts it, but our grammar does not
         return Outline(None, len(tokens), Texts(len(text), ()))
     return Outline(query, len(tokens), Texts(len(text), nodes(query.pattern)))
 
 
 def is_small(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bool = False) -> bool:
-    """Whether a query is sure to be done soon, on the graph as it is. Any thread.
+    """Return whether a query certainly finishes soon on the current graph. May run on any thread.
 
-    `whole`: what stands for its default graph is not the store's, even if neither it nor the dataset says so.
+    `whole`: the query's default graph is not the store's, although neither the query nor the dataset says so.
     """
     try:
         each = outlined.words + outlined.texts.work(graph.dictionary.longest)
         return most(outlined, graph, dataset, whole=whole) * each <= SURE
-    except RuntimeError:  # another thread changed what was walked
+    except RuntimeError:  # another thread changed a dictionary during the iteration
         return False
 
 
 def most(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bool = False) -> float:
-    """The most solutions at any point of its evaluation, and triples that it gives; infinite: nobody knows."""
+    """Return an upper bound of the solutions at any point of the evaluation and of the triples; infinite if unknown."""
     query = outlined.query
     if query is None or outlined.words > _WORDS:
         return _HUGE
@@ -120,26 +121,26 @@ def most(outlined: Outline, graph: LiveGraph, dataset: Dataset, *, whole: bool =
 
 
 class _TooManyLooksError(Exception):
-    """What a query may come to cannot be said in reasonable time."""
+    """The bound of a query takes too long to compute."""
 
 
 class _Bounds:
-    """The bounds of the parts of one query."""
+    """Upper bounds for the parts of one query."""
 
     def __init__(self, graph: LiveGraph, *, whole: bool) -> None:
-        """`whole`: a pattern may match in any graph."""
+        """`whole`: any pattern may match in any graph."""
         self._graph = graph
         self._whole = whole
         self._looks = 0
-        # By identity: to compare parts of a query takes longer than what is remembered of them.
+        # Keyed by identity: a comparison of parts of a query would take longer than the cached work.
         self._certain: dict[int, Names] = {}
         self._ids: dict[int, int] = {}
-        """Of constants."""
+        """Term ids of constants."""
         self._matches: dict[tuple[int, Names], float] = {}
-        """What a triple pattern can match, by those of its variables that are bound."""
+        """Largest number of matches of a triple pattern, for a set of bound variables."""
 
     def peak(self, node: Node, bound: Names) -> float:
-        """The most solutions at any point of evaluating a pattern, at least 1, where the variables `bound` are."""
+        """Return the largest number of solutions while a pattern is evaluated, at least 1. `bound`: bound variables."""
         self._looks += 1
         if self._looks > _LOOKS:
             raise _TooManyLooksError
@@ -157,7 +158,7 @@ class _Bounds:
                 if isinstance(node.name, Variable | Blank) and node.name not in bound | self._sure(node.pattern):
                     most *= max(1, len(self._graph.graphs))
             case Group() | Project() | Distinct() | OrderBy() | Slice():
-                most = self.peak(node.pattern, _NONE)  # by itself, whatever stands around it
+                most = self.peak(node.pattern, _NONE)  # a sub-query is evaluated without the outer bindings
             case _:
                 return _HUGE
         for expression in own_expressions(node):
@@ -166,11 +167,11 @@ class _Bounds:
         return most
 
     def _beside(self, most: float, node: Node, bound: Names) -> float:
-        """What is looked up for each of so many solutions, or evaluated once by itself."""
+        """Bound of a part that Oxigraph looks up for each of `most` solutions, or evaluates once on its own."""
         return max(most * self.peak(node, bound), self.peak(node, _NONE))
 
     def _join(self, parts: Sequence[Node], bound: Names) -> float:
-        """The most over all patterns that it can begin with; then what can match least comes next."""
+        """Return the maximum over all patterns that can be joined first. After it, the most selective part follows."""
         if len(parts) > _MANY:
             return _HUGE
         most = 1.0
@@ -195,7 +196,7 @@ class _Bounds:
         return most
 
     def _alone(self, node: Node, bound: Names) -> float:
-        """One part of a join."""
+        """Return the largest number of matches of one part of a join."""
         match node:
             case Triple():
                 key = id(node), bound & self._sure(node)
@@ -218,7 +219,7 @@ class _Bounds:
         return max(1, sum(index.most(*ids) for index in indexes))
 
     def _path(self, node: Path, bound: Names) -> float:
-        """A path goes through each triple once from each of its beginnings, and gives each end once."""
+        """Bound a path. It visits each triple once from each of its start nodes, and returns each end once."""
         indexes = self._indexes(node.graph)
         if indexes is None:
             return _HUGE
@@ -229,7 +230,7 @@ class _Bounds:
         return max(1, most)
 
     def _choices(self, path: PathExpression, indexes: Sequence[TripleIndex]) -> float:
-        """Steps that a path can take from all of its beginnings together; where it repeats from each of them."""
+        """Count the steps of a path from all start nodes together; if it repeats, from each start node."""
         match path:
             case PathLink():
                 predicate = self._id(path.predicate, _NONE)
@@ -247,7 +248,7 @@ class _Bounds:
                 return sum(index.size for index in indexes)
 
     def _indexes(self, graph: Slot | None) -> list[TripleIndex] | None:
-        """Where a pattern may match; None: in too many graphs."""
+        """Return the indexes in which a pattern may match; None if there are too many graphs."""
         graphs = self._graph.graphs
         if self._whole or isinstance(graph, Variable | Blank):
             return list(graphs.values()) if len(graphs) <= _GRAPHS else None
@@ -266,7 +267,7 @@ class _Bounds:
         return known
 
     def _sure(self, node: Node) -> Names:
-        """What is bound in every solution of a part."""
+        """Return the variables that every solution of a part binds."""
         known = self._certain.get(id(node))
         if known is None:
             known = self._certain[id(node)] = certain(node)
@@ -274,7 +275,7 @@ class _Bounds:
 
 
 _NOWHERE: Final = -2
-"""Stands for the id of a term that is nowhere in the graph."""
+"""Placeholder for the id of a term that does not occur in the graph."""
 
 
 def _exists(expression: Expression) -> list[Node]:

@@ -1,4 +1,4 @@
-"""What a query depends on: the triple patterns in it, wherever they stand, as watches for the LUTT."""
+"""Dependencies of a query: all triple patterns in it, as watches for the LUTT."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from edge.protocol.results import Term
 
 
 def dependencies(query: Query, default_graphs: Sequence[str] | None, *, union: bool) -> Dependencies:
-    """The dependencies of a query.
+    """Return the dependencies of a query.
 
-    `default_graphs` are the IRIs that make up its default graph; None: the store's own, or with `union` all graphs.
+    `default_graphs`: IRIs of the graphs that form its default graph. None: the store's own, or with `union` all graphs.
     """
     walker = _Walker(default_graphs, union=union)
     watches = tuple(dict.fromkeys(walker.node(query.pattern)))
@@ -50,14 +50,14 @@ def dependencies(query: Query, default_graphs: Sequence[str] | None, *, union: b
 class _Walker:
     def __init__(self, default_graphs: Sequence[str] | None, *, union: bool) -> None:
         self.graph_names = False
-        """Whether there was a GRAPH clause on the way."""
+        """Whether the query has a GRAPH clause."""
         if default_graphs is None:
             self._default = [Watch(default_graph=not union)]
         else:
             self._default = [Watch(graph=ox.NamedNode(iri)) for iri in default_graphs]
 
     def node(self, node: Node) -> Iterator[Watch]:
-        """What a pattern depends on."""
+        """Yield the watches of a pattern."""
         if isinstance(node, Triple):
             subject, predicate, object_ = map(_term, (node.subject, node.predicate, node.object))
             for where in self._graphs(node.graph):
@@ -65,7 +65,7 @@ class _Walker:
         elif isinstance(node, Path):
             for where in self._graphs(node.graph):
                 yield from _path(_term(node.subject), node.path, _term(node.object), where)
-        elif not isinstance(node, Service):
+        elif not isinstance(node, Service):  # its data is elsewhere; a local change cannot affect it
             self.graph_names |= isinstance(node, GraphPattern)
             for child in children(node):
                 yield from self.node(child)
@@ -84,14 +84,14 @@ class _Walker:
 
 
 def _term(slot: Slot) -> Term | None:
-    """A constant; None for variables and blank nodes."""
+    """Return a constant; None for variables and blank nodes."""
     if isinstance(slot, Parameter):
         return slot.term
     return None if isinstance(slot, Variable | Blank | Fresh) else slot
 
 
 def _path(subject: Term | None, path: PathExpression, object_: Term | None, where: Watch) -> Iterator[Watch]:
-    """Whatever a path can walk. One of length zero begins and ends at a node, if the graph has that node at all."""
+    """Yield the watches of a path. A path of length zero starts and ends at one node, if the graph has that node."""
     for step in _steps(path):
         yield replace(where, predicate=step)
     if not _may_be_empty(path):
@@ -105,7 +105,7 @@ def _path(subject: Term | None, path: PathExpression, object_: Term | None, wher
 
 
 def _steps(path: PathExpression) -> Iterator[Term | None]:
-    """The predicates that a path can walk; None: any."""
+    """Yield the predicates of a path; None stands for any predicate."""
     if isinstance(path, PathLink):
         yield _term(path.predicate)
     elif isinstance(path, Negated):
@@ -115,12 +115,12 @@ def _steps(path: PathExpression) -> Iterator[Term | None]:
     else:
         for part in _parts(path):
             if not isinstance(path, Alternative) and _may_be_empty(part):
-                yield None  # its ends may be nodes that no pattern names
+                yield None  # the path can start or end at nodes that no pattern names
             yield from _steps(part)
 
 
 def _may_be_empty(path: PathExpression) -> bool:
-    """Whether a part of the path can have length zero."""
+    """Return whether the path can have length zero."""
     if isinstance(path, Repeat):
         return path.least == 0 or _may_be_empty(path.path)
     if isinstance(path, Inverse):

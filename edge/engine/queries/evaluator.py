@@ -1,10 +1,10 @@
-"""Evaluators: the whole result of one subscribed query as Oxigraph writes it, computed on the mirror.
+"""Evaluators: compute the whole result of one subscribed query on the mirror, in the form that Oxigraph serializes.
 
-Every query form has a table: SELECT its own, ASK one row with `boolean`, CONSTRUCT the solutions of its WHERE, DESCRIBE
-one row `subject`, `predicate`, `object` a triple.
+The result of every query form is a table. SELECT has its own columns, ASK one row with `boolean`, CONSTRUCT the
+solutions of its WHERE, and DESCRIBE one row `subject`, `predicate`, `object` for each triple.
 
-Reading it is nearly all Oxigraph's work, which lets go of Python's lock, so it may be done on any thread, beside
-others. What changed is found by comparing lines, and only lines that changed are made terms.
+Oxigraph does nearly all the work and releases the GIL meanwhile, so several threads can evaluate in parallel. The
+engine compares the lines of two tables, and converts only the changed lines to terms.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from edge.protocol.syntax import Token, closing, read_prologue, tokenize
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What evaluators look at."""
+    """Everything that an evaluator reads: graph, mirror, forked processes and rules."""
 
     graph: LiveGraph
     mirror: Mirror
@@ -47,27 +47,28 @@ class World:
     rules: QueryRules
 
     def read(self, evaluator: Evaluator, now: int) -> ResultTable:
-        """Return the whole result of a query in the state of the mirror. Any thread.
+        """Return the whole result of a query for the state of the mirror. May run on any thread.
 
-        It is evaluated here, or in a forked process where that might take long. Raises as `Evaluator.read` does, and
+        A query that might take long runs in a forked process. Raises the errors of `Evaluator.read`, and
         `RequestTimeout`, `NotReady`.
         """
         rules = self.rules
         if is_small(evaluator.outlined, self.graph, evaluator.dataset, whole=rules.union_default_graph):
             return evaluator.read(self.mirror.open(), rules, now)
         limit, setting = rules.evaluation_timeout, "engine.evaluation_timeout"
+        # The fork happens while no update can change the store, so the child sees one consistent state.
         with self.mirror.held() as store:
             child = self.apart.begin(lambda: evaluator.read(store, rules, now), limit, setting)
         return child.result()
 
 
 class Evaluator(ABC):
-    """Computes the whole result of one query. It keeps nothing of it."""
+    """Computes the whole result of one query. An evaluator holds no result."""
 
     moving = False
-    """Whether what the result depends on can change with it."""
+    """Whether the dependencies of the query can change with its result."""
     outlined: Outline
-    """What it can cost depends on this, and on the dataset."""
+    """The cost of the query depends on this outline, and on the dataset."""
     dataset: Dataset
 
     def __init__(self, depends: Dependencies) -> None:
@@ -75,13 +76,13 @@ class Evaluator(ABC):
 
     @abstractmethod
     def read(self, store: ox.Store, rules: QueryRules, now: int) -> ResultTable:
-        """The result in the state that the store is in. Any thread.
+        """Return the result for the state of the store. May run on any thread.
 
-        `now` in microseconds since 1970. Raises `EvaluationFailed`, `ResultTooLarge`.
+        `now`: microseconds since 1970. Raises `EvaluationFailed`, `ResultTooLarge`.
         """
 
     def stages(self, graph: LiveGraph, table: ResultTable) -> Sequence[Stage]:
-        """What makes rows of the result of rows of such a table."""
+        """Return the stages that turn rows of the table into rows of the result."""
         return ()
 
     def variables(self, table: ResultTable) -> tuple[str, ...]:
@@ -89,12 +90,12 @@ class Evaluator(ABC):
         return table.variables
 
     def dependencies(self, table: ResultTable | None = None) -> Dependencies:
-        """What the result depends on. `table` is the last one that was read."""
+        """Return the dependencies of the result. `table`: the newest result."""
         return self._depends
 
 
 class SelectEvaluator(Evaluator):
-    """Any SELECT."""
+    """Evaluator of a SELECT."""
 
     def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
         super().__init__(depends)
@@ -107,7 +108,7 @@ class SelectEvaluator(Evaluator):
 
 
 class AskEvaluator(Evaluator):
-    """An ASK: one row that says true or false."""
+    """Evaluator of an ASK: one row with true or false."""
 
     def __init__(self, query: ListedQuery, dataset: Dataset, depends: Dependencies) -> None:
         super().__init__(depends)
@@ -122,13 +123,14 @@ class AskEvaluator(Evaluator):
 
 
 class ConstructEvaluator(Evaluator):
-    """A CONSTRUCT: its WHERE as a SELECT, its template filled here, so that a solution's blank nodes keep their names.
+    """Evaluator of a CONSTRUCT: runs its WHERE as a SELECT and fills the template itself.
 
-    Evaluated anew, Oxigraph would name them anew, and every triple that holds one would be removed and added.
+    The blank nodes of a solution must keep their names. Oxigraph would rename them in each evaluation, so that every
+    triple with a blank node would be removed and added again.
     """
 
     def __init__(self, where: str, dataset: Dataset, template: Sequence[Triple], depends: Dependencies) -> None:
-        """`where`: the query whose solutions fill the template."""
+        """`where`: the SELECT whose solutions fill the template."""
         super().__init__(depends)
         self._where = where
         self._tokens = tokenize(where)
@@ -156,10 +158,10 @@ class ConstructEvaluator(Evaluator):
 
 
 class _Frames(Stage):
-    """The rows of a table as frames of a layout."""
+    """Stage that turns the rows of a table into frames of a layout."""
 
     def __init__(self, graph: LiveGraph, layout: Layout, columns: Sequence[int]) -> None:
-        """`columns`: the place of each column."""
+        """`columns`: the position of each column in the frame."""
         self._graph = graph
         self._layout = layout
         self._columns = columns
@@ -176,7 +178,7 @@ class _Frames(Stage):
 
 
 class DescribeEvaluator(Evaluator):
-    """A DESCRIBE: the triples that Oxigraph gives, the resource's own and those of blank nodes that hang on it."""
+    """Evaluator of a DESCRIBE: the triples of the resources, and of the blank nodes reachable from them."""
 
     moving = True
 
@@ -188,7 +190,7 @@ class DescribeEvaluator(Evaluator):
         where: str | None,
         depends: Dependencies,
     ) -> None:
-        """`resources` are the IRIs it names, `where` the query that finds the others."""
+        """`resources`: the IRIs that the query names. `where`: the query that finds the other resources."""
         super().__init__(depends)
         self._query = query
         self._dataset = dataset
@@ -206,7 +208,7 @@ class DescribeEvaluator(Evaluator):
         return ResultTable(header_of(TRIPLE_VARIABLES), dict.fromkeys(map(as_row, lines), 1), found)
 
     def dependencies(self, table: ResultTable | None = None) -> Dependencies:
-        """See `Evaluator`. They follow the resources that it describes."""
+        """See `Evaluator`. They change with the described resources."""
         subjects: dict[Term | None, None] = dict.fromkeys(self._resources)
         if table is not None:
             if table.described is not None:
@@ -214,14 +216,14 @@ class DescribeEvaluator(Evaluator):
                     subjects.update(dict.fromkeys(found))
             for subject, _, object_ in decoded(table.header, table.lines):
                 subjects[subject] = None
-                if isinstance(object_, ox.BlankNode):  # it may have nothing to say yet
+                if isinstance(object_, ox.BlankNode):  # it may get its first triple later
                     subjects[object_] = None
         described = tuple(Watch(subject=term) for term in subjects if isinstance(term, ox.NamedNode | ox.BlankNode))
         return Dependencies(self._depends.watches + described, self._depends.graph_names)
 
 
 def compile_evaluator(request: QueryRequest, rules: QueryRules) -> Evaluator:
-    """The evaluator of a query. Raises `ParsingFailed`, `Forbidden`."""
+    """Compile the evaluator of a query. Raises `ParsingFailed`, `Forbidden`."""
     query = prepare_query(request.sparql, rules)
     evaluator = _compile(query, request.dataset, rules)
     evaluator.outlined = outline(query.text, query.tokens, rules.base_iri)
@@ -246,7 +248,7 @@ def _compile(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Evaluat
 
 
 def _template(query: ListedQuery, at: int) -> tuple[Sequence[Token], str]:
-    """The tokens of a CONSTRUCT's template, and its dataset and WHERE clause."""
+    """Return the tokens of the template of a CONSTRUCT, and the text of its dataset and WHERE clauses."""
     text, tokens = query.text, query.tokens
     if tokens[at + 1].text == "{":
         end = closing(tokens, at + 1)
@@ -274,7 +276,7 @@ def _describe_evaluator(
 
 
 def _dependencies(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> Dependencies:
-    """What a query depends on. What is legal, and beyond our grammar, is taken to depend on everything."""
+    """Return the dependencies of a query. A legal query beyond our grammar depends on everything."""
     try:
         parsed = parse_query(query.text, query.tokens, rules.base_iri)
     except ParsingFailed:
@@ -289,8 +291,9 @@ def _dependencies(query: ListedQuery, dataset: Dataset, rules: QueryRules) -> De
 def _select(
     store: ox.Store, text: str, tokens: Sequence[Token], dataset: Dataset, rules: QueryRules, now: int
 ) -> ResultTable:
-    """The result of a SELECT."""
+    """Return the result of a SELECT."""
     answer = evaluate(store, text, tokens, dataset=dataset, rules=rules, now=now)
     assert isinstance(answer, ox.QuerySolutions)  # noqa: S101
+    # The first line is the header, so one more line than solutions is allowed.
     header, *lines = written(answer, ox.QueryResultsFormat.TSV, Text(rules, rules.max_solutions + 1))
     return ResultTable(header, Counter(lines))

@@ -1,11 +1,11 @@
-"""Evaluation apart: in a process of its own, which can be stopped at any time and takes its memory with it.
+"""Evaluation in a forked process, which the gateway can stop at any time.
 
-Oxigraph evaluates to the end whatever anybody wants. So what is not sure to be done soon (`bounds`) is done by a child
-that is forked for it. It has the whole state as it is at that moment and shares all memory that neither of the two
-changes. That costs some milliseconds, and nothing while nobody asks.
+Oxigraph cannot be interrupted. Work that is not certainly short (see `cost_estimate`) therefore runs in a child process
+that is forked for it. The child has the state of the graph at the time of the fork, and shares all memory pages that
+neither process changes. A fork costs some milliseconds; without requests the component costs nothing.
 
-A child is one thread in a copy of a process of many. It does nothing but evaluate, write what comes of it to a pipe and
-end: it takes no lock of another thread, and keeps no file of the gateway open.
+A child has one thread of a process that had many. It only evaluates, writes the outcome to a pipe and exits. It takes
+no lock that another thread may hold, and closes all files of the gateway.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from edge.protocol.errors import EdgeError, NotReady, RequestTimeout, ResultTooL
 T = TypeVar("T")
 
 _CHUNK: Final = 1 << 16
-"""Bytes read at a time."""
+"""Bytes of one read from the pipe."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-"""Signals that end a child, whatever the gateway does when it gets them."""
+"""Signals that end a child. The gateway itself has handlers for them."""
 _NICER: Final = 5
-"""By how much a child is nicer than the gateway, whose updates go first."""
+"""Increment of the nice value of a child: updates in the gateway have priority."""
 
 
 class ForkedEvaluator:
-    """Does things apart. Any thread may ask."""
+    """Starts evaluations in forked processes. All methods may be called from any thread."""
 
     def __init__(self, max_memory: int) -> None:
-        """`max_memory`: bytes that a child may have beside what it was born with (engine.max_query_memory)."""
+        """`max_memory`: bytes that a child may allocate after the fork (engine.max_query_memory)."""
         self.max_memory = max_memory
         self._children: set[int] = set()
         self._lock = threading.Lock()
         self._open = True
 
     def begin(self, action: Callable[[], T], seconds: float, setting: str, memory: int = 0) -> Child[T]:
-        """Begin to do something, on the state as it is now. Raises `NotReady`.
+        """Start an action on the current state in a forked process.
 
-        `memory`: bytes that it may have more than `max_memory`.
-        It may take so many seconds, which `setting` says. Raises `RequestTimeout` where there is no time left.
+        `seconds`: time limit, from the setting with the name `setting`. `memory`: additional bytes beyond `max_memory`.
+        Raises `NotReady`, and `RequestTimeout` if no time is left.
         """
         if seconds <= 0:
             raise _too_late(setting)
         deadline = time.monotonic() + seconds
+        # The lock covers the fork and the entry in `_children`, so that `close` finds every child.
         with self._lock:
             if not self._open:
                 raise self.closed()
@@ -73,21 +74,21 @@ class ForkedEvaluator:
         return Child(self, pid, readable, deadline, setting)
 
     def forget(self, pid: int) -> None:
-        """A child is about to be ended by the thread that waits for it."""
+        """Remove a child from the list, because the thread that waits for it is about to end it."""
         with self._lock:
             self._children.discard(pid)
 
     @property
     def open(self) -> bool:
-        """Whether anything may be begun."""
+        """Whether new evaluations may start."""
         return self._open
 
     def closed(self) -> NotReady:
-        """The error for what is not begun, or not finished, because of `close`."""
+        """Return the error for an evaluation that `close` prevented or stopped."""
         return NotReady("The gateway is stopping; try again when it is back")
 
     def close(self) -> None:
-        """Stop all children; begin no more."""
+        """Kill all children and start no more."""
         with self._lock:
             self._open = False
             for pid in self._children:
@@ -95,7 +96,7 @@ class ForkedEvaluator:
 
 
 class Child(Generic[T]):
-    """A process that does one thing."""
+    """A forked process with one action, and the pipe for its outcome."""
 
     def __init__(self, apart: ForkedEvaluator, pid: int, pipe: int, deadline: float, setting: str) -> None:
         self._apart = apart
@@ -105,9 +106,10 @@ class Child(Generic[T]):
         self._setting = setting
 
     def result(self) -> T:
-        """Wait for it, and end it.
+        """Wait for the outcome, end the process and return the result.
 
-        Raises what it raised, `RequestTimeout` if its time is over, `ResultTooLarge` if its memory is full, `NotReady`.
+        Raises the error of the action; `RequestTimeout` after the time limit, `ResultTooLarge` at the memory limit, and
+        `NotReady` if the gateway is stopping.
         """
         pipe = _Pipe(self._pipe, self._deadline, self._setting)
         try:
@@ -123,7 +125,8 @@ class Child(Generic[T]):
         return value  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """End it, because nobody wants the result."""
+        """Kill the process and release its pipe. Any result is lost."""
+        # First out of the list: once the pid is reaped, the kernel may give it to another process.
         self._apart.forget(self._pid)
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGKILL)
@@ -132,14 +135,14 @@ class Child(Generic[T]):
 
 
 class _Ended(Exception):
-    """A child ended before it had written everything."""
+    """The child ended before it had written its whole outcome."""
 
 
 class _Pipe:
-    """What a child writes, as a file for `pickle`.
+    """Read end of a child's pipe, as a file for `pickle`.
 
-    The C code of `pickle` holds the lock of Python's threads from one call of `read` to the next. A child writes frames
-    of 64 KiB, so other threads wait for a fraction of a millisecond, and not for the whole result.
+    The C code of `pickle` holds the GIL between two calls of `read`. A child writes frames of 64 KiB, so other threads
+    wait for a fraction of a millisecond, and not until the whole result has arrived.
     """
 
     def __init__(self, pipe: int, deadline: float, setting: str) -> None:
@@ -152,7 +155,7 @@ class _Pipe:
         self._at = 0
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes. Raises `RequestTimeout`, `_Ended`."""
+        """Return exactly `size` bytes. Raises `RequestTimeout`, `_Ended`."""
         if len(self._buffer) - self._at >= size:
             found = self._buffer[self._at : self._at + size]
             self._at += size
@@ -167,7 +170,7 @@ class _Pipe:
         return b"".join(parts)
 
     def readline(self) -> bytes:
-        """Return a line, as protocol 0 of `pickle` has them. No child writes one."""
+        """Raise `_Ended`. Only protocol 0 of `pickle` has lines, and no child writes it."""
         raise _Ended
 
     def _more(self) -> bytes:
@@ -181,29 +184,29 @@ class _Pipe:
 
 
 def _fork() -> int:
-    with warnings.catch_warnings():  # Python from 3.12 on warns of what a child of several threads must not do
+    with warnings.catch_warnings():  # from 3.12 on Python warns about forks of multi-threaded processes
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _serve(action: Callable[[], object], pipe: int, max_memory: int, more: int, seconds: float) -> NoReturn:
-    """The life of a child."""
+    """Run the action in the child, write its outcome to the pipe and exit."""
     try:
-        gc.disable()  # no object of the gateway is to be ended here
+        gc.disable()  # a finalizer of a gateway object must not run in the child
         _cut_off(pipe)
         _limit(max_memory + more, seconds)
         said = _on_new_thread(lambda: _outcome(action, max_memory))
         with open(pipe, "wb", closefd=False) as out:
             out.write(said)
     finally:
-        os._exit(0)
+        os._exit(0)  # without the exit handlers and buffered files of the gateway
 
 
 def _on_new_thread(action: Callable[[], bytes]) -> bytes:
-    """Do something on a thread that has not existed at the fork.
+    """Run an action on a new thread, and return its outcome.
 
-    The random numbers of Oxigraph (BNODE, UUID, RAND, new blank nodes) come from a generator of the thread, which a
-    fork copies: two children would make the same blank nodes. A new thread seeds its own from the system.
+    Oxigraph's random numbers (BNODE, UUID, RAND, new blank nodes) come from a generator of each thread. A fork copies
+    its state, so two children would create the same blank nodes. A new thread gets a new seed from the system.
     """
     said: list[bytes] = []
     thread = threading.Thread(target=lambda: said.append(action()))
@@ -219,14 +222,14 @@ def _outcome(action: Callable[[], object], max_memory: int) -> bytes:
         error: Exception = _too_much_memory(max_memory)
     except EdgeError as refused:
         error = refused
-    except BaseException as fault:  # noqa: BLE001  whoever asked is told, and it is logged there
+    except BaseException as fault:  # noqa: BLE001  the process that waits for the outcome logs it
         error = RuntimeError(repr(contained(fault)))
     return pickle.dumps((None, without_frames(error)))
 
 
 def _cut_off(pipe: int) -> None:
-    """Have nothing to do with the gateway any more, its signals and open files above all."""
-    signal.set_wakeup_fd(-1)
+    """Detach the child from the signals and open files of the gateway."""
+    signal.set_wakeup_fd(-1)  # else signals of the child would wake the event loop of the gateway
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -234,15 +237,16 @@ def _cut_off(pipe: int) -> None:
         os.dup2(nowhere, standard)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if int(name) > 2 and int(name) != pipe:
-            with contextlib.suppress(OSError):  # that of the listing
+            with contextlib.suppress(OSError):  # listdir's own descriptor is closed already
                 os.close(int(name))
 
 
 def _limit(max_memory: int, seconds: float) -> None:
-    """Have the kernel end this process even if nobody does."""
+    """Set kernel limits for time, memory and priority, in case the gateway does not end the child."""
     signal.alarm(math.ceil(seconds) + 1)
-    with contextlib.suppress(OSError):  # edge.service is not let change priorities
+    with contextlib.suppress(OSError):  # edge.service does not allow changes of the priority
         os.nice(_NICER)
+    # The kernel's OOM killer takes the process with the highest score first.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123  as small as can be
         file.write(b"1000")
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123

@@ -1,7 +1,8 @@
-"""Calls in the text of a request: functions that nobody has are refused, and the time stands where it is asked for.
+"""Function calls in the text of a request: reject unknown functions, and replace calls of NOW by constants.
 
-SPARQL 1.1 Query, 17.6, lets an IRI name a function, and leaves open what a call of an unknown one is. Oxigraph fails
-when it evaluates one, and whether it comes to that depends on the data. Here the text is refused, whatever the data.
+An IRI can name a function (SPARQL 1.1 Query, 17.6); the specification leaves the effect of an unknown one open.
+Oxigraph fails when it evaluates such a call, and whether it does depends on the data. The engine always
+rejects the text.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from edge.protocol.syntax import Token, built_in_calls, closing, named_calls, re
 
 _ANY: Final = Reference(Variable("any"))
 _BASE: Final = "urn:x-edge:"
-"""Nothing is resolved against it."""
+"""Base IRI for the check of a call; no relative IRI is resolved with it."""
 
 
 def check_calls(tokens: Sequence[Token], names: Names) -> None:
-    """Refuse functions that do not exist, and too many or too few arguments. Raises `ParsingFailed`.
+    """Reject unknown functions and wrong numbers of arguments. Raises `ParsingFailed`.
 
-    What stands in a SERVICE is for another endpoint to judge.
+    Calls within SERVICE are not checked: the remote endpoint may have other functions.
     """
     called = list(named_calls(tokens))
     services = list(_services(tokens)) if called else []
@@ -49,9 +50,10 @@ def check_calls(tokens: Sequence[Token], names: Names) -> None:
 
 
 def at_time(text: str, tokens: Sequence[Token], base_iri: str, now: int) -> Iterator[Edit]:
-    """The constants that stand for the calls of a query that ask for the time. `now`: microseconds since 1970.
+    """Yield the edits that replace calls of the current time by a constant. `now`: microseconds since 1970.
 
-    All calls in one execution give the same value (17.4.5.1). A cast stands wherever a call may.
+    All calls in one execution return the same value (SPARQL 1.1 Query, 17.4.5.1). The constant is a cast of a literal,
+    because a cast is legal wherever a call is.
     """
     calls = dict.fromkeys(built_in_calls(tokens, "NOW"), f'<{XSD}dateTime>("{date_time(now)}")')
     names: Names | None = None
@@ -64,7 +66,7 @@ def at_time(text: str, tokens: Sequence[Token], base_iri: str, now: int) -> Iter
 
 
 def _services(tokens: Sequence[Token]) -> Iterator[range]:
-    """The indexes of the tokens of each SERVICE."""
+    """Yield the token indexes of each SERVICE."""
     for index, token in enumerate(tokens):
         if token.word() == "SERVICE":
             opening = next(i for i in range(index, len(tokens)) if tokens[i].text == "{")
@@ -72,7 +74,7 @@ def _services(tokens: Sequence[Token]) -> Iterator[range]:
 
 
 def _count(tokens: Sequence[Token], opening: int) -> int:
-    """The number of arguments in the brackets that open there."""
+    """Return the number of arguments between the parentheses that open at token `opening`."""
     end = closing(tokens, opening)
     if end == opening + 1:
         return 0

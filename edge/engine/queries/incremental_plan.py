@@ -1,7 +1,7 @@
-"""The BOOSTER's plan of a query: patterns whose solutions a change touches, and stages that make results of them.
+"""Incremental plan of a query: patterns that find the affected solutions, and stages that turn them into result rows.
 
-A plan belongs to a shape of queries, not to one query: what differs between them are parameters. (SPS Architecture,
-section V.C; the delta rules are told in docs/architecture.md.)
+One plan serves all queries with the same text template: their constants are parameters of the plan. Source: SPS
+Architecture, section V.C (the BOOSTER). docs/architecture.md describes the delta rules.
 """
 
 from __future__ import annotations
@@ -26,39 +26,40 @@ TRIPLE_VARIABLES: tuple[str, ...] = ("subject", "predicate", "object")
 BOOLEAN_VARIABLES: tuple[str, ...] = ("boolean",)
 
 Stages = Callable[[Frame], Sequence[Stage]]
-"""New stages for a query with these constants."""
+"""Create the stages of one query from its constants."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryPlan:
-    """How the queries of one shape are evaluated."""
+    """Compiled plan of the queries that differ only in constants."""
 
     query: Query
     variables: tuple[str, ...]
     """The columns of the result."""
     layout: Layout
     alternatives: tuple[Plan, ...]
-    """The solutions are those of all of these together, in bag semantics."""
+    """Their solutions together, in bag semantics, are the solutions of the query."""
     stages: Stages
     stateless: bool
-    """Whether the stages keep nothing, so that all queries of the shape can share them."""
+    """Whether the stages hold no state, so that all queries of the plan can share them."""
 
     @property
     def graph_names(self) -> bool:
-        """Whether a result changes when a named graph begins or ceases to exist."""
+        """Whether the result can change when a named graph is created or disappears."""
         return any(plan.graph_names for plan in self.alternatives)
 
 
 def compile_query(
     query: Query, graph: LiveGraph, base_iri: str, default_graph: Slot | None, same: Sequence[int] = ()
 ) -> QueryPlan:
-    """The plan of a query. Raises `Unsupported`, which says what it is that has no rule.
+    """Compile the incremental plan of a query. Raises `Unsupported`, which names the part without a delta rule.
 
-    `default_graph`: None is the store's own. `same`: see `Layout`.
+    `default_graph`: the graph that replaces the default graph; None for the store's own. `same`: see `Layout`.
     """
     if query.form == "DESCRIBE":
         raise Unsupported("DESCRIBE")
     for expression in expressions(query.pattern):
+        # These change without a change of the data, so no quad would trigger an update of the result.
         if volatile(expression) or uses_now(expression):
             raise Unsupported("NOW, RAND, UUID, STRUUID or BNODE")
     return _Planner(query, graph, base_iri, default_graph, Layout(same)).plan()
@@ -74,6 +75,8 @@ class _Planner:
         self._compiler = Compiler(graph, layout, Now(), base_iri, default_graph)
 
     def plan(self) -> QueryPlan:
+        # The solutions go through the operators of each alternative, and from there through shared stages: grouping,
+        # then the query form (columns, ASK or the CONSTRUCT template), then DISTINCT.
         node, distinct = _bare(self._query)
         after, group = _peeled(node)
         pattern = normal(node if group is None else group.pattern)
@@ -115,6 +118,7 @@ class _Planner:
         scope = self._compiler.scope()
         steps: list[tuple[int, Value] | Condition] = []
         below: Node = group
+        # The algebra lists the outermost node first; the steps run in the opposite order, from the group outwards.
         for node in reversed(after):
             if isinstance(node, Extend):
                 steps.append((scope.place(node.variable), scope.value(_plain(node.expression), below)))
@@ -133,11 +137,11 @@ class _Planner:
 
 
 def _bare(query: Query) -> tuple[Node, bool]:
-    """The pattern below the modifiers of a query, and whether its result is DISTINCT."""
+    """Return the pattern below the solution modifiers, and whether the result is DISTINCT."""
     node = query.pattern
     if isinstance(node, algebra.Slice):
         raise Unsupported("LIMIT or OFFSET")
-    selects = query.form == "SELECT"  # else what stands there is a sub-query
+    selects = query.form == "SELECT"  # in other forms, Distinct and Project belong to a sub-query
     distinct = selects and isinstance(node, algebra.Distinct) and not node.reduced
     for modifier in (algebra.Distinct, Project, OrderBy) if selects else (OrderBy,):
         if isinstance(node, modifier):
@@ -146,7 +150,7 @@ def _bare(query: Query) -> tuple[Node, bool]:
 
 
 def _peeled(node: Node) -> tuple[list[Extend | Filter], Group | None]:
-    """What stands above the GROUP BY of a query, the outermost first, and the Group; None: it has none."""
+    """Return the nodes above the GROUP BY, outermost first, and the `Group`; None if the query has no GROUP BY."""
     after: list[Extend | Filter] = []
     while isinstance(node, Extend | Filter):
         after.append(node)
@@ -155,6 +159,7 @@ def _peeled(node: Node) -> tuple[list[Extend | Filter], Group | None]:
 
 
 def _plain(expression: Expression) -> Expression:
+    """Return an expression without EXISTS. Raises `Unsupported`."""
     if has_exists(expression):
         raise Unsupported("EXISTS over groups")
     return expression

@@ -1,8 +1,8 @@
-"""The look-up triples table: which entries a changed quad can concern, at a cost that misses do not add to.
+"""Look-up triples table (LUTT): finds the entries that a changed quad can affect.
 
-The paper gives each subscription a table of its own and walks all of them (SPS Architecture, section V). Here one
-index serves all: a pattern with its variables taken out is a key, and a changed quad asks once for each set of bound
-positions that is in use, sixteen at the most.
+The paper gives each subscription its own table and scans all tables (SPS Architecture, section V). Here one index
+serves all subscriptions. Its keys are the bound positions of the watched patterns. A changed quad needs one lookup for
+each combination of bound positions in use, at most sixteen, however many patterns do not match.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A quad pattern that a subscription depends on; None matches anything."""
+    """A quad pattern on which a subscription depends. None matches any term."""
 
     subject: Term | None = None
     predicate: Term | None = None
     object: Term | None = None
     graph: Term | None = None
     default_graph: bool = False
-    """Only the default graph; `graph` is None then."""
+    """Match only in the default graph; `graph` is then None."""
 
     def key(self, graph: LiveGraph) -> Key:
-        """The pattern as ids."""
+        """Return the pattern as term ids."""
         intern = graph.dictionary.intern
         return (
             None if self.subject is None else intern(self.subject),
@@ -42,59 +42,60 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the result of a query can change with."""
+    """Conditions under which the result of a query can change."""
 
     watches: tuple[Watch, ...]
     graph_names: bool
-    """Whether it changes when a named graph begins or ceases to exist."""
+    """Whether the result can change when a named graph is created or disappears."""
 
 
 EVERYTHING = Dependencies((Watch(),), graph_names=True)
 
 Key = tuple[int | None, int | None, int | None, int | None]
-"""A quad pattern; None matches anything."""
+"""A quad pattern as term ids. None matches any term."""
 
 _Positions = tuple[int, ...]
 _Entries = dict[T, int]
 _Table = tuple[Callable[[Quad], object], dict[object, T | _Entries[T]]]
 
 Ids = tuple[Set[int], Set[int], Set[int], Set[int]]
-"""Subjects, predicates, objects and graphs."""
+"""Sets of subjects, predicates, objects and graphs."""
 
 
 class Lutt(Generic[T]):
-    """Entries under the patterns that they watch."""
+    """Index from watched patterns to entries."""
 
     def __init__(self, graph: LiveGraph) -> None:
         self.graph = graph
-        """Whose ids the patterns are made of."""
+        """The graph whose dictionary assigns the term ids of the patterns."""
         self._tables: dict[_Positions, _Table[T]] = {}
-        """Bound positions -> what picks them, and: what is bound there -> the entry, or several with counts."""
+        """Bound positions -> a function that extracts them, and a map from bound ids to one entry or to counts."""
 
     def __bool__(self) -> bool:
         return bool(self._tables)
 
     def __len__(self) -> int:
-        """How many different patterns are watched."""
+        """Number of different patterns."""
         return sum(len(table) for _, table in self._tables.values())
 
     def add(self, key: Key, entry: T) -> None:
-        """Register an entry under a pattern; twice if it is there already."""
+        """Register an entry under a pattern. Each registration counts."""
         positions = _bound(key)
+        # The index holds ids across commits, so their terms must stay in the dictionary.
         for position in positions:
             self.graph.dictionary.retain(key[position])  # type: ignore[arg-type]
         pick, table = self._tables.setdefault(positions, (_picker(positions), {}))
         bound = pick(key)  # type: ignore[arg-type]
         there = table.get(bound)
         if there is None:
-            table[bound] = entry  # most patterns have one: a dictionary for each would cost 200 bytes
+            table[bound] = entry  # most patterns have one entry; a dictionary for each would cost 200 bytes
         elif isinstance(there, dict):
             there[entry] = there.get(entry, 0) + 1
         else:
             table[bound] = {there: 2} if there == entry else {there: 1, entry: 1}
 
     def remove(self, key: Key, entry: T) -> None:
-        """Take an entry out as often as it was put in."""
+        """Undo one registration of an entry. The entry leaves the index with its last registration."""
         positions = _bound(key)
         pick, table = self._tables[positions]
         bound = pick(key)  # type: ignore[arg-type]
@@ -111,10 +112,10 @@ class Lutt(Generic[T]):
             self.graph.dictionary.release(key[position])  # type: ignore[arg-type]
 
     def hits(self, quads: Mapping[Quad, bool], ids: Ids | None = None) -> dict[T, list[tuple[Quad, bool]]]:
-        """The entries under the patterns that quads match, each with what it matched, in a stable order.
+        """Return the entries whose patterns match the quads, each with its matches, in a stable order.
 
-        `ids`: all subjects, predicates, objects and graphs of the quads, and perhaps some more. Tables that share
-        nothing with them are passed over, where that is found out in less time than each quad takes to be looked up.
+        `ids`: all subjects, predicates, objects and graphs of the quads (a superset is allowed). With it, the index
+        skips tables without a common id, where this check takes less time than a lookup of each quad.
         """
         if ids is not None:
             return self._hits_of_many(quads, ids)
@@ -123,6 +124,7 @@ class Lutt(Generic[T]):
     def _hits_of_many(self, quads: Mapping[Quad, bool], ids: Ids) -> dict[T, list[tuple[Quad, bool]]]:
         concerned = []
         for positions, (pick, table) in self._tables.items():
+            # The check scans the table, so it pays only if the table is smaller than the change.
             if len(table) < len(quads) and len(positions) > 0:
                 columns = [ids[position] for position in positions]
                 if len(positions) == 1:
@@ -154,10 +156,10 @@ class Lutt(Generic[T]):
 
 
 def _picker(positions: _Positions) -> Callable[[Quad], object]:
-    """What takes the bound positions out of a quad."""
+    """Return a function that extracts the bound positions of a quad."""
     return itemgetter(*positions) if positions else lambda quad: None
 
 
 def _bound(key: Key) -> _Positions:
-    """The positions that are bound."""
+    """Return the bound positions of a pattern."""
     return tuple(position for position, term_id in enumerate(key) if term_id is not None)

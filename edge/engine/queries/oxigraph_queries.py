@@ -1,8 +1,9 @@
-"""Evaluation of general SPARQL text on a mirror, under the rules that the engine adds to Oxigraph's.
+"""Evaluation of SPARQL texts by Oxigraph on a mirror, with the engine's additional rules.
 
-The time is the engine's; a function that does not exist is refused; a protocol dataset is strict (what is not named is
-not there); nothing is fetched from elsewhere unless the operator allowed it; variables of `SELECT *` come in the order
-in which the query names them.
+- The engine supplies the current time and rejects unknown functions.
+- A protocol dataset is strict: graphs that it does not name do not exist.
+- Oxigraph sends no requests to other servers unless the operator allows it.
+- `SELECT *` returns the variables in the order of their first appearance.
 """
 
 from __future__ import annotations
@@ -28,52 +29,52 @@ from edge.sparql.explanation import explain
 T = TypeVar("T")
 
 CACHED_LENGTH: Final = 16_384
-"""Longer texts are data, not templates: what was made of them is not kept, in characters."""
+"""Characters of the longest text that the caches hold. Longer texts carry data; they rarely recur."""
 
 _DefaultGraph = ox.NamedNode | ox.BlankNode | ox.DefaultGraph
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRules:
-    """What the operator decides about evaluation."""
+    """The operator's settings for the evaluation."""
 
     base_iri: str = "http://localhost/"
-    """Against what relative IRIs are resolved where the request has no BASE."""
+    """Base IRI for requests without BASE."""
     union_default_graph: bool = False
-    """Whether the default graph of the store is the union of all graphs."""
+    """Whether the default graph of the store is the union of all graphs (`engine.default_graph_as_union`)."""
     allow_service: bool = False
     allow_load: bool = False
     max_solutions: int = 500_000
-    """Solutions of an update's WHERE, and of a subscribed query, at the most: all others wait for them."""
+    """Limit of solutions of an update's WHERE and of a subscribed query; other requests wait meanwhile."""
     max_steps: int = MAX_STEPS
-    """Steps to find them on the live graph, at the most."""
+    """Step budget for finding them on the live graph."""
     max_changes: int = 1_000_000
-    """Quads that an update may change, at the most: applying them cannot be interrupted."""
+    """Limit of quads that one update changes; the engine cannot interrupt their application."""
     update_timeout: float = 60.0
-    """Seconds that an update may be evaluated in a forked process, where its steps are counted."""
+    """Seconds for the WHERE of an update in a forked process, where the engine counts its steps."""
     max_remembered_bytes: int = 16 * 1024 * 1024
-    """Bytes of evaluations of joins, and of their solutions, that the delta rules remember at the most."""
+    """Size of the cache of join results that incremental evaluation uses."""
     max_joined: int = MAX_JOINED
-    """Triple patterns, groups and OPTIONALs that are joined in one group, at the most: planning them takes long."""
+    """Limit of triple patterns, groups and OPTIONALs in one group; the planning time grows quickly with them."""
     evaluation_timeout: float = 10.0
-    """Seconds that Oxigraph may take for what all others wait for."""
+    """Seconds for an evaluation by Oxigraph for which all other requests wait."""
     max_query_memory: int = 256 * 1024 * 1024
-    """Bytes that an evaluation apart may take."""
+    """Bytes of memory for an evaluation in a forked process."""
     max_text: int = MAX_TEXT
-    """Characters of a text that a function of our own operators may make."""
+    """Characters of the longest text that a function of our own operators may create."""
     parse: Callable[[str, str], str | None] | None = None
-    """What parses a query in place of `parse`; see there."""
+    """Replacement of the function `parse` of this module, with the same contract."""
     boost: bool = True
-    """Whether subscribed queries are moved by the delta rules, as far as they have some."""
+    """Whether subscriptions use incremental evaluation where it is possible."""
 
     @property
     def longest_result(self) -> int:
-        """Characters of a result that is held as text: there are a few copies of it for a while."""
+        """Limit of characters of a result that is held as text: several copies of it exist for a short time."""
         return self.max_query_memory // 4
 
 
 def bounded(solutions: Iterable[T], rules: QueryRules) -> Iterator[T]:
-    """The solutions, as far as they are allowed. Raises `ResultTooLarge` beyond."""
+    """Yield the solutions up to the limit. Raises `ResultTooLarge` beyond."""
     for number, solution in enumerate(solutions):
         if number >= rules.max_solutions:
             raise too_many(rules)
@@ -81,7 +82,7 @@ def bounded(solutions: Iterable[T], rules: QueryRules) -> Iterator[T]:
 
 
 def too_many(rules: QueryRules) -> ResultTooLarge:
-    """The error for what has more solutions than it may."""
+    """Return the error for a result with too many solutions."""
     return ResultTooLarge(
         f"More than {rules.max_solutions} solutions (engine.max_solutions); are there patterns that share no variable? "
         "Ask for less, or change it in parts"
@@ -89,25 +90,25 @@ def too_many(rules: QueryRules) -> ResultTooLarge:
 
 
 def too_long(rules: QueryRules, what: str = "The result") -> ResultTooLarge:
-    """The error for what holds long texts often."""
+    """Return the error for a result with too many characters."""
     return ResultTooLarge(
         f"{what} is longer than {rules.longest_result} characters (a quarter of engine.max_query_memory); ask for less"
     )
 
 
 class _Parsed(Exception):
-    """Oxigraph has parsed the query."""
+    """Signal that Oxigraph has parsed the query."""
 
 
 def _stop(_: object) -> ox.NamedNode:
-    """A graph of the dataset, which Oxigraph asks for after it has parsed a query, and before it plans it."""
+    """Raise `_Parsed` when Oxigraph requests a graph of the dataset: after parsing, but before planning."""
     raise _Parsed
 
 
 def parse(text: str, base_iri: str) -> str | None:
-    """Parse a query. Return the parser's error; None: it is legal.
+    """Parse a query. Return the parser's error, or None if the query is legal.
 
-    Nothing is evaluated, nor planned, which takes Oxigraph seconds where much is joined.
+    The query is neither evaluated nor planned: planning takes seconds if the query joins many patterns.
     """
     try:
         ox.Store().query(text, base_iri=base_iri, default_graph=map(_stop, [None]))  # type: ignore[arg-type]
@@ -119,7 +120,7 @@ def parse(text: str, base_iri: str) -> str | None:
 
 
 def check_query(text: str, rules: QueryRules) -> list[Token]:
-    """The tokens of a query that is legal and allowed. Raises `ParsingFailed`, and `Forbidden` if it is legal."""
+    """Check a query and return its tokens. Raises `ParsingFailed`, and `Forbidden` for a legal but disabled query."""
     tokens = tokenize(text)
     check_size(tokens, rules.max_joined)
     error = (rules.parse or parse)(text, rules.base_iri)
@@ -136,13 +137,13 @@ _VERBS: Final = frozenset({"INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "DROP", 
 
 
 def first_word(text: str, tokens: Sequence[Token]) -> str:
-    """The keyword that a request begins with after its declarations, in upper case; empty: none."""
+    """Return the first keyword after the declarations, in upper case; empty if the request has no other text."""
     _, index = read_prologue(text, tokens, 0)
     return tokens[index].word() if index < len(tokens) else ""
 
 
 def refuse_service(tokens: Sequence[Token], rules: QueryRules) -> None:
-    """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
+    """Reject a legal request with SERVICE unless it is enabled. Raises `Forbidden`."""
     if not rules.allow_service and has_word(tokens, "SERVICE"):
         raise Forbidden(
             "SERVICE is switched off, so that nobody can make the gateway send requests; engine.allow_service allows it"
@@ -151,7 +152,7 @@ def refuse_service(tokens: Sequence[Token], rules: QueryRules) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListedQuery:
-    """A query of which `SELECT *` has been written out."""
+    """A checked query whose `SELECT *` is replaced by a list of variables."""
 
     text: str
     tokens: list[Token]
@@ -160,7 +161,7 @@ class ListedQuery:
 
 
 def prepare_query(text: str, rules: QueryRules) -> ListedQuery:
-    """Check a query, find its form, and write out `SELECT *` in order of first appearance."""
+    """Check a query, determine its form, and expand `SELECT *` in order of first appearance."""
     tokens = check_query(text, rules)
     at = next(i for i, token in enumerate(tokens) if token.word() in FORMS)
     form = tokens[at].word()
@@ -181,10 +182,10 @@ FORMS: Final = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 
 
 def _visible(text: str, tokens: Sequence[Token], rules: QueryRules) -> list[str]:
-    """The variables that `SELECT *` selects, in order of first appearance."""
+    """Return the variables that `SELECT *` selects, in order of first appearance."""
     try:
         return [variable.name for variable in parse_query(text, tokens, rules.base_iri).variables]
-    except ParsingFailed:  # legal, and beyond our grammar
+    except ParsingFailed:  # Oxigraph accepts it, but our grammar does not
         pass
     try:
         result = ox.Store().query(_for_oxigraph(text, tokens, rules, 0), base_iri=rules.base_iri)
@@ -204,9 +205,9 @@ def evaluate(
     now: int,
     graph: ox.NamedNode | None = None,
 ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-    """Run a checked query.
+    """Evaluate a checked query.
 
-    `now` in microseconds since 1970; `graph` takes the place of the default graph.
+    `now`: microseconds since 1970. `graph`: replaces the default graph. Raises `ParsingFailed`, `EvaluationFailed`.
     """
     default, named = graphs(visible(dataset, _declared(text, tokens, rules, dataset), union=rules.union_default_graph))
     if graph is not None and not dataset.given:
@@ -226,22 +227,22 @@ def evaluate(
 
 
 def _for_oxigraph(text: str, tokens: Sequence[Token], rules: QueryRules, now: int) -> str:
-    """A checked query as Oxigraph is to evaluate it. `now`: microseconds since 1970."""
+    """Return a checked query as text for Oxigraph. `now`: microseconds since 1970."""
     return edited(text, [*at_time(text, tokens, rules.base_iri, now), *corrections(text, tokens)])
 
 
 class EvaluationFailed(EdgeError):
-    """A legal query whose evaluation failed, for example because a SERVICE did not answer."""
+    """The evaluation of a legal query failed, for example because a SERVICE did not answer."""
 
     error = "evaluation_failed"
     status_code = 500
 
 
 def visible(dataset: Dataset, declared: Dataset = STORE_DATASET, *, union: bool = False) -> Dataset:
-    """What a request is evaluated on: `dataset`, else what its text declared, as far as whoever asks may see it.
+    """Return the dataset for a request: `dataset`, else the declared one, reduced to the client's readable graphs.
 
-    `union`: the store's default graph is the union of all. Where only some graphs may be seen the result names them,
-    so it goes before whatever the text says: FROM, GRAPH and paths find nothing else.
+    `union`: the store's default graph is the union of all graphs. If the client may read only some graphs, the returned
+    dataset names them. It then takes precedence over the text, so FROM, GRAPH and paths find no other graph.
     """
     readable = dataset.readable
     if readable is None:
@@ -257,12 +258,13 @@ def visible(dataset: Dataset, declared: Dataset = STORE_DATASET, *, union: bool 
 
 
 def _declared(text: str, tokens: Sequence[Token], rules: QueryRules, dataset: Dataset) -> Dataset:
-    """The dataset of FROM and FROM NAMED, which stand nowhere but in the head of a query; nothing unless it matters."""
+    """Return the dataset of FROM and FROM NAMED, or the store's dataset if the clauses have no effect here."""
     if dataset.readable is None or dataset.given or not has_word(tokens, "FROM"):
         return STORE_DATASET
     names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri).declared()
     default: list[str] = []
     named: list[str] = []
+    # FROM is legal only in the head of a query, so a scan of all tokens finds no others.
     for index, token in enumerate(tokens):
         if token.word() == "FROM":
             is_named = tokens[index + 1].word() == "NAMED"
@@ -272,9 +274,9 @@ def _declared(text: str, tokens: Sequence[Token], rules: QueryRules, dataset: Da
 
 
 def graphs(dataset: Dataset) -> tuple[list[_DefaultGraph] | None, list[ox.NamedNode | ox.BlankNode] | None]:
-    """The dataset as Oxigraph takes it. Raises `ParsingFailed`.
+    """Return the dataset in Oxigraph's form. Raises `ParsingFailed`.
 
-    SPARQL 1.1 Protocol, 2.1.4: giving one kind of graph leaves the other empty.
+    A request that names graphs of one kind leaves the other kind empty (SPARQL 1.1 Protocol, 2.1.4).
     """
     if not dataset.given:
         return None, None

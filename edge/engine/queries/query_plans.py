@@ -1,4 +1,4 @@
-"""From the text of a subscribed query to its plan, which is compiled once for all texts of its shape."""
+"""Compilation of subscribed queries: one plan for all texts with the same text template."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from edge.protocol.results import Term
 from edge.protocol.syntax import read_prologue, tokenize
 
 _SHAPES = 512
-"""Shapes of queries whose plans are kept."""
+"""Number of text templates in the plan cache."""
 _PARTITIONS = 64
-"""Plans of one shape, for different constants of it being equal."""
+"""Plans for one text template. Queries with equal constants need another plan than those with different ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A query that the delta rules serve: a plan and its constants, in the order of its layout's parameters."""
+    """A query with incremental evaluation: a plan and its constants, in the order of the layout's parameters."""
 
     plan: QueryPlan
     constants: Sequence[Term]
@@ -43,15 +43,15 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Singular:
-    """A query that is evaluated anew when a change hits it."""
+    """A query that the engine re-evaluates after each change of its dependencies."""
 
     request: QueryRequest
     reason: str = field(compare=False)
-    """What has no delta rule."""
+    """The part of the query that has no delta rule."""
 
 
 class QueryPlans:
-    """The plans of all subscribed queries."""
+    """Plan cache of all subscribed queries."""
 
     def __init__(self, graph: LiveGraph, rules: QueryRules) -> None:
         self._graph = graph
@@ -59,7 +59,7 @@ class QueryPlans:
         self._shapes: PlanCache[Dataset, _Shape] = PlanCache(self._compile, _SHAPES)
 
     def find(self, request: QueryRequest) -> Member | Singular:
-        """How a query is to be served. Raises `ParsingFailed`, `Forbidden`."""
+        """Decide how the engine evaluates a query. Raises `ParsingFailed`, `Forbidden`."""
         shape, constants = self._shapes.get(request.sparql, request.dataset)
         if isinstance(shape.plan, str):
             return Singular(request, shape.plan)
@@ -67,7 +67,7 @@ class QueryPlans:
         return Member(plan, [constants[parameter.index] for parameter, _ in plan.layout.parameters], request)
 
     def evaluator(self, query: Singular) -> Evaluator:
-        """The evaluator of a query that has no plan."""
+        """Return the evaluator of a query without an incremental plan."""
         return compile_evaluator(query.request, self._rules)
 
     def _compile(self, text: str, dataset: Dataset | None, parameters: Parameters) -> Compiled[_Shape]:
@@ -76,9 +76,9 @@ class QueryPlans:
         if len(tokens) >= LARGE and (edits := list(repeated(tokens))):
             text = edited(text, edits)
             tokens = tokenize(text)
-            parameters = {}  # with other constants the patterns may differ
+            parameters = {}  # with other constants, other patterns may repeat
         if dataset is not None:
-            graphs(dataset)
+            graphs(dataset)  # only for its errors
         names = Names(read_prologue(text, tokens, 0)[0], rules.base_iri)
         try:
             if not rules.boost:
@@ -87,17 +87,18 @@ class QueryPlans:
             shape = _Shape(self._graph, rules.base_iri, query, self._default_graph(query, dataset))
         except Unsupported as reason:
             return Compiled(_Shape(self._graph, rules.base_iri, None, None, str(reason)), (), names)
-        except ParsingFailed as reason:  # legal, as Oxigraph says, and beyond our grammar
+        except ParsingFailed as reason:  # Oxigraph accepts it, but our grammar does not
             return Compiled(_Shape(self._graph, rules.base_iri, None, None, reason.description), (), names)
         assert isinstance(shape.plan, QueryPlan)  # noqa: S101
         return Compiled(shape, [parameter for parameter, _ in shape.plan.layout.parameters], names)
 
     def _default_graph(self, query: Query, dataset: Dataset | None) -> ox.NamedNode | None:
-        """What the default graph of the query is, None: the store's own. Raises `Unsupported`."""
+        """Return the default graph of the query, None for the store's own. Raises `Unsupported`."""
         if self._rules.union_default_graph:
             raise Unsupported("the union of all graphs as the default graph")
         if dataset is not None and dataset.readable is not None:
             dataset = visible(dataset, _declared(query))
+            # A client that may read only the default graph sees the store's own, unless the query names graphs.
             if dataset.default_graphs == (DEFAULT_GRAPH,) and not _names_graphs(query):
                 return None
         if dataset is not None and dataset.given:
@@ -118,7 +119,7 @@ def _names_graphs(query: Query) -> bool:
 
 
 def _declared(query: Query) -> Dataset:
-    """The dataset of FROM and FROM NAMED."""
+    """Return the dataset of FROM and FROM NAMED."""
     if query.default_graphs is None and query.named_graphs is None:
         return STORE_DATASET
     default, named = query.default_graphs or (), query.named_graphs or ()
@@ -126,7 +127,7 @@ def _declared(query: Query) -> Dataset:
 
 
 class _Shape:
-    """What the queries of one shape have in common."""
+    """The plans of one text template."""
 
     def __init__(
         self, graph: LiveGraph, base_iri: str, query: Query | None, default_graph: Term | None, reason: str = ""
@@ -137,13 +138,13 @@ class _Shape:
         self._default_graph = default_graph
         self._partitions: dict[tuple[int, ...], QueryPlan] = {}
         self.plan: QueryPlan | str = reason if query is None else self._compiled(())
-        """The plan of queries whose constants all differ; a string: why there is none."""
+        """The plan if all constants differ; a string is the reason for a missing plan."""
 
     def for_constants(self, constants: Sequence[Term]) -> QueryPlan:
-        """The plan of a query with these constants. Equal ones are one constant to the plan."""
+        """Return the plan for these constants. Equal constants are one parameter of the plan."""
         first: dict[Term, int] = {}
         partition = tuple([first.setdefault(term, index) for index, term in enumerate(constants)])
-        if len(first) == len(constants):  # as most are: no second compilation
+        if len(first) == len(constants):  # the usual case needs no second compilation
             assert isinstance(self.plan, QueryPlan)  # noqa: S101
             return self.plan
         plan = self._partitions.get(partition)

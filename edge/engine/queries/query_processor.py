@@ -1,4 +1,4 @@
-"""The query processor: all query forms, over what is committed, on any thread."""
+"""Query processor: evaluates queries of all forms on the committed state, on any thread."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from edge.engine.store.mirror import Mirror
 T = TypeVar("T")
 
 _TOKENS: Final = 32
-"""Bytes that checking a text takes for each character, which do not count as memory of its evaluation."""
+"""Bytes of memory for each character while a text is checked. They do not count against the query's memory limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query that is known to be legal."""
+    """A checked, legal query."""
 
     query: ListedQuery
     dataset: Dataset
     small: bool
-    """Whether it is sure to be answered soon."""
+    """Whether the answer certainly takes little time."""
 
 
 class QueryProcessor:
-    """Answers queries from the readers' mirror. Several threads may use it at once; it waits for no update."""
+    """Answers queries from the readers' mirror. Several threads may use it at once; queries do not wait for updates."""
 
     def __init__(self, graph: LiveGraph, mirror: Mirror, rules: QueryRules, texts: int = 256) -> None:
-        """`texts` is how many checked queries are kept."""
+        """`texts`: number of checked queries in the cache."""
         self._graph = graph
         self._mirror = mirror
         self._rules = rules
         self._prepare = lru_cache(maxsize=texts)(self._prepare_anew)
 
     def question(self, request: QueryRequest) -> Question:
-        """Check a query, and judge what it can cost. Raises `ParsingFailed`, `Forbidden`."""
+        """Check a query and estimate its cost. Raises `ParsingFailed`, `Forbidden`."""
         text = request.sparql
         query, outlined = self._prepare_anew(text) if len(text) > CACHED_LENGTH else self._prepare(text)
         dataset = request.dataset.seen_by(request.access)
@@ -58,9 +58,9 @@ class QueryProcessor:
         return Question(query, dataset, small)
 
     def run(self, question: Question, read: Callable[[Answer], T], now: int) -> T:
-        """Evaluate a query here and have `read` take in the answer. `now` in microseconds since 1970.
+        """Evaluate a query on this thread and pass the answer to `read`. `now`: microseconds since 1970.
 
-        Raises `EdgeError`. Nothing can stop it.
+        The evaluation cannot be interrupted. Raises `EdgeError`.
         """
         return self._answer(self._mirror.open(), question.query, question.dataset, read, now)
 
@@ -74,11 +74,11 @@ class QueryProcessor:
         seconds: float,
         setting: str,
     ) -> T:
-        """The same, in a process of its own, for so many seconds at the most (see `ForkedEvaluator`).
+        """Evaluate a query in a forked process, for at most `seconds` (see `ForkedEvaluator`).
 
-        `question`: the request, if it was checked; None: that is done in the process as well. To check a long text
-        takes Python's lock for most of a second, and Oxigraph's parser does not let go of it.
-        What `read` returns must be fit for pickling. Raises `ParsingFailed`, `Forbidden`, and as `Child.result` does.
+        `question`: the checked query; None if the forked process is to check it, too. The check of a long text would
+        hold the GIL for most of a second, because Oxigraph's parser does not release it. The return value of `read`
+        must support pickling. Raises `ParsingFailed`, `Forbidden` and the errors of `Child.result`.
         """
 
         def answer() -> T:
@@ -106,7 +106,7 @@ class QueryProcessor:
 
 
 def collect(answer: Answer) -> QueryResult:
-    """Read a whole answer into terms."""
+    """Read a whole answer and convert it to terms."""
     if isinstance(answer, ox.QuerySolutions):
         variables = tuple(variable.value for variable in answer.variables)
         return Solutions(variables, tuple(tuple(solution) for solution in answer))

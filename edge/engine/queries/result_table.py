@@ -1,7 +1,7 @@
-"""Tables: whole results as Oxigraph writes them, a line a row.
+"""Result tables: whole results in Oxigraph's serialization, one line for each row.
 
-Writing is Oxigraph's work, which lets go of Python's lock meanwhile. Two results are compared line by line, and only
-lines that changed are read into terms.
+Oxigraph releases the GIL while it serializes. The engine compares two results line by line, and converts only the
+changed lines to terms.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Lines = dict[bytes, int]
-"""Lines of a table, and how often each occurs; in a difference a line that goes has a negative number."""
+"""Lines of a table, each with its number of occurrences. In a difference, removed lines have a negative number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A result in Oxigraph's TSV (SPARQL 1.1 Query Results CSV and TSV Formats, section 4): equal rows, equal lines."""
+    """A result in Oxigraph's TSV (SPARQL 1.1 Query Results CSV and TSV Formats, section 4). Equal rows, equal lines."""
 
     header: bytes
     """The columns, `?a<TAB>?b`."""
     lines: Lines
     described: ResultTable | None = None
-    """The resources that the WHERE of a DESCRIBE found."""
+    """The resources that the WHERE clause of a DESCRIBE found."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -42,11 +42,11 @@ class ResultTable:
 
 
 def decoded(header: bytes, lines: Iterable[bytes]) -> Iterator[tuple[Term | None, ...]]:
-    """Lines of a table as terms. Raises `EvaluationFailed`."""
+    """Yield the lines of a table as terms. Raises `EvaluationFailed`."""
     text = b"\n".join((header, *lines, b""))
     try:
         yield from map(tuple, ox.parse_query_results(text, format=ox.QueryResultsFormat.TSV))  # type: ignore[arg-type]
-    except (SyntaxError, MemoryError) as error:  # Oxigraph writes such terms, and cannot read them
+    except (SyntaxError, MemoryError) as error:  # Oxigraph writes some terms that it cannot read
         raise EvaluationFailed(
             "The result holds a blank node with a label that TSV does not allow, or a term of 16 MiB and more "
             f"({error}). Use letters and digits in BNODE(), and shorter texts"
@@ -54,7 +54,7 @@ def decoded(header: bytes, lines: Iterable[bytes]) -> Iterator[tuple[Term | None
 
 
 def rows_of(dictionary: Dictionary, header: bytes, lines: Mapping[bytes, int]) -> Weights:
-    """Lines of a table as term ids."""
+    """Return the lines of a table as rows of term ids, with their counts."""
     weights: Weights = {}
     if lines:
         intern = dictionary.intern
@@ -64,19 +64,19 @@ def rows_of(dictionary: Dictionary, header: bytes, lines: Mapping[bytes, int]) -
 
 
 def header_of(variables: Iterable[str]) -> bytes:
-    """The header of a table with these columns."""
+    """Return the header of a table with these columns."""
     return "\t".join(f"?{name}" for name in variables).encode()
 
 
 def as_row(line: bytes) -> bytes:
-    """A line of N-Triples as one of a table: subject and predicate hold no space, and literals no tab."""
+    """Turn a line of N-Triples into a line of a table: subject and predicate hold no space, and literals no tab."""
     return line.removesuffix(b" .").replace(b" ", b"\t", 2)
 
 
 def written(
     answer: ox.QuerySolutions | ox.QueryTriples, form: ox.QueryResultsFormat | ox.RdfFormat, text: Text
 ) -> list[bytes]:
-    """The lines that Oxigraph writes of an answer. Raises `EvaluationFailed`, `ResultTooLarge`."""
+    """Return the lines of an answer in Oxigraph's serialization. Raises `EvaluationFailed`, `ResultTooLarge`."""
     try:
         answer.serialize(text, format=form)  # type: ignore[arg-type]
     except (RuntimeError, OSError) as error:
@@ -85,15 +85,16 @@ def written(
 
 
 class Text(io.BytesIO):
-    """Takes in so many lines, and no more; nor a text that is too long."""
+    """Buffer with a limit of lines and of characters."""
 
     def __init__(self, rules: QueryRules, most: int) -> None:
+        """`most`: limit of lines."""
         super().__init__()
         self._rules = rules
         self._left = most
 
     def write(self, data: Buffer, /) -> int:
-        """Take in more. Raises `ResultTooLarge`."""
+        """Append data. Raises `ResultTooLarge`."""
         text = bytes(data)
         self._left -= text.count(b"\n")
         if self._left < 0:

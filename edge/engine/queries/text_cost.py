@@ -1,7 +1,7 @@
-"""How much a query can do with texts for each solution, at the most.
+"""Upper bound of the work on texts that a query can cause for each solution.
 
-A client can store a literal as long as a request, and a query of a few words can make a thousand times that of it. So
-what counts is the longest term that there is now, and what the functions of the query can make of it.
+A client can store a literal as long as a request, and a short query can make a text a thousand times as long from it.
+The bound therefore follows from the longest term in the graph and from the functions of the query.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from edge.engine.operators.variables import own_expressions
 from edge.engine.sparql.algebra import Call, Constant, Expression, Group, Node, OrderBy, Parameter
 
 _READ: Final = 256
-"""Characters that are read at the cost of a word."""
+"""Characters that a function reads at the cost of one word of a query."""
 _MADE: Final = 32
-"""Characters that are made, and kept until the query ends."""
+"""Characters that a function creates at that cost. Created texts take memory until the query ends."""
 
 _ESCAPED: Final = 3
-"""Characters that stand for a byte in an IRI."""
+"""Characters of the percent-encoding of one byte."""
 _SHORT: Final = frozenset(
     {
         *("&&", "||", "!", "=", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "unary-", "unary+", "IN", "NOT IN"),
@@ -31,23 +31,23 @@ _SHORT: Final = frozenset(
         *("MD5", "SHA1", "SHA256", "SHA384", "SHA512", "IF", "COALESCE"),
     }
 )
-"""Calls that make no long text; IF and COALESCE give one that is there."""
+"""Functions that create no long text. IF and COALESCE return one of their arguments."""
 
 
 class Texts:
-    """What the expressions of a query do with texts."""
+    """Summary of the expressions of a query that read or create texts."""
 
     __slots__ = ("_growth", "_length", "_made", "_power", "_read", "_searches")
 
     def __init__(self, length: int, patterns: Iterable[Node]) -> None:
-        """`length`: of the query, in characters; no text in it is longer. `patterns`: all that are in it."""
+        """`length`: characters of the query; no text in it is longer. `patterns`: all nodes of the query."""
         self._length = length
         self._growth = 1.0
-        """By how much the longest text can grow, whatever is made of what."""
+        """Factor by which the functions together can lengthen a text."""
         self._power = 1
-        """By how many such texts the length of one can be multiplied."""
+        """Exponent of the length: REPLACE with a computed replacement can multiply the lengths of two texts."""
         self._read = self._made = 0
-        """Calls and aggregates that read texts, and that make some."""
+        """Number of calls and aggregates that read texts, and that create texts."""
         self._searches: list[Search] = []
         for node in patterns:
             if isinstance(node, Group):
@@ -77,7 +77,7 @@ class Texts:
             self._growth *= max(1, len(call.arguments))
 
     def work(self, longest: int) -> float:
-        """What it costs for each solution, in words, where no term has more characters than `longest`."""
+        """Return the cost for each solution, in words of a query. `longest`: characters of the longest term."""
         length = self._growth * float(max(longest, self._length)) ** min(self._power, 8)
         searching = sum(search.steps(length) for search in self._searches)
         return length * (self._read / _READ + self._made / _MADE) + searching
@@ -98,7 +98,7 @@ def _search(call: Call) -> Search:
 
 
 def _constant(expression: Expression) -> str | None:
-    """A text that stands in the query; None: it is computed."""
+    """Return a literal text of the query; None if the text is computed."""
     term = expression.term if isinstance(expression, Constant) else None
     term = term.term if isinstance(term, Parameter) else term
     return term.value if isinstance(term, ox.Literal) else None
