@@ -92,15 +92,21 @@ def _subtract(index: Index, other: Index, left: dict[int, int]) -> None:
                 continue
             left[second] = left.get(second, 0) + 1
             assert isinstance(rest, set)  # noqa: S101  it has more than the other
-            rest.difference_update(_leaf(leaf))
+            rest.difference_update(members(leaf))
             if len(rest) == 1:
                 branch[second] = rest.pop()
 
 
-def _leaf(leaf: Leaf | None) -> Iterable[int]:
+def members(leaf: Leaf | None) -> Iterable[int]:
+    """Return the ids of a leaf."""
     if leaf is None:
         return ()
     return (leaf,) if isinstance(leaf, int) else leaf
+
+
+def leaf_of(ids: set[int]) -> Leaf | None:
+    """Return the leaf that has these ids."""
+    return ids if len(ids) > 1 else next(iter(ids), None)
 
 
 class TripleIndex:
@@ -209,7 +215,7 @@ class TripleIndex:
             if p is not None:
                 leaf = branch.get(p)
                 if o is None:
-                    for third in _leaf(leaf):
+                    for third in members(leaf):
                         yield s, p, third
                 elif leaf == o or (isinstance(leaf, set) and o in leaf):
                     yield s, p, o
@@ -219,27 +225,27 @@ class TripleIndex:
                         yield s, predicate, o
             else:
                 for predicate, leaf in branch.items():
-                    for third in _leaf(leaf):
+                    for third in members(leaf):
                         yield s, predicate, third
         elif p is not None:
             branch = self._pos.get(p)
             if branch is None:
                 return
             if o is not None:
-                for subject in _leaf(branch.get(o)):
+                for subject in members(branch.get(o)):
                     yield subject, p, o
             else:
                 for third, leaf in branch.items():
-                    for subject in _leaf(leaf):
+                    for subject in members(leaf):
                         yield subject, p, third
         elif o is not None:
             for predicate, branch in self._pos.items():
-                for subject in _leaf(branch.get(o)):
+                for subject in members(branch.get(o)):
                     yield subject, predicate, o
         else:
             for subject, branch in self._spo.items():
                 for predicate, leaf in branch.items():
-                    for third in _leaf(leaf):
+                    for third in members(leaf):
                         yield subject, predicate, third
 
     def all_subjects(self) -> list[int]:
@@ -339,7 +345,7 @@ def _walk(index: Callable[[], TripleIndex]) -> Iterator[tuple[int, int, int]]:
     # index by one with the same quads (MOVE). So everything is looked up again, and `contains` has the last word.
     for s in index().all_subjects():
         for p in index().predicates_of(s):
-            for o in list(_leaf(index().objects(s, p))):
+            for o in list(members(index().objects(s, p))):
                 if index().contains(s, p, o):
                     yield s, p, o
 

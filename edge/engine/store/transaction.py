@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from edge.engine.store.changes import ChangeSet, Statement
-from edge.engine.store.graph import LiveGraph, Quad
+from edge.engine.store.earlier_index import EarlierIndex
+from edge.engine.store.graph import LiveGraph, Quad, TripleIndex
 from edge.protocol.errors import Forbidden, ResultTooLarge, UpdateFailed
 
 _MOST_BESIDE: Final = 20_000
@@ -31,6 +32,8 @@ class Transaction:
         self.ids: tuple[Set[int], Set[int], Set[int], Set[int]] | None = None
         """Subjects, predicates, objects and graphs of the net change, and perhaps some more; None: not collected."""
         self._graphs: dict[int, bool] = {}
+        self._parts: Mapping[int, tuple[int, TripleIndex]] | None = None
+        """Of a large change, the parts in each graph; None: the change is small, or was made quad by quad."""
 
     def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
         """Remove quads that are there, and then add others, and their graphs if these do not exist."""
@@ -60,9 +63,17 @@ class Transaction:
                 "for long; add them in several requests"
             )
 
-    def adopt(self, quads: dict[Quad, bool], ids: tuple[Set[int], Set[int], Set[int], Set[int]]) -> None:
-        """Take over a net change that the live graph has seen already."""
-        self._quads, self.ids = quads, ids
+    def adopt(
+        self,
+        quads: dict[Quad, bool],
+        ids: tuple[Set[int], Set[int], Set[int], Set[int]],
+        parts: Mapping[int, tuple[int, TripleIndex]],
+    ) -> None:
+        """Take over a net change that is already applied to the live graph.
+
+        `parts`: by graph, how many triples were added and an index of those that were removed.
+        """
+        self._quads, self.ids, self._parts = quads, ids, parts
 
     def create(self, graph: int) -> None:
         """Begin a named graph if there is none of that name."""
@@ -132,16 +143,39 @@ class Transaction:
     def undo(self) -> None:
         """Bring the live graph back to where it was before. Nothing else may have changed it since."""
         self._set(forward=False)
-        self._quads, self._graphs, self.beside = {}, {}, {}
+        self._quads, self._graphs, self.beside, self._parts = {}, {}, {}, None
 
     @contextmanager
     def reverted(self) -> Iterator[None]:
-        """The state before the transaction, for a look."""
+        """The state before the transaction, to be read only."""
+        if self._parts is not None:
+            with self._earlier(self._parts):
+                yield
+            return
         self._set(forward=False)
         try:
             yield
         finally:
             self._set(forward=True)
+
+    @contextmanager
+    def _earlier(self, parts: Mapping[int, tuple[int, TripleIndex]]) -> Iterator[None]:
+        """The same without changing an index: views take the place of those that the change has changed."""
+        graphs = self._graph.graphs
+        names = parts.keys() | self._graphs.keys()
+        now = {name: graphs[name] for name in names if name in graphs}
+        try:
+            for name in names:
+                if self._graphs.get(name):  # it did not exist
+                    del graphs[name]
+                    continue
+                added, removed = parts.get(name, (0, TripleIndex()))
+                graphs[name] = EarlierIndex(now.get(name, TripleIndex()), name, self._quads, added, removed)
+            yield
+        finally:
+            for name in names - now.keys():
+                graphs.pop(name, None)
+            graphs.update(now)
 
     def _set(self, *, forward: bool) -> None:
         for graph, present in self._graphs.items():

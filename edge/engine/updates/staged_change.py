@@ -175,6 +175,11 @@ class StagedChange:
     def apply(self) -> Transaction:
         """Apply it to the graph."""
         graph, transaction = self._graph, self._transaction
+        none = TripleIndex()
+        parts = {
+            name: (self._added_index.get(name, none).size, self._removed_index.get(name, none))
+            for name in self._added_index.keys() | self._removed_index.keys()
+        }
         for name, exists in self._existence.items():
             if exists:
                 transaction.create(name)
@@ -192,7 +197,7 @@ class StagedChange:
         for name, exists in self._existence.items():
             if not exists:
                 transaction.drop(name)
-        transaction.adopt(self.net, self.ids)
+        transaction.adopt(self.net, self.ids, parts)
         return transaction
 
     def release(self, *, applied: bool) -> Iterator[None]:
