@@ -164,8 +164,13 @@ def test_the_glossary_is_sorted():
     assert rows == sorted(rows, key=lambda term: term.lower().replace("-", ""))
 
 
-def test_every_room_is_in_the_architecture():
+def packages(path):
+    return [entry.name for entry in path.iterdir() if (entry / "__init__.py").exists()]
+
+
+def test_the_architecture_page_names_every_package():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    for path in (ROOT / "edge").iterdir():
-        if path.is_dir() and (path / "__init__.py").exists():
-            assert f"edge/{path.name}" in text, f"docs/architecture.md does not tell of edge/{path.name}"
+    for name in packages(ROOT / "edge"):
+        assert f"edge/{name}" in text, f"add edge/{name} to docs/architecture.md"
+    for name in packages(ROOT / "edge" / "engine"):
+        assert f"| `{name}` |" in text, f"add edge/engine/{name} to docs/architecture.md"

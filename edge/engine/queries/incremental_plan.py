@@ -1,7 +1,19 @@
 """Incremental plan of a query: patterns that find the affected solutions, and stages that turn them into result rows.
 
 One plan serves all queries with the same text template: their constants are parameters of the plan. Source: SPS
-Architecture, section V.C (the BOOSTER). docs/architecture.md describes the delta rules.
+Architecture, section V.C (the BOOSTER).
+The delta rules:
+
+- A quad that matches a triple pattern fixes variables of the pattern. The compiler determines which of them the quad
+  fixes in the solutions of the whole plan. In a join these are all variables of the pattern. Inside OPTIONAL, MINUS,
+  EXISTS or a sub-query they are those that the outer pattern is certain to bind. If there are none, all solutions are
+  compared.
+- Each changed solution may contain the quad (joins, filters, the left side of OPTIONAL and MINUS). If the update hit no
+  other pattern of the plan, the rest of the plan is evaluated once, in the present state. The result is cached until
+  the rest changes, so the old and the new value of a sensor share it.
+- Otherwise the solutions that agree with the fixed variables are evaluated in the states after and before the update,
+  with their multiplicities, and subtracted.
+- A UNION at the top makes several plans.
 """
 
 from __future__ import annotations
