@@ -115,7 +115,7 @@ def test_values_in_variables(variable, text, value):
         ("[mqtt]\npassword = 12345", "mqtt.password: this value is not allowed: must be a text"),
         (
             '[mappings]\npacks = ["tasmota", "nuki"]',
-            'mappings.packs: "nuki" is no mapping pack; the packs are '
+            'mappings.packs: "nuki" is not a mapping pack; the packs are '
             "zigbee2mqtt, tasmota, shelly, esphome, senml, pepoli",
         ),
         (
@@ -124,11 +124,11 @@ def test_values_in_variables(variable, text, value):
         ),
         (
             '[issuer]\nurl = "https://auth.example.org/a b"',
-            'issuer.url: "https://auth.example.org/a b" is no URL such as https://auth.example.org/realms/home',
+            'issuer.url: "https://auth.example.org/a b" is not a URL such as https://auth.example.org/realms/home',
         ),
         (
             '[issuer]\njwks_url = "file:///etc/passwd"',
-            'issuer.jwks_url: "file:///etc/passwd" is no URL such as https://auth.example.org/realms/home',
+            'issuer.jwks_url: "file:///etc/passwd" is not a URL such as https://auth.example.org/realms/home',
         ),
         (
             '[issuer]\nalgorithms = ["HS256"]',
@@ -273,7 +273,7 @@ def test_topic_filters(topic):
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ("", "say where its keys are"),
+        ("", "its keys are missing"),
         ('jwks_url = "https://a.example/c"\njwks_file = "keys.json"', "one of them"),
         ('jwks_url = "http://127.0.0.1:8080/c"', None),
         ('jwks_file = "keys.json"', None),

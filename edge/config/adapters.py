@@ -1,4 +1,4 @@
-"""Settings of what readings come in by and commands go out by."""
+"""Settings of the adapters: where readings enter and commands leave."""
 
 from __future__ import annotations
 
@@ -17,87 +17,100 @@ PACKS = ("zigbee2mqtt", "tasmota", "shelly", "esphome", "senml", "pepoli")
 class MqttSettings(Section):
     """MQTT: the embedded broker, or the connection to another broker."""
 
-    enabled: bool = key(True, "Whether readings come in over MQTT at all.")
-    host: BindHost = key("127.0.0.1", "Address the embedded broker listens on: a loopback address.")
-    port: Port = key(1883, "TCP port of the embedded broker. 0 is any free port.")
+    enabled: bool = key(True, "Whether the gateway receives readings over MQTT.")
+    host: BindHost = key("127.0.0.1", "Address of the embedded broker: a loopback address.")
+    port: Port = key(1883, "TCP port of the embedded broker. 0: any free port.")
     broker: str = key(
-        "", 'Another broker to use instead of the embedded one: "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]" (TLS).'
+        "", 'External broker to use instead of the embedded one: "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]" (TLS).'
     )
-    version: Literal["3.1.1", "5"] = key("3.1.1", "MQTT version spoken to the broker.")
-    client_id: str = key(
-        "", "Client identifier at the broker. Empty: one that is made once and kept in the data directory."
-    )
+    version: Literal["3.1.1", "5"] = key("3.1.1", "MQTT protocol version of the connection to the broker.")
+    client_id: str = key("", "Client identifier at the broker. Empty: generated once and stored in the data directory.")
     username: str = key("", "User name at the broker. Empty: none.")
-    password: str = key("", "Password at the broker. Better in password_file or the environment.", secret=True)
+    password: str = key("", "Password at the broker. Prefer password_file or the environment.", secret=True)
     password_file: OptionalPath = key(None, "File whose first line is the password at the broker.")
     ca_file: OptionalPath = key(
-        None, "PEM file of the authorities that may sign the broker's certificate. Empty: the system's."
+        None, "PEM file with the certificate authorities that may sign the broker's certificate. Empty: the system's."
     )
-    cert_file: OptionalPath = key(None, "PEM file of the client certificate shown to the broker.")
-    key_file: OptionalPath = key(None, "PEM file of the client certificate's private key.")
+    cert_file: OptionalPath = key(None, "PEM file with the client certificate for the broker.")
+    key_file: OptionalPath = key(None, "PEM file with the private key of the client certificate.")
     topics: tuple[TopicFilter, ...] = key(("#",), "Topic filters the gateway subscribes to.")
-    qos: int = key(1, "Quality of service asked from the broker.", minimum=0, maximum=2)
-    keepalive: int = key(30, "Time between signs of life to the broker.", unit="s", minimum=1, maximum=65535)
+    qos: int = key(1, "Quality of service of the gateway's subscriptions at the broker.", minimum=0, maximum=2)
+    keepalive: int = key(
+        30, "Heartbeat interval of the connection to the broker (MQTT keep-alive).", unit="s", minimum=1, maximum=65535
+    )
     session_expiry: int = key(
         86_400,
-        "How long the broker keeps readings for a gateway that is away (MQTT 5; 3.1.1 leaves it to the broker). "
-        "0 begins every connection with a clean session.",
+        "How long the broker stores readings while the gateway is disconnected (MQTT 5; with 3.1.1 the broker "
+        "decides). 0: every connection begins with a clean session.",
         unit="s",
         minimum=0,
         maximum=0xFFFF_FFFF,
     )
     reconnect_min: float = key(
-        1.0, "First wait before a new attempt to connect; it doubles each time.", unit="s", minimum=0.1, maximum=3600
+        1.0,
+        "First back-off before the gateway reconnects; it doubles with each attempt.",
+        unit="s",
+        minimum=0.1,
+        maximum=3600,
     )
-    reconnect_max: float = key(60.0, "Longest wait between two attempts.", unit="s", minimum=0.1, maximum=86_400)
+    reconnect_max: float = key(60.0, "Longest back-off between two attempts.", unit="s", minimum=0.1, maximum=86_400)
     max_inflight: int = key(
-        256, "Readings of QoS 1 and 2 taken from the broker and not yet acknowledged.", minimum=1, maximum=65535
+        256,
+        "Readings of QoS 1 and 2 that the gateway accepts from the broker before it acknowledges them.",
+        minimum=1,
+        maximum=65535,
     )
     max_queued: int = key(
-        10_000, "Readings that may wait in the adapter; QoS 0 readings beyond are dropped.", minimum=1
+        10_000, "Readings that may wait in the adapter. It drops QoS 0 readings beyond this number.", minimum=1
     )
     max_queued_bytes: int = key(
         16 * MIB,
-        "Bytes of these readings. The embedded broker reads devices no further while so many wait for the adapter.",
+        "Size of these readings. Beyond it the embedded broker stops reading from devices until the adapter catches "
+        "up (back-pressure).",
         unit="bytes",
         minimum=64 * KIB,
     )
-    max_batch: int = key(500, "Messages that go to the engine together at most.", minimum=1, maximum=100_000)
+    max_batch: int = key(
+        500, "Most readings that the adapter passes to the engine in one batch.", minimum=1, maximum=100_000
+    )
     retry_min: float = key(
         0.2,
-        "First wait while the engine cannot take an update (disk or queue full).",
+        "First back-off while the engine cannot accept an update (disk or queue full).",
         unit="s",
         minimum=0.01,
         maximum=3600,
     )
-    retry_max: float = key(30.0, "Longest such wait.", unit="s", minimum=0.01, maximum=3600)
-    max_connections: int = key(100, "Clients of the embedded broker at a time.", minimum=1, maximum=10_000)
+    retry_max: float = key(30.0, "Longest such back-off.", unit="s", minimum=0.01, maximum=3600)
+    max_connections: int = key(100, "Concurrent connections to the embedded broker.", minimum=1, maximum=10_000)
     max_connections_of_one: int = key(
         50,
-        "Connections of one address to the embedded broker at a time, other than this machine's own; more are closed.",
+        "Concurrent connections to the embedded broker from one remote address. The broker closes further ones.",
         minimum=1,
         maximum=10_000,
     )
     max_message: int = key(
         1 * MIB,
-        "Largest packet the embedded broker takes; who sends a larger one is disconnected.",
+        "Largest packet that the embedded broker accepts. It disconnects a client that sends a larger one.",
         unit="bytes",
         minimum=KIB,
     )
     max_retained: int = key(
         10_000,
-        "Retained messages the embedded broker keeps; with more the client that has most loses its oldest.",
+        "Retained messages that the embedded broker stores. Beyond this number it removes the oldest one of the "
+        "client that has most.",
         minimum=0,
     )
     max_retained_bytes: int = key(
         16 * MIB,
-        "Memory for retained messages in the embedded broker: payloads, topics and 1,000 bytes for each; likewise.",
+        "Memory for retained messages in the embedded broker: payloads, topics and 1,000 bytes for each. Beyond it "
+        "the same rule applies.",
         unit="bytes",
         minimum=KIB,
     )
     max_unread: int = key(
         4 * MIB,
-        "Messages that may wait in the embedded broker for a client that does not read; with more it is disconnected.",
+        "Size of the messages that may wait in the embedded broker for a client that does not read. The broker "
+        "disconnects a client beyond it.",
         unit="bytes",
         minimum=64 * KIB,
     )
@@ -112,65 +125,88 @@ class MqttSettings(Section):
             raise ValueError("must be mqtt://HOST, mqtt://HOST:PORT, mqtts://HOST or mqtts://HOST:PORT")
         if parts.username or parts.password:
             raise ValueError("must hold no credentials: use mqtt.username and mqtt.password_file")
-        _ = parts.port  # raises ValueError where it is no port
+        _ = parts.port  # raises ValueError if the port is not a number in its range
         return value
 
 
 class SerialSettings(Section):
-    """Serial ports, which mapping files declare: what all of them have in common."""
+    """Serial ports. Mapping files declare the ports; these settings apply to all of them."""
 
-    enabled: bool = key(True, "Whether the serial ports of mapping files are opened.")
+    enabled: bool = key(True, "Whether the gateway opens the serial ports of mapping files.")
     reconnect: float = key(
-        1.0, "Time between two looks for a device that is away.", unit="s", minimum=0.05, maximum=3600
+        1.0,
+        "Time between two attempts to open the port of a disconnected device.",
+        unit="s",
+        minimum=0.05,
+        maximum=3600,
     )
     silence: float = key(
         0.25,
-        "After so long without a byte a frame that has begun counts as broken off.",
+        "Time without a byte after which the gateway discards an incomplete frame.",
         unit="s",
         minimum=0.01,
         maximum=60,
     )
     max_frame: int = key(
-        4 * KIB, "Longest frame, where its port says nothing else.", unit="bytes", minimum=1, maximum=64 * KIB
+        4 * KIB,
+        "Longest frame, unless the declaration of the port sets its own limit.",
+        unit="bytes",
+        minimum=1,
+        maximum=64 * KIB,
     )
-    max_queued: int = key(1000, "Frames of all ports that may wait; beyond, ports are read no further.", minimum=1)
-    max_batch: int = key(500, "Frames that go to the engine together at most.", minimum=1, maximum=100_000)
+    max_queued: int = key(
+        1000, "Frames of all ports that may wait. Beyond this number the gateway stops reading the ports.", minimum=1
+    )
+    max_batch: int = key(
+        500, "Most frames that the adapter passes to the engine in one batch.", minimum=1, maximum=100_000
+    )
     retry_min: float = key(
         0.2,
-        "First wait while the engine cannot take an update (disk or queue full).",
+        "First back-off while the engine cannot accept an update (disk or queue full).",
         unit="s",
         minimum=0.01,
         maximum=3600,
     )
-    retry_max: float = key(30.0, "Longest such wait.", unit="s", minimum=0.01, maximum=3600)
+    retry_max: float = key(30.0, "Longest such back-off.", unit="s", minimum=0.01, maximum=3600)
 
 
 class MappingsSettings(Section):
-    """From payloads to observations: which mapping files apply."""
+    """Mapping files, which turn payloads into observations."""
 
     dir: OptionalPath = key(None, "Directory of your own mapping files. Empty: DATA_DIR/mappings.")
-    packs: tuple[str, ...] = key(PACKS, "Mapping packs of known devices that apply, of those that come along.")
+    packs: tuple[str, ...] = key(PACKS, "Bundled mapping packs of known devices that apply.")
     reload_interval: float = key(
         2.0,
-        "Time between looks for changed mapping files. 0 reads them at start only.",
+        "Time between two checks for changed mapping files. 0: the gateway reads them only at its start.",
         unit="s",
         minimum=0,
         maximum=3600,
     )
     max_payload: int = key(
-        256 * KIB, "Largest payload that is read; larger ones count as bad.", unit="bytes", minimum=1
+        256 * KIB, "Largest payload that the gateway parses. Larger ones count as bad values.", unit="bytes", minimum=1
     )
     max_readings: int = key(
-        1000, "Readings taken from one payload; what is beyond is dropped, and told among the bad values.", minimum=1
+        1000,
+        "Readings accepted from one payload. The gateway drops the others and lists them as a bad value.",
+        minimum=1,
     )
-    max_unmapped: int = key(1000, "Topics without a mapping that are listed; the longest silent goes first.", minimum=1)
-    max_bad_values: int = key(200, "Values that could not be read that are listed; the oldest goes first.", minimum=1)
+    max_unmapped: int = key(
+        1000,
+        "Topics without a mapping that the gateway lists. Beyond this number it removes the topic that was silent "
+        "longest.",
+        minimum=1,
+    )
+    max_bad_values: int = key(
+        200,
+        "Values that could not be parsed and that the gateway lists. Beyond this number it removes the oldest.",
+        minimum=1,
+    )
 
     @field_validator("packs")
     @classmethod
     def _known_packs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [name for name in value if name not in PACKS]:
-            raise ValueError(f'"{unknown[0]}" is no mapping pack; the packs are {", ".join(PACKS)}')
+            raise ValueError(f'"{unknown[0]}" is not a mapping pack; the packs are {", ".join(PACKS)}')
         return value
 
 
@@ -179,37 +215,37 @@ class ObservationsSettings(Section):
 
     time: Literal["always", "message", "never"] = key(
         "always",
-        'Whether an observation carries its time: "always" (the message\'s, else that of arrival), "message" (only '
-        'where the message tells it) or "never".',
+        'Whether an observation has a time: "always" (from the message, else the time of arrival), "message" (only '
+        'if the message contains it) or "never".',
     )
 
 
 class ActuationSettings(Section):
-    """From the graph to devices: how fast the messages of actuators leave."""
+    """Actuators: how fast messages to devices leave."""
 
-    rate: float = key(100.0, "Messages a second over all topics, at the most.", minimum=0.01, maximum=10_000)
+    rate: float = key(100.0, "Rate limit of messages a second over all topics.", minimum=0.01, maximum=10_000)
     topic_rate: float = key(
         10.0,
-        "Messages a second to one topic, at the most; what comes in between is left out but for the newest. An "
-        "actuator may say otherwise (rate).",
+        "Rate limit of messages a second to one topic. Of the messages between, only the newest is sent. An actuator "
+        "may set its own limit (rate).",
         minimum=0.01,
         maximum=1000,
     )
     max_queued: int = key(
-        10_000, "Topics that may have a message waiting, for example while the broker is away.", minimum=1
+        10_000, "Topics that may have a waiting message, for example while the broker is disconnected.", minimum=1
     )
 
 
 class HostSettings(Section):
-    """The gateway's own sensors: temperatures, load, memory, disks, network."""
+    """Sensors of the gateway's host: temperatures, load, memory, disks, network."""
 
-    enabled: bool = key(True, "Whether the gateway observes the machine it runs on.")
+    enabled: bool = key(True, "Whether the gateway observes its host.")
     interval: float = key(10.0, "Time between two rounds of readings.", unit="s", minimum=0.1, maximum=86_400)
     refresh: float = key(
         600.0,
-        "A value that hardly moves is written again after this time: its time tells that it still holds.",
+        "Time after which an almost unchanged value is written again. Its new time shows that the value is current.",
         unit="s",
         minimum=0.1,
         maximum=86_400,
     )
-    store: bool = key(False, "Whether what is written is stored for the history, too.")
+    store: bool = key(False, "Whether these observations are also stored for the history.")

@@ -1,4 +1,4 @@
-"""One clear line for each fault in the settings: which key, what is allowed, the nearest known name."""
+"""Messages for problems in the settings: the key, the allowed values, the nearest known name."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pydantic.fields import FieldInfo
 from edge.config.models import Settings
 
 _SHOWN = 60
-"""Characters of a bad value that are shown."""
+"""Characters of a rejected value that a message shows."""
 
 
 def is_section(name: str) -> bool:
-    """Whether a name at the top of the settings is a table."""
+    """Return whether a top-level name of the settings is a table."""
     field = Settings.model_fields.get(name)
     return field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
 def fields() -> dict[str, FieldInfo]:
-    """Every key, dotted, in the order of the models."""
+    """Return every key by its dotted name, in the order of the models."""
     found: dict[str, FieldInfo] = {}
     for name, field in Settings.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -35,15 +35,16 @@ def fields() -> dict[str, FieldInfo]:
 
 
 def about(field: FieldInfo, what: str) -> str:
-    """A note of a key: "unit", "secret" or "default_text". Empty where there is none."""
+    """Return an annotation of a key ("unit", "secret" or "default_text"), or an empty string."""
     extra = field.json_schema_extra
     return str(extra.get(what, "")) if isinstance(extra, dict) else ""
 
 
 def allowed(field: FieldInfo) -> str:
-    """What a key takes, in words."""
+    """Return a description of the values that a key accepts."""
     annotation: Any = field.annotation
     if get_origin(annotation) in (Union, types.UnionType):
+        # `X | None`: describe X.
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(annotation))
@@ -68,19 +69,24 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def explain(error: ValidationError, variables: Mapping[str, str] | None = None) -> list[str]:
-    """A line for each fault. With `variables` (dotted key to environment variable) lines begin with the variable."""
+    """Return one line for each validation error.
+
+    With `variables` (dotted key to environment variable) the lines begin with the name of the variable.
+    """
     lines = []
-    for fault in error.errors(include_url=False):
-        path = [str(part) for part in fault["loc"] if not isinstance(part, int)]
+    for problem in error.errors(include_url=False):
+        # Items of a list have their index in the path. The message names the key, so drop the index.
+        path = [str(part) for part in problem["loc"] if not isinstance(part, int)]
         key = ".".join(path)
-        text = _unknown(path) if fault["type"] == "extra_forbidden" else _bad_value(path, fault)
+        text = _unknown(path) if problem["type"] == "extra_forbidden" else _bad_value(path, problem)
         name = variables.get(key, key) if variables else key
         lines.append(f"{name}: {text}")
+    # A bad list reports each item: one line for the key is enough.
     return list(dict.fromkeys(lines))
 
 
 def unknown_variable(variable: str, key: str) -> str | None:
-    """The line for an environment variable that names no key; None where it names one."""
+    """Return a message for an environment variable that names no key, or None if the key exists."""
     if key in fields():
         return None
     if is_section(key):
@@ -102,6 +108,7 @@ def _unknown(path: list[str]) -> str:
         return f'no such key; did you mean "{".".join([*section, near[0]])}"?'
     names = {key.rpartition(".")[2] for key in fields()}
     known = next(iter(difflib.get_close_matches(name.lower(), sorted(names), n=1, cutoff=0.75)), None)
+    # The name may exist in another section: "port" at the top level means http.port, ws.port or another port.
     elsewhere = [key for key in fields() if key.rpartition(".")[2] == known]
     if elsewhere:
         return "no such key here; did you mean " + " or ".join(f'"{key}"' for key in elsewhere) + "?"
@@ -109,13 +116,14 @@ def _unknown(path: list[str]) -> str:
     return f"no such key; the {kind} are {', '.join(siblings)}"
 
 
-def _bad_value(path: list[str], fault: Any) -> str:  # noqa: ANN401 - pydantic_core.ErrorDetails
+def _bad_value(path: list[str], problem: Any) -> str:  # noqa: ANN401 - pydantic_core.ErrorDetails
     if len(path) == 1 and is_section(path[0]):
         return f"must be a table: [{path[0]}]"
     field = fields()[".".join(path)]
-    shown = "this value" if about(field, "secret") else _shown(fault["input"])
-    if fault["type"] == "value_error":
-        reason = str(fault["ctx"]["error"])
+    shown = "this value" if about(field, "secret") else _shown(problem["input"])
+    if problem["type"] == "value_error":
+        reason = str(problem["ctx"]["error"])
+        # Messages of our own validators quote the value themselves.
         return reason if reason.startswith('"') else f"{shown}: {reason}"
     return f"{shown} is not allowed: must be {allowed(field)}"
 

@@ -1,4 +1,4 @@
-"""How one key of the settings is described: default, unit, bounds, and the types that keys have."""
+"""Declaration of one settings key, and the types of keys."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def key(
     secret: bool = False,
     default_text: str = "",
 ) -> Any:  # noqa: ANN401 - stands for a value of the annotated type, as pydantic.Field does
-    """One key of a settings section.
+    """Declare one key of a settings section.
 
     `description` is a sentence for the operator. `unit` is the unit of the value ("s", "bytes", ...). `minimum` and
-    `maximum` are inclusive bounds. A `secret` is never shown or logged. `default_text` stands in the documentation for
-    a default that depends on the machine; `default` is a function then.
+    `maximum` are inclusive bounds. A `secret` is never shown or logged. `default_text` replaces a default that depends
+    on the machine in the documentation; `default` is a function then.
     """
     about: dict[str, Any] = {"unit": unit, "secret": secret, "default_text": default_text}
     extra = {name: value for name, value in about.items() if value}
@@ -40,7 +40,7 @@ def key(
 
 
 def default_data_dir() -> Path:
-    """Where the gateway keeps its data when nobody says: systemd's `STATE_DIRECTORY`, else the XDG state directory."""
+    """Return the default data directory: systemd's `STATE_DIRECTORY`, else the XDG state directory."""
     if state := os.environ.get("STATE_DIRECTORY"):
         return Path(state.split(":")[0])
     home = os.environ.get("XDG_STATE_HOME")
@@ -48,7 +48,10 @@ def default_data_dir() -> Path:
 
 
 def absolute(path: Path | None, info: ValidationInfo) -> Path | None:
-    """The path. A relative one belongs to the settings file's directory, else a second start elsewhere breaks."""
+    """Return the absolute path. Relative ones are resolved against the settings file's directory.
+
+    Resolving them against the current directory would make the result depend on where the command was started.
+    """
     if path is None:
         return None
     base = info.context.get("base") if isinstance(info.context, dict) else None
@@ -60,13 +63,13 @@ def _none_if_empty(value: object) -> object:
 
 
 def _loopback(host: str) -> str:
-    """Where nothing is encrypted only this machine may come in (secure by default)."""
+    """Accept loopback addresses only: unencrypted ports must not be reachable from the network (secure by default)."""
     if is_loopback(host):
         return host
     raise ValueError(
-        f'"{host}" is not a loopback address, and this port has no security: everybody on the network could read and '
-        'change the graph, or read the tokens of others. Keep "127.0.0.1", "::1" or "localhost" and let others in by '
-        "the secure ports (security.enabled and security.host), or by an SSH tunnel (ssh -L)"
+        f'"{host}" is not a loopback address, and this port has no security: anyone on the network could read and '
+        'change the graph, or read the tokens of others. Keep "127.0.0.1", "::1" or "localhost" and give access over '
+        "the secure ports (security.enabled and security.host) or an SSH tunnel (ssh -L)"
     )
 
 
@@ -80,17 +83,17 @@ def _address(host: str) -> str:
 
 
 Host = Annotated[str, AfterValidator(_address)]
-"""An address to listen on where everybody is asked who they are."""
+"""An address to listen on where every client must authenticate."""
 
 BindHost = Annotated[str, AfterValidator(_loopback)]
 """An address to listen on without encryption: loopback addresses only."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-"""A TCP port to listen on; 0 is any free port."""
+"""A port to listen on; 0 is any free port."""
 
 
 def _topic_filter(value: str) -> str:
-    """MQTT 3.1.1, section 4.7: `#` is the last level, and wildcards fill a level."""
+    """Validate a topic filter (MQTT 3.1.1, section 4.7): `#` only as the last level, wildcards as whole levels."""
     levels = value.split("/")
     wrong = any("#" in level for level in levels[:-1]) or any(
         wildcard in level and level != wildcard for level in levels for wildcard in "+#"
@@ -101,33 +104,34 @@ def _topic_filter(value: str) -> str:
 
 
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
-"""A filter of MQTT topics."""
+"""An MQTT topic filter."""
 
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty), AfterValidator(absolute)]
-"""A file or directory; "" is none. Relative to the settings file's directory, or to the current one."""
+"""A file or directory, or None for an empty text. Relative paths: see `absolute`."""
 
 DirPath = Annotated[Path, AfterValidator(absolute)]
-"""A directory. Relative to the settings file's directory, or to the current one."""
+"""A directory. Relative paths: see `absolute`."""
 
 
 def web_url(url: str) -> str:
-    """The address, if it is safe: what is fetched without encryption can be exchanged on the way."""
+    """Return the URL if it is encrypted or local. Content fetched over plain HTTP could be replaced on the way."""
     if not url:
         return url
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ValueError(f'"{url}" is no URL: {error}') from None
+        raise ValueError(f'"{url}" is not a URL: {error}') from None
     if any(character.isspace() for character in url) or not host or parts.username is not None:
-        raise ValueError(f'"{url}" is no URL such as https://auth.example.org/realms/home')
+        raise ValueError(f'"{url}" is not a URL such as https://auth.example.org/realms/home')
+    # Keys and tokens pass over this URL.
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise ValueError(f'"{url}" is not encrypted: use https, or http on this machine')
     return url
 
 
 WebUrl = Annotated[str, AfterValidator(web_url)]
-"""An https address, or http of this machine; "" is none."""
+"""An https URL, or an http URL of this machine. An empty text means none."""
 
 IssuerAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures with a public key (RFC 7518, section 3.1; RFC 8037): no secret is shared with an issuer."""
+"""Public-key signature algorithms (RFC 7518, section 3.1; RFC 8037). No secret is shared with an issuer."""

@@ -1,4 +1,4 @@
-"""Where settings come from: defaults, then a TOML file, then the environment, then the command line."""
+"""Loading of settings: defaults, then a TOML file, then the environment, then the command line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from edge.protocol.addresses import is_loopback
 from edge.protocol.errors import EdgeError
 
 PREFIX: Final = "EDGE__"
-"""Begin of the environment variables that are settings: `EDGE__SECTION__KEY`."""
+"""Prefix of the environment variables that are settings: `EDGE__SECTION__KEY`."""
 
 _CREDENTIALS: Final = Path("/run/credentials")
 
 
 class ConfigurationError(EdgeError):
-    """The settings cannot be used. `problems` has one line for each fault; `description` has them all."""
+    """The settings cannot be used. `problems` has one line for each problem; `description` has all of them."""
 
     error: ClassVar[str] = "invalid_configuration"
     status_code: ClassVar[int] = 500
@@ -38,16 +38,16 @@ class ConfigurationError(EdgeError):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and for each key that was set where it was set: a file's name, a variable, an option."""
+    """Settings, and the source of each key that was set: the name of a file, a variable or an option."""
 
     settings: Settings
     sources: Mapping[str, str]
 
 
 def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, data_dir: Path | None = None) -> Loaded:
-    """The settings in effect. `environ` beats `file`, `data_dir` (of the command line) beats both.
+    """Return the settings in effect. `environ` overrides `file`; `data_dir` (from the command line) overrides both.
 
-    Raises `ConfigurationError` that names every unknown key and every bad value, wherever they stand.
+    Raises `ConfigurationError` with every unknown key and every invalid value of all sources.
     """
     problems: list[str] = []
     sources: dict[str, str] = {}
@@ -55,6 +55,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
     settings = Settings()
     try:
         base = file.absolute().parent if file is not None else Path.cwd()
+        # Strict validation from JSON accepts lists for tuples and texts for paths, but no text for a number.
         text = json.dumps(from_file, default=str)
         settings = Settings.model_validate_json(text, strict=True, context={"base": base})
         sources.update(dict.fromkeys(_set_keys(settings), str(file)))
@@ -63,6 +64,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
     variables, unknown = _read_environment(environ)
     problems += unknown
     try:
+        # Variables are texts, so this validation is not strict, unlike that of the file.
         wanted = Settings.model_validate(_nested(variables, environ), context={"base": Path.cwd()})
         settings = _overlaid(settings, wanted)
         sources.update({key: f"${variables[key]}" for key in _set_keys(wanted)})
@@ -72,16 +74,16 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] = os.environ, d
         settings = settings.model_copy(update={"data_dir": data_dir.expanduser().absolute()})
         sources["data_dir"] = "--data-dir"
     if not problems:
-        problems = [f"{sources.get(key, 'defaults')}: {key}: {fault}" for key, fault in _faults(settings)]
+        problems = [f"{sources.get(key, 'defaults')}: {key}: {fault}" for key, fault in _problems(settings)]
     if problems:
         raise ConfigurationError(*problems)
     return Loaded(settings, sources)
 
 
 def read_password(mqtt: MqttSettings) -> str:
-    """The password at the broker, from the settings or from the first line of `password_file`. "" is none.
+    """Return the password for the broker, from the settings or the first line of `password_file`. "" means none.
 
-    Raises `ConfigurationError` where the file cannot be read.
+    Raises `ConfigurationError` if the file cannot be read.
     """
     if mqtt.password_file is None:
         return mqtt.password
@@ -110,7 +112,7 @@ def _unreadable(file: Path, error: OSError | UnicodeDecodeError) -> str:
 
 
 def _read_environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Dotted key to variable for all that name a key, and a line for each that does not."""
+    """Return the variable of each dotted key, and a message for each variable that names no key."""
     variables: dict[str, str] = {}
     unknown: list[str] = []
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
@@ -132,7 +134,7 @@ def _nested(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[st
 
 
 def _value(key: str, text: str) -> object:
-    """A variable's text; where the key is a list, a JSON array or names between commas."""
+    """Return the text of a variable. For a list, parse a JSON array or comma-separated names."""
     section, _, name = key.rpartition(".")
     model = getattr(Settings(), section) if section else Settings()
     if not isinstance(getattr(model, name), tuple):
@@ -166,13 +168,17 @@ def _overlaid(settings: Settings, wanted: Settings) -> Settings:
     return settings.model_copy(update=update)
 
 
-def _of_the_service_alone(file: Path) -> bool:
-    """Whether it is a credential that systemd shows its service, and this is a command beside it (systemd.exec(5))."""
+def _only_for_service(file: Path) -> bool:
+    """Return whether the file is a systemd credential that this process cannot read.
+
+    systemd shows the credentials of a service to the service alone (systemd.exec(5)), not to commands such as `edge
+    config check`.
+    """
     return file.is_relative_to(_CREDENTIALS) and "CREDENTIALS_DIRECTORY" not in os.environ
 
 
-def _faults(settings: Settings) -> list[tuple[str, str]]:
-    """What no key alone shows: keys that contradict each other, files that cannot be read."""
+def _problems(settings: Settings) -> list[tuple[str, str]]:
+    """Return the problems that a single key does not show: contradictions between keys, unreadable files."""
     mqtt = settings.mqtt
     faults = []
     if mqtt.reconnect_max < mqtt.reconnect_min:
@@ -191,20 +197,22 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
         faults.append(
             (
                 "coap.host",
-                f'"{settings.coap.host}" is not a loopback address: set security.enabled, so that OSCORE protects what '
-                'comes from other machines, or keep "127.0.0.1"',
+                f'"{settings.coap.host}" is not a loopback address: set security.enabled, so that OSCORE protects '
+                'requests from other machines, or keep "127.0.0.1"',
             )
         )
     issuer = settings.issuer
     if issuer.url and bool(issuer.jwks_url) == bool(issuer.jwks_file):
-        faults.append(("issuer.url", "say where its keys are: set issuer.jwks_url or issuer.jwks_file, one of them"))
+        faults.append(("issuer.url", "its keys are missing: set issuer.jwks_url or issuer.jwks_file, one of them"))
     if not issuer.url and (issuer.jwks_url or issuer.jwks_file):
-        faults.append(("issuer.url", "keys of nobody; set issuer.url to the iss of the tokens"))
+        faults.append(("issuer.url", "keys without an issuer; set issuer.url to the iss of the tokens"))
     for name in ("password_file", "ca_file", "cert_file", "key_file"):
         file: Path | None = getattr(mqtt, name)
-        if file is None or _of_the_service_alone(file):
+        # `edge config check` cannot read the service's credentials, but the service can.
+        if file is None or _only_for_service(file):
             continue
         try:
+            # Report an unreadable file at the start, not at the first connection.
             file.open("rb").close()
         except OSError as error:
             faults.append((f"mqtt.{name}", _unreadable(file, error)))
@@ -215,7 +223,7 @@ def _faults(settings: Settings) -> list[tuple[str, str]]:
     if offload.token and offload.token_file:
         faults.append(("offload.token_file", "set either offload.token or offload.token_file, not both"))
     if (offload.token or offload.token_file or offload.ca_file) and not offload.over_http:
-        faults.append(("offload.to", "a token, or authorities, for a landing zone that is no https address"))
+        faults.append(("offload.to", "a token, or authorities, for a landing zone that is not an https address"))
     ports = [("http.port", settings.http.port), ("ws.port", settings.ws.port)]
     secure = ["https_port", "wss_port"]
     if settings.mqtt.enabled and not settings.mqtt.broker:

@@ -1,4 +1,4 @@
-"""The settings of the gateway: every section with its default. What is not here cannot be set."""
+"""Root model of the settings: every section with its defaults. Keys that are not here are rejected."""
 
 from __future__ import annotations
 
@@ -32,22 +32,30 @@ from edge.config.security import IssuerSettings, SecuritySettings
 class LogSettings(Section):
     """Log lines on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = key("info", "Least level that is logged.")
-    format: Literal["auto", "text", "json"] = key("auto", 'Form of a line. "auto": text on a terminal, JSON elsewhere.')
+    level: Literal["debug", "info", "warning", "error"] = key("info", "Lowest level that is logged.")
+    format: Literal["auto", "text", "json"] = key("auto", 'Line format. "auto": text on a terminal, JSON elsewhere.')
 
 
 class WatchdogSettings(Section):
-    """What watches that all parts move: gates, adapters, the engine."""
+    """The watchdog, which checks that all components make progress: gates, adapters, the engine."""
 
     interval: float = key(
-        10.0, "Time between two looks, and time a part has to prove that it moves.", unit="s", minimum=0.05, maximum=600
+        10.0,
+        "Time between two checks. A component has as much time to prove its progress.",
+        unit="s",
+        minimum=0.05,
+        maximum=600,
     )
     stall_after: float = key(
-        30.0, "Time without a proof after which a part is restarted.", unit="s", minimum=0.05, maximum=3600
+        30.0,
+        "Time without a proof of progress after which a component is restarted.",
+        unit="s",
+        minimum=0.05,
+        maximum=3600,
     )
     end_after: float = key(
         300.0,
-        "Time after which the gateway ends with exit code 1, to be started anew by systemd, where what stands still "
+        "Time after which the gateway ends with exit code 1, so that systemd restarts it, if a stalled component "
         "cannot be restarted alone: the engine, the event loop. 0: never.",
         unit="s",
         minimum=0,
@@ -59,7 +67,11 @@ class ShutdownSettings(Section):
     """How the gateway stops."""
 
     timeout: float = key(
-        5.0, "Time for draining queues and telling clients before the process ends.", unit="s", minimum=0.1, maximum=300
+        5.0,
+        "Time for draining queues and notifying clients before the process ends.",
+        unit="s",
+        minimum=0.1,
+        maximum=300,
     )
 
 
@@ -68,7 +80,7 @@ class Settings(Section):
 
     data_dir: DirPath = key(
         default_data_dir,
-        "Directory of everything that must survive a restart. Made where it does not exist.",
+        "Directory of everything that must survive a restart. The gateway creates it if it does not exist.",
         default_text="$STATE_DIRECTORY (systemd), else $XDG_STATE_HOME/sepa-edge, else ~/.local/state/sepa-edge",
     )
     http: HttpSettings = HttpSettings()
@@ -94,22 +106,24 @@ class Settings(Section):
 
     @property
     def tls_dir(self) -> Path:
-        """Where the certificates are that the gateway makes."""
+        """Directory of the certificates that the gateway generates."""
         return self.data_dir / "tls"
 
     @property
     def mappings_dir(self) -> Path:
-        """Where the operator's own mapping files are."""
+        """Directory of the operator's own mapping files."""
         return self.mappings.dir or self.data_dir / "mappings"
 
     @property
     def queries_dir(self) -> Path:
-        """Where the standing queries are."""
+        """Directory of the continuous queries."""
         return self.mqtt_gate.queries_dir or self.data_dir / "queries"
 
     @property
     def serves_mqtt_clients(self) -> bool:
-        """Whether there is an MQTT gate."""
+        """Whether the MQTT gate runs."""
         wanted = self.mqtt_gate.enabled
+        # The embedded broker accepts only local connections without security. At an external broker every
+        # publisher could change the graph, so "auto" requires tokens there.
         safe = not self.mqtt.broker or self.security.enabled
         return self.mqtt.enabled and (wanted == "always" or (wanted == "auto" and safe))

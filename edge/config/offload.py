@@ -1,4 +1,4 @@
-"""Settings of shipping: where stored observations go, and when."""
+"""Settings of the shipment of stored observations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edge.config.section import Section
 _SCHEME: Final = "://"
 
 
-def _place(value: str, info: ValidationInfo) -> str:
+def _landing_zone(value: str, info: ValidationInfo) -> str:
     if _SCHEME in value:
         return web_url(value)
     return str(absolute(Path(value), info)) if value else ""
@@ -22,43 +22,46 @@ def _place(value: str, info: ValidationInfo) -> str:
 class OffloadSettings(Section):
     """Shipping of stored observations to a landing zone, from which the history on Spark takes them."""
 
-    to: Annotated[str, AfterValidator(_place)] = key(
+    to: Annotated[str, AfterValidator(_landing_zone)] = key(
         "",
-        "Landing zone: a directory, of this machine or mounted, or the https address of `edge-history receive` (http "
-        "on this machine). Empty: nothing is shipped.",
+        "Landing zone: a local or mounted directory, or the https address of `edge-history receive` (http on this "
+        "machine). Empty: no shipment.",
     )
     every: float = key(
-        300.0, "Time between two shipments, where there is something.", unit="s", minimum=0.1, maximum=86_400
+        300.0, "Time between two shipments, if observations wait.", unit="s", minimum=0.1, maximum=86_400
     )
     segment_rows: int = key(
         10_000,
-        "Observations in a segment, at the most; when so many wait they are shipped at once. 10,000 take a few MiB of "
-        "memory for a moment.",
+        "Most observations in a segment. The gateway ships as soon as so many wait. 10,000 take a few MiB of memory "
+        "for a short time.",
         minimum=1,
         maximum=100_000,
     )
     retry_min: float = key(
         1.0,
-        "First wait before a new attempt when the landing zone cannot be reached; it doubles each time.",
+        "First back-off if the landing zone cannot be reached; it doubles with each attempt.",
         unit="s",
         minimum=0.1,
         maximum=3600,
     )
-    retry_max: float = key(300.0, "Longest wait between two attempts.", unit="s", minimum=0.1, maximum=86_400)
+    retry_max: float = key(300.0, "Longest back-off between two attempts.", unit="s", minimum=0.1, maximum=86_400)
     timeout: float = key(
-        30.0, "Time without a sign of life after which a request over HTTP is given up.", unit="s", minimum=0.1
+        30.0, "Time without data after which the gateway aborts an HTTP request.", unit="s", minimum=0.1
     )
     token: str = key(
         "",
-        "Token of this gateway, from `edge-history gateways add`. Better in token_file or the environment.",
+        "Token of this gateway, from `edge-history gateways add`. Prefer token_file or the environment.",
         secret=True,
     )
-    token_file: OptionalPath = key(None, "File whose first line is that token; read again whenever something is sent.")
+    token_file: OptionalPath = key(
+        None, "File whose first line is that token. The gateway reads it again for each shipment."
+    )
     ca_file: OptionalPath = key(
-        None, "PEM file of the authorities that may sign the landing zone's certificate. Empty: the system's."
+        None,
+        "PEM file with the certificate authorities that may sign the landing zone's certificate. Empty: the system's.",
     )
 
     @property
     def over_http(self) -> bool:
-        """Whether the landing zone is not a directory."""
+        """Whether the landing zone is an HTTP address, not a directory."""
         return _SCHEME in self.to

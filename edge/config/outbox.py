@@ -11,30 +11,32 @@ from edge.config.keys import KIB, MIB, key
 from edge.config.section import Section
 
 _RESERVED = ("quarantine",)
+"""Directories of the landing zone that no gateway may have as its name."""
 
 
 class OutboxSettings(Section):
-    """What is stored for the history, until the history has it."""
+    """The outbox: observations stored on disk until the history has them."""
 
     gateway: str = key(
         "",
-        "Name of this gateway in the history, like no other there: letters, digits, dots and dashes. Empty: the "
-        "gateway makes one up when it first starts.",
+        "Name of this gateway in the history, unique there: letters, digits, dots and dashes. Empty: generated at the"
+        " first start.",
     )
     graph: str = key(
         "urn:edge:history",
-        "IRI of a graph: what updates insert into it is stored for the history, and never enters the live graph.",
+        "IRI of a graph. Triples that updates insert into it are stored for the history and never enter the live "
+        "graph.",
     )
     max_bytes: int = key(
         64 * MIB,
-        "Size of the observations that wait for the history, at the most; on disk they take about twice as much.",
+        "Size of the observations that wait for the history. On disk they take about twice as much.",
         unit="bytes",
         minimum=64 * KIB,
     )
     when_full: Literal["drop-oldest", "refuse"] = key(
         "drop-oldest",
-        '"drop-oldest": the oldest of them go, and the history is told which. "refuse": updates that store something '
-        "fail, and readings wait at the broker, until some have been sent.",
+        '"drop-oldest": the gateway drops the oldest observations and reports the gap to the history. "refuse": '
+        "updates that store observations fail, and readings wait at the broker, until some have been shipped.",
     )
 
     @field_validator("gateway")
@@ -42,15 +44,15 @@ class OutboxSettings(Section):
     def _name(cls, value: str) -> str:
         if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
             raise ValueError(
-                f'"{value}" is no name: up to 64 letters, digits, dots and dashes, a letter or digit first'
+                f'"{value}" is not a valid name: up to 64 letters, digits, dots and dashes, a letter or digit first'
             )
         if value in _RESERVED:
-            raise ValueError(f'"{value}" is what the landing zone calls a directory of its own')
+            raise ValueError(f'"{value}" is reserved for a directory of the landing zone')
         return value
 
     @field_validator("graph")
     @classmethod
     def _iri(cls, value: str) -> str:
         if not re.fullmatch(r"""[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|\\^`]+""", value):
-            raise ValueError(f'"{value}" is no absolute IRI')
+            raise ValueError(f'"{value}" is not an absolute IRI')
         return value

@@ -1,4 +1,4 @@
-"""The settings written out: the tables of docs/configuration.md, the TOML of `edge config show`, the JSON Schema."""
+"""Generated references of the settings: docs/configuration.md, the TOML of `edge config show`, the JSON Schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REDACTED = "(set, not shown)"
 
 
 def tables() -> str:
-    """A Markdown table for each section: key, default, what is allowed, meaning."""
+    """Return a Markdown table for each section: key, default, allowed values, meaning."""
     parts = ["## At the top of the file\n", _table(list(Settings.model_fields.items()), Settings())]
     defaults = Settings()
     for name in Settings.model_fields:
@@ -43,14 +43,14 @@ def _table(rows: list[tuple[str, FieldInfo]], defaults: Any) -> str:  # noqa: AN
 
 
 def filled_in(document: str) -> str:
-    """A document with the part between the two marks made anew from the models."""
+    """Return the document with a new text between the two marks, generated from the models."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
 
 
 def to_toml(settings: Settings, sources: Mapping[str, str]) -> str:
-    """All settings in effect as a settings file, each that was set with where; secrets left out."""
+    """Return all settings in effect as a settings file without secrets, each set key with its source."""
     lines: list[str] = []
     section = ""
     for key, field in fields().items():
@@ -74,7 +74,7 @@ def _toml(value: object) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of the settings file, for editors."""
+    """Return the JSON Schema (2020-12) of the settings file, for editors."""
     found = Settings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 

@@ -1,4 +1,4 @@
-"""What a table of the settings file is made of."""
+"""Base class of the tables of the settings file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A table of the settings file."""
+    """A table of the settings file. Instances are immutable, and unknown keys are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
