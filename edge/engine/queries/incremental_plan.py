@@ -1,8 +1,7 @@
 """Incremental plan of a query: patterns that find the affected solutions, and stages that turn them into result rows.
 
 One plan serves all queries with the same text template: their constants are parameters of the plan. Source: SPS
-Architecture, section V.C (the BOOSTER).
-The delta rules:
+Architecture, section V.C (the BOOSTER). The delta rules:
 
 - A quad that matches a triple pattern fixes variables of the pattern. The compiler determines which of them the quad
   fixes in the solutions of the whole plan. In a join these are all variables of the pattern. Inside OPTIONAL, MINUS,
