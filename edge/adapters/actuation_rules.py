@@ -6,18 +6,20 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from edge.adapters.desired_state import DesiredState
 from edge.adapters.observations import Engine
+from edge.backoff import Backoff, Retry
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.mapping.actuators import Actuator, Command
 from edge.mapping.solution import Solution
 
 _log = logging.getLogger(__name__)
 
-_RETRY_MIN, _RETRY_MAX = 1.0, 60.0
+_BACKOFF: Final = Backoff(1.0, 60.0)
 """Seconds between attempts to subscribe to a query that failed."""
 
 Post = Callable[[Callable[[], None]], None]
@@ -32,7 +34,7 @@ class _Rule:
     wanted: DesiredState
     feed: _Feed | None = None
     failure: str = ""
-    wait: float = _RETRY_MIN
+    retry: Retry = field(default_factory=lambda: Retry(_BACKOFF))
     retry_at: float | None = None
 
 
@@ -141,7 +143,7 @@ class ActuationRules:
         if rule.feed is not feed:
             self._engine.unsubscribe(feed.spuid)
             return
-        rule.wait = _RETRY_MIN
+        rule.retry.succeeded()
         if rule.failure:
             rule.failure = ""
             _log.info("actuation.query_recovered", extra={"actuator": rule.actuator.name})
@@ -154,8 +156,7 @@ class ActuationRules:
         if rule.failure != reason:
             _log.error("actuation.query_failed", extra={"actuator": rule.actuator.name, "reason": reason})
         rule.failure = reason
-        rule.retry_at = time.monotonic() + rule.wait
-        rule.wait = min(rule.wait * 2, _RETRY_MAX)
+        rule.retry_at = time.monotonic() + rule.retry.failed()
 
     def _take(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
         """On the engine's thread: hand a notification over, or give up following when too many wait."""

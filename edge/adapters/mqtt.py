@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -28,6 +27,7 @@ from edge.adapters.mqtt_client import close_sockets, make_client, subscribe, why
 from edge.adapters.receipts import NEW_SESSION, Receipts, receipt_of
 from edge.adapters.settings import MqttSettings
 from edge.adapters.writer import ReadingWriter
+from edge.backoff import Backoff, Retry
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class MqttAdapter:
         self._stopping = threading.Event()
         self._reason = ""
         self._down_since: float | None = None
-        self._attempt = 0
+        self._retry = Retry(Backoff(settings.reconnect_min, settings.reconnect_max))
         self._look_again = 0.0
         writer = ReadingWriter(settings, intake, self._stopping)
         self._threads = [
@@ -146,9 +146,7 @@ class MqttAdapter:
             # The answer that is missing may have said that this connection began a new session.
             self._confirmed = self._confirmed and self._greeted
             self._note_down()
-            longest = min(self._settings.reconnect_max, self._settings.reconnect_min * 2 ** min(self._attempt, 30))
-            self._attempt += 1
-            self._stopping.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, hides nothing
+            self._stopping.wait(self._retry.failed())
 
     def _serve(self) -> None:
         """Run the connection until it is lost."""
@@ -164,7 +162,7 @@ class MqttAdapter:
             _log.warning("mqtt.down", extra={"broker": self._settings.broker, "reason": self._reason})
 
     def _note_up(self) -> None:
-        self._attempt = 0
+        self._retry.succeeded()
         down = 0.0 if self._down_since is None else time.monotonic() - self._down_since
         self._down_since = None
         _log.info("mqtt.up", extra={"broker": self._settings.broker, "down_seconds": round(down, 1)})

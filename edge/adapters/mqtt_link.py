@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.adapters.mqtt_client import close_sockets, make_client, why_lost
 from edge.adapters.settings import MqttSettings
+from edge.backoff import Backoff, Retry
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class MqttLink:
         self._client: Client | None = None
         self._stopping = threading.Event()
         self._reason = ""
-        self._attempt = 0
+        self._retry = Retry(Backoff(settings.reconnect_min, settings.reconnect_max))
         self._down = False
         self._thread = threading.Thread(target=self._stay_connected, name=f"edge-{name}", daemon=True)
 
@@ -99,10 +99,8 @@ class MqttLink:
                 self._down = True
                 _log.warning(f"{self._name}.down", extra={"broker": self._settings.broker, "reason": self._reason})
             if time.monotonic() - began > self._settings.reconnect_max:
-                self._attempt = 0
-            longest = min(self._settings.reconnect_max, self._settings.reconnect_min * 2 ** min(self._attempt, 30))
-            self._attempt += 1
-            self._stopping.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, hides nothing
+                self._retry.succeeded()
+            self._stopping.wait(self._retry.failed())
 
     def _serve(self) -> None:
         client = make_client(self._settings)
@@ -146,5 +144,5 @@ class MqttLink:
 
     def _answered(self, client: Client, _: object, mid: int, reason: ReasonCode, __: Properties | None) -> None:
         if not reason.is_failure:
-            self._attempt = 0
+            self._retry.succeeded()
         self._on_answer(client, mid, str(reason) if reason.is_failure else "")

@@ -11,6 +11,7 @@ from edge.adapters.ingest import Ingest
 from edge.adapters.messages import MqttMessage
 from edge.adapters.planner import Arrival
 from edge.adapters.receipts import IDENTIFIERS, RECEIPT
+from edge.backoff import Backoff, Retry
 from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequests
 
 _log = logging.getLogger(__name__)
@@ -114,20 +115,17 @@ class ReadingWriter:
         return done
 
     def _commit(self, write: Callable[[], None], readings: int) -> bool:
-        wait = self._settings.retry_min
-        waited = False
+        retry = Retry(Backoff(self._settings.retry_min, self._settings.retry_max))
         while not self._stopping.is_set():
             try:
                 write()
             except _LATER as error:
-                if not waited:
+                if not retry.failures:
                     told = {"reason": error.description, "readings": readings}
                     _log.error(f"{self._name}.engine_behind", extra=told)
-                waited = True
-                self._stopping.wait(wait)
-                wait = min(wait * 2, self._settings.retry_max)
+                self._stopping.wait(retry.failed())
             else:
-                if waited:
+                if retry.failures:
                     _log.info(f"{self._name}.engine_caught_up", extra={"readings": readings})
                 return True
         return False

@@ -1,10 +1,10 @@
 """The client library: producers, consumers and aggregators, and the low-level client that they are made of."""
 
+from edge.backoff import Backoff
 from edge.client.aggregator import Aggregator
 from edge.client.answers import Scheduled, Timer, Updated
 from edge.client.application import Application
 from edge.client.backlog import Notification
-from edge.client.backoff import Backoff
 from edge.client.brokers import Brokers
 from edge.client.client import Client
 from edge.client.consumer import Consumer

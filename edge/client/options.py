@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from edge.backoff import Backoff
 from edge.client.authorization import TokenSource
-from edge.client.backoff import Backoff
 
 ConnectionListener = Callable[[str, bool], None]
 """Told the URL of a WebSocket, and whether it is connected now."""

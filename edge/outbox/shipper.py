@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
+from edge.backoff import Backoff, Retry
 from edge.outbox.landing import KnownOutbox, Landing, LandingFailed
 from edge.outbox.segmenter import Segment, Stored, cut
 from edge.outbox.table import Damaged
@@ -94,14 +95,13 @@ class Shipper:
         self._outbox = outbox
         self._landing = landing
         self._settings = settings
-        self._uniform = uniform
+        self._retry = Retry(Backoff(settings.retry_min, settings.retry_max), uniform)
         self._now = now
         self._thread = threading.Thread(target=self._run, name="shipper", daemon=True)
         self._condition = threading.Condition()
         self._asked: list[Future[Shipped]] = []
         self._stopping = False
         self._due = time.monotonic()
-        self._attempts = 0
         self._begun = (0, 0)
         self._failed_at = 0
         self._before = outbox.last
@@ -242,8 +242,9 @@ class Shipper:
 
     def _succeeded(self) -> None:
         if self.failure:
-            _log.info("offload.up", extra={"attempts": self._attempts})
-        self.failure, self._attempts = "", 0
+            _log.info("offload.up", extra={"attempts": self._retry.failures})
+        self.failure = ""
+        self._retry.succeeded()
         self._due = time.monotonic() + self._settings.every
 
     def _failed(self, reason: str) -> None:
@@ -252,6 +253,4 @@ class Shipper:
         self.failure = reason
         self.failures += 1
         self._failed_at = self._outbox.last
-        longest = min(self._settings.retry_max, self._settings.retry_min * 2 ** min(self._attempts, 30))
-        self._attempts += 1
-        self._due = time.monotonic() + self._uniform(longest / 2, longest)
+        self._due = time.monotonic() + self._retry.failed()

@@ -8,7 +8,9 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
+from typing import Final
 
+from edge.backoff import Backoff, Retry
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription
 from edge.gates.conflation import MergedDelta
 from edge.gates.engine_interface import SessionEngine
@@ -18,7 +20,7 @@ from edge.gates.mqtt.topics import Topics
 from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
 from edge.protocol.results import Row, results_to_json
 
-_RETRY_MIN, _RETRY_MAX = 1.0, 60.0
+_BACKOFF: Final = Backoff(1.0, 60.0)
 """Seconds between attempts to subscribe to a query that failed."""
 
 _log = logging.getLogger(__name__)
@@ -105,8 +107,8 @@ class ContinuousQuery:
         self._busy = False
         self._free_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._retry: asyncio.TimerHandle | None = None
-        self._wait = _RETRY_MIN
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._retry = Retry(_BACKOFF)
         self._subscribe()
 
     def up(self) -> None:
@@ -117,7 +119,7 @@ class ContinuousQuery:
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
-        for timer in (self._timer, self._retry):
+        for timer in (self._timer, self._retry_timer):
             if timer is not None:
                 timer.cancel()
         if self._spuid:
@@ -144,7 +146,7 @@ class ContinuousQuery:
             self._end(future.result().spuid)
         else:
             self._spuid = future.result().spuid
-            self._wait = _RETRY_MIN
+            self._retry.succeeded()
 
     def _told(self, item: Notification | SubscribeFailed) -> None:
         if self._closed:
@@ -181,8 +183,7 @@ class ContinuousQuery:
             _log.error("mqtt_gate.query_failed", extra={"query": self._name, "reason": error.description})
             self._whole = True
         self.failure, self._variables, self._news = error, None, None
-        self._retry = asyncio.get_running_loop().call_later(self._wait, self._subscribe)
-        self._wait = min(self._wait * 2, _RETRY_MAX)
+        self._retry_timer = asyncio.get_running_loop().call_later(self._retry.failed(), self._subscribe)
         self._plan()
 
     def _plan(self) -> None:

@@ -1,0 +1,54 @@
+"""Exponential back-off with jitter: the wait before an attempt is repeated.
+
+Half of each wait is random, so that many clients of one server do not come back at the same time after it restarts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_DOUBLINGS: Final = 30
+"""Failures in a row from which the wait no longer grows: the power of two stays a small number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Limits of the wait, which doubles with each failure."""
+
+    first: float = 0.2
+    """Longest wait after the first failure, in seconds."""
+
+    most: float = 15.0
+    """Longest wait after any failure, in seconds."""
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the waits after the first failure, the second one, and so on, in seconds."""
+        retry = Retry(self)
+        while True:
+            yield retry.failed()
+
+
+class Retry:
+    """Failures in a row of one activity. Not thread-safe."""
+
+    __slots__ = ("_backoff", "_uniform", "failures")
+
+    def __init__(self, backoff: Backoff, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        """`uniform` returns a random number between two others."""
+        self._backoff = backoff
+        self._uniform = uniform
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Count a failure. Returns the seconds to wait before the next attempt."""
+        backoff = self._backoff
+        longest = min(backoff.most, backoff.first * 2 ** min(self.failures, _DOUBLINGS))
+        self.failures += 1
+        return self._uniform(longest / 2, longest)
+
+    def succeeded(self) -> None:
+        """Begin with the first wait again."""
+        self.failures = 0
