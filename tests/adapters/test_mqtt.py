@@ -45,7 +45,7 @@ def test_a_broker_that_is_down_at_first_and_goes_away_later(engine, observations
     mosquitto.stop()
     with Gateway(engine, observations, mosquitto.url) as gateway:
         wait_for(lambda: "mqtt.down" in caplog.messages)
-        wait_for(lambda: gateway.adapter._attempt >= 3)
+        wait_for(lambda: gateway.adapter._retry.failures >= 3)
         mosquitto.start()
         gateway.connected()
         with Publisher(mosquitto.port) as publisher:
