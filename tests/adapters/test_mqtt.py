@@ -75,7 +75,7 @@ def test_a_broker_that_talks_nonsense_is_tried_again(engine, observations, answe
             with server.accept()[0] as connection:
                 connection.recv(1000)
                 connection.sendall(answer)
-        wait_for(lambda: gateway.adapter._attempt or not gateway.adapter.connected)
+        wait_for(lambda: gateway.adapter._retry.failures or not gateway.adapter.connected)
         assert all(thread.is_alive() for thread in gateway.adapter._threads)
 
 

@@ -59,7 +59,7 @@ def test_tls_with_a_client_certificate(engine, observations, secure, certificate
 def test_a_broker_of_an_unknown_authority_is_not_trusted(engine, observations, secure, caplog):
     caplog.set_level(logging.INFO, "edge.adapters.mqtt")
     with Gateway(engine, observations, f"mqtts://127.0.0.1:{secure.port}") as gateway:
-        wait_for(lambda: gateway.adapter._attempt >= 2)
+        wait_for(lambda: gateway.adapter._retry.failures >= 2)
     [down] = [record for record in caplog.records if record.message == "mqtt.down"]
     assert "certificate verify failed" in down.reason
 
@@ -82,7 +82,7 @@ def test_credentials(engine, observations, tmp_path, caplog):
         with Gateway(engine, observations, broker.url, username="gateway", password="secret").connected():
             pass
         with Gateway(engine, observations, broker.url, username="gateway", password="wrong") as gateway:
-            wait_for(lambda: gateway.adapter._attempt >= 2)
+            wait_for(lambda: gateway.adapter._retry.failures >= 2)
         [down] = [record for record in caplog.records if record.message == "mqtt.down"]
         assert "Not authorized" in down.reason
         assert "wrong" not in caplog.text
