@@ -219,7 +219,7 @@ def test_a_query_that_fails_is_a_fault_until_it_does_not(engine, mosquitto):
     with Devices(mosquitto.port) as devices, actuating(engine, mosquitto.url, wrong + other) as actuation:
         wait_for(lambda: devices.told["lamps/a/set"], what="the rest goes on")
         (fault,) = wait_for(actuation.faults)
-        assert fault["reason"].startswith('f:7: actuator "lamps": query: SERVICE is switched off')
+        assert fault["reason"].startswith('f:7: actuator "lamps": query: SERVICE is disabled')
         actuation.follow(load_pack(LAMPS + other, "f").actuators)
         wait_for(lambda: not actuation.faults())
 

@@ -131,7 +131,7 @@ def test_what_ends_a_program_is_one_line(empty_gateway, tmp_path, start):
     producer = start(program)
     assert producer.wait(PATIENCE) == 1
     (line,) = producer.complained().splitlines()
-    assert "LOAD is switched off" in line
+    assert "LOAD is disabled" in line
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -136,7 +136,7 @@ def test_a_few_words_do_not_fill_the_disk(text: str) -> None:
     update(engine, f"INSERT DATA {{ ex:big ex:text '{'a' * LENGTH}' . {numbers} }}")
     update(engine, "INSERT { GRAPH ex:g { ?s ex:text ?t } } WHERE { ex:big ex:text ?t . ?s ex:is ?n FILTER(?n < 20) }")
     update(engine, "INSERT { GRAPH ex:g { ?s ex:text ?t } } WHERE { ex:big ex:text ?t . ?s ex:is ?n FILTER(?n >= 20) }")
-    assert "What is inserted" in refused(engine, PREFIX + text, ResultTooLarge)
+    assert "The inserted text" in refused(engine, PREFIX + text, ResultTooLarge)
     update(engine, "CLEAR ALL")
     assert triples(engine) == set()
 

@@ -112,7 +112,7 @@ def test_all_that_inserts_stores(house, text):
 def test_the_history_cannot_be_looked_into_or_emptied(house, text):
     house.update(f"INSERT DATA {{ {HISTORY} {{ <a:s> <a:p> 'x' }} }}")
     graph = "GRAPH <urn:edge:history>" if text in ("CLEAR", "DROP") else "<urn:edge:history> TO <a:g>"
-    with pytest.raises(UpdateFailed, match="there is no graph <urn:edge:history>"):
+    with pytest.raises(UpdateFailed, match="the graph <urn:edge:history> does not exist"):
         house.update(f"{text} {graph}")
     assert house.outbox.count == 1
 

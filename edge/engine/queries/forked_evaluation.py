@@ -66,7 +66,9 @@ class ForkedEvaluator:
             except OSError as error:
                 os.close(readable)
                 os.close(writable)
-                raise NotReady(f"No process can be had to evaluate this: {error.strerror}; try again later") from None
+                raise NotReady(
+                    f"The system cannot start a process for this evaluation: {error.strerror}; try again later"
+                ) from None
             if pid == 0:
                 _serve(action, writable, self.max_memory, memory, seconds)
             os.close(writable)
@@ -256,7 +258,7 @@ def _limit(max_memory: int, seconds: float) -> None:
 
 
 def _too_late(setting: str) -> RequestTimeout:
-    return RequestTimeout(f"The evaluation took longer than it may ({setting}); ask for less")
+    return RequestTimeout(f"The evaluation exceeded its time limit ({setting}); ask for less")
 
 
 def _too_much_memory(max_memory: int) -> ResultTooLarge:

@@ -44,7 +44,7 @@ def check_calls(tokens: Sequence[Token], names: Names) -> None:
             question(Call("", (_ANY,) * arguments, function), _BASE)
         except Unsupported as error:
             raise ParsingFailed(
-                f"No such call: {error}. There are the functions of SPARQL 1.1, casts to XSD datatypes "
+                f"Unknown function call: {error}. Supported: the functions of SPARQL 1.1, casts to XSD datatypes "
                 f"and {NOW_FUNCTION}()"
             ) from None
 

@@ -146,7 +146,8 @@ def refuse_service(tokens: Sequence[Token], rules: QueryRules) -> None:
     """Reject a legal request with SERVICE unless it is enabled. Raises `Forbidden`."""
     if not rules.allow_service and has_word(tokens, "SERVICE"):
         raise Forbidden(
-            "SERVICE is switched off, so that nobody can make the gateway send requests; engine.allow_service allows it"
+            "SERVICE is disabled, so that clients cannot make the gateway send requests; to allow it, set "
+            "engine.allow_service"
         )
 
 

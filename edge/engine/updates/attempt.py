@@ -1,8 +1,9 @@
-"""An update that is evaluated outside of the writer: what it read, what it found, whether it still holds.
+"""Attempts to evaluate an update outside of the writer thread: its reads, its result, and whether the result is valid.
 
-The writer gives an update `FIRST_STEPS` steps. One that needs more is undone, evaluated in a forked process on the
-state as it is then, and applied when that process has its result, unless an update that was applied meanwhile has
-changed something that it read. Then it is evaluated again, and in the end on the writer, with `LAST_STEPS` steps.
+The writer gives an update `FIRST_STEPS` steps. If it needs more, it is undone and evaluated in a forked process on the
+current state. The writer applies the result, unless another update has changed something that the evaluation read. Then
+the update is evaluated again, and finally on the writer with `LAST_STEPS` steps. This is optimistic concurrency
+control.
 """
 
 from __future__ import annotations
@@ -22,79 +23,79 @@ from edge.engine.updates.update_plan import Quads
 from edge.protocol.errors import UpdateConflict
 
 FIRST_STEPS: Final = 5_000
-"""Steps that an update may take on the writer's thread: about 5 ms, half as long as to fork a process."""
+"""Steps that an update may take on the writer's thread: about 5 ms, half the time of a fork."""
 LAST_STEPS: Final = 50_000
-"""The same for one that was evaluated `MOST_TRIES` times, because what it reads keeps changing: about 50 ms."""
+"""The same after `MOST_TRIES` evaluations with conflicts: about 50 ms."""
 FIRST_QUADS: Final = 2_000
-"""Quads that it may change there: that takes about 15 ms."""
+"""Quads that an update may change on the writer's thread: about 15 ms."""
 MOST_TRIES: Final = 3
-"""How often an update is evaluated elsewhere while what it read keeps changing."""
+"""Limit of evaluations in a forked process that end in a conflict."""
 
 Documents = Mapping[int, Sequence[ox.Quad]]
-"""What the documents of LOAD hold, by the numbers of the operations."""
+"""Quads of the documents of LOAD, by the number of the operation."""
 
 
 class Mode(Enum):
-    """Where an update is evaluated."""
+    """Place and limit of an evaluation."""
 
     FIRST = auto()
-    """On the writer's thread, while others wait: for `FIRST_STEPS` and no longer."""
+    """On the writer's thread, with at most `FIRST_STEPS` steps, because other updates wait."""
     LAST = auto()
-    """The same for `LAST_STEPS`."""
+    """On the writer's thread, with at most `LAST_STEPS` steps."""
     OUTSIDE = auto()
     """In a forked process."""
     WHOLE = auto()
-    """On the caller's thread, to its end."""
+    """On the caller's thread, without interruption."""
 
 
 ON_WRITER: Final = {Mode.FIRST: FIRST_STEPS, Mode.LAST: LAST_STEPS}
-"""Steps of an update while others wait."""
+"""Step budget of the modes in which other updates wait."""
 
 
 class LongUpdate(Exception):
-    """An update takes longer than it may on the writer's thread. Nothing has changed."""
+    """An update exceeds its step budget on the writer's thread. Nothing has changed."""
 
 
 class LargeUpdate(LongUpdate):
-    """An update changes more quads than it may on the writer's thread, and it may not have been evaluated to its end.
+    """An update changes too many quads for the writer's thread. Its evaluation may be incomplete.
 
     Nothing has changed.
     """
 
 
 class Unfinished(LongUpdate):
-    """An update was prepared a bit further; execute it again after others. Nobody sees anything of it yet."""
+    """An update was prepared a bit further, invisibly to clients. Execute it again after other updates."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """What the operations of one update remove and add, on its way from a forked process."""
+    """Removed and added quads of the operations of one update, in a form for transfer from a forked process."""
 
     sizes: list[tuple[int, int] | None] = field(default_factory=list)
-    """Quads that each operation adds and removes; None: it is carried out again, on the state as it is then."""
+    """Numbers of quads that each operation adds and removes. None: the operation is to be executed on the writer."""
     steps: int = 0
-    """Steps that the update took."""
+    """Steps that the evaluation took."""
     lines: list[str] = field(default_factory=list)
-    """N-Quads: added and removed ones of the first operation, of the second, and so on."""
+    """N-Quads: the added and removed quads of the first operation, of the second, and so on."""
 
     def note(self, removed: Sequence[Statement], added: Sequence[Statement]) -> None:
-        """Note an operation that was evaluated."""
+        """Add an evaluated operation."""
         self.sizes.append((len(added), len(removed)))
         self.lines += ChangeSet(added, removed).lines()
 
     def note_other(self) -> None:
-        """Note an operation that does not depend on what was read."""
+        """Add an operation whose effect does not depend on the reads."""
         self.sizes.append(None)
 
     def quads(self) -> list[Quads | None]:
-        """What each operation removes and adds, as terms."""
+        """Return the removed and added quads of each operation, as terms."""
         quads = iter(ox.parse("".join(self.lines).encode(), ox.RdfFormat.N_QUADS, lenient=True))
         found: list[Quads | None] = []
         for sizes in self.sizes:
             if sizes is None:
                 found.append(None)
             else:
-                # Not `list`, which holds the lock of Python's threads to its end.
+                # Not `list`, which would hold the GIL until all quads are parsed.
                 added, removed = ([quad for quad in islice(quads, size)] for size in sizes)  # noqa: C416
                 found.append((removed, added))
         return found
@@ -102,42 +103,42 @@ class Recorded:
 
 @dataclass(eq=False, slots=True)
 class Attempt:
-    """The evaluations of one piece of work outside of the writer."""
+    """State of an update, or a group of them, that is evaluated outside of the writer thread."""
 
     steps: int = 0
-    """Steps that it took, here and outside, and that were not charged yet; a quad that it changes is one, too."""
+    """Steps taken so far, here and outside, that are not yet charged to the client. A changed quad counts as one."""
     tries: int = 0
     keys: Sequence[Key] = ()
-    """The patterns of the quads that it read."""
+    """Patterns of the quads that the evaluation reads."""
     graph_names: bool = False
-    """Whether it also depends on which named graphs exist."""
+    """Whether it also depends on the set of named graphs."""
     conflict: bool = False
-    """Whether something that it read has changed since it was begun."""
+    """Whether something that it read has changed since the start of the evaluation."""
     needed: int = 0
-    """Steps that the last evaluation took."""
+    """Steps of the last evaluation."""
     found: Sequence[Sequence[Quads | None]] | None = None
-    """What each of its updates does; None: not known yet."""
+    """Effects of each of its updates; None while unknown."""
     error: Exception | None = None
-    """Why it could not be evaluated."""
+    """Error of the evaluation."""
     documents: Sequence[Documents] | None = None
-    """The documents that each of its updates loads; None: not fetched."""
+    """Documents that each of its updates loads; None while they are not fetched."""
     staged: StagedChange | None = None
-    """Its change, which is prepared in pieces; None: it is not, or not yet."""
+    """The staged change; None if the change is not staged, or not yet."""
     large: bool = False
-    """Whether it turned out to change many quads: it is staged even if its text does not name so many."""
+    """Whether the evaluation found that it changes many quads. It is then staged, even if its text names few."""
     unstaged: bool = False
     """Whether its change cannot be prepared in pieces."""
 
     @property
     def over(self) -> bool:
-        """Whether an evaluation has ended and was not taken in yet."""
+        """Whether an evaluation has ended whose outcome was not taken yet."""
         return self.found is not None or self.error is not None
 
     def take(self) -> Sequence[Sequence[Quads | None]]:
-        """Return the result once.
+        """Take the result. A second call needs a new evaluation.
 
-        Raises `LongUpdate` where it has to be evaluated again, `UpdateConflict` where that was done often enough, and
-        what the evaluation raised.
+        Raises `LongUpdate` if the update must be evaluated again, `UpdateConflict` after the last conflict, and the
+        error of the evaluation.
         """
         found, error, conflict = self.found, self.error, self.conflict
         self.found, self.error, self.conflict = None, None, False
@@ -145,8 +146,8 @@ class Attempt:
             raise LongUpdate
         if conflict:
             raise UpdateConflict(
-                f"The update takes long, and what its WHERE clause looks at changed during each of {MOST_TRIES} "
-                "evaluations; nothing of it was done. Send it again, narrow its WHERE clause, or change it in parts"
+                f"The update takes long, and the data that its WHERE clause reads changed during each of {MOST_TRIES} "
+                "evaluations; nothing was changed. Send it again, narrow its WHERE clause, or change the data in parts"
             )
         if error is not None:
             raise error

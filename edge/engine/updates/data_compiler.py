@@ -1,15 +1,15 @@
-"""Long requests that are nothing but INSERT DATA and DELETE DATA, made into plans by way of Oxigraph's parser.
+"""Compiler for long requests of only INSERT DATA and DELETE DATA, by means of Oxigraph's parser.
 
-Nothing here is read token by token. A regular expression finds where the operations end; an empty store that is given
-their text then holds their quads, in value form. The expression skips strings, IRIs and comments, so that it takes none
-of their characters for a bracket, and gives up at the first character that it is not sure of: such a request is taken
-apart, judged and refused as any other.
+No Python code reads such a text token by token. A regular expression finds the ends of the operations. An empty store
+executes their text, and then holds their quads in value form. The expression skips strings, IRIs and comments, so that
+it does not count brackets in them. It gives up at the first unexpected character. Such a request goes through the usual
+compiler, which reports errors.
 
-As far as a text is legal, Oxigraph sees the same strings, IRIs, comments and brackets in it. In legal data brackets
-come in pairs, so an operation ends where counting them says, or Oxigraph refuses what was counted.
+For a legal text, Oxigraph finds the same strings, IRIs, comments and brackets. In legal data brackets are balanced, so
+an operation ends where the count says, or Oxigraph rejects the text up to there.
 
-Data is parsed in pieces that are legal for themselves: a graph that is cut ends with one piece, and is opened again by
-the next. The label of a blank node means the same node in all of them, so Oxigraph is given an IRI in its place.
+The data is parsed in pieces, each of them legal on its own. If a cut falls into a GRAPH clause, the piece closes the
+clause and the next piece opens it again. A blank node label means the same node in all pieces, so an IRI replaces it.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ _START: Final = re.compile(
     rf"{_GAP}((?>(?:(?:PREFIX{_SPACE}[^\s:<\#]*+:|BASE){_GAP}{IRI}{_GAP})*))(INSERT|DELETE)({_SPACE}DATA{_GAP}\{{)",
     re.ASCII | re.IGNORECASE,
 )
-"""How an operation begins: declarations, a verb, and what is between that and its data."""
+"""Start of an operation: declarations, a verb, and the text from there to the data."""
 
-# What has no place here: variables, triple terms, reifiers, annotations, languages with a direction.
+# Not in this list: variables, triple terms, reifiers, annotations, and languages with a direction.
 _OTHER: Final = (
     rf"""{IRI}|{QUOTED['"']}|{QUOTED["'"]}|\^\^|{_COMMENT}"""
     r"""|@[A-Za-z]++(?>(?:-[A-Za-z0-9]++)*)(?!-)|\\[_~.\-!$&'()*+,;=/?\#@%]"""
 )
-"""What stands in data beside names, numbers, punctuation and space."""
+"""Tokens of data, except for names, numbers, punctuation and space."""
 
 _STRETCH: Final = re.compile(
     rf"""(?>(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`]{{1,200}}+|{_OTHER}){{0,1000}})([\[({{}})\]]?+)""", re.DOTALL
 )
-"""Some data, and the bracket after it if there is one. A match is short, since it keeps Python's lock.
+"""A stretch of data, with the bracket after it if there is one. A match is short because `re` holds the GIL.
 
-It can begin and end within a name or a number, and within nothing else.
+A stretch can start and end inside a name or a number, but inside nothing else.
 """
 
 _REST: Final = re.compile(
     rf"""(?>(?:[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`.]++|\.(?![\x20\t\r\n])|{_OTHER}){{0,1000}})\.(?=[\x20\t\r\n])""",
     re.DOTALL,
 )
-"""The rest of a triple, or of those that share a subject, without brackets: a dot before space ends nothing else."""
+"""Rest of a triple, or of triples with one subject, without brackets. A dot before space can only end a triple."""
 
 _SEPARATOR: Final = re.compile(rf"{_GAP}(;?+){_GAP}")
 
 _EMPTY: Final = re.compile(_GAP)
 
 _WORD: Final = re.compile(rf"""[^"'<>\#{{}}()\[\]\\@~|?$^&=!*/`\x20\t\r\n]++|[\x20\t\r\n]++|{_OTHER}""", re.DOTALL)
-"""A word of data, some space, or something else that stands in data, likewise."""
+"""A word of data, space, or another token of data. A match may also start and end inside a word."""
 
 _LABEL: Final = re.compile(
     rf"""{IRI}|{QUOTED['"']}|{QUOTED["'"]}|{_COMMENT}|\\.|(?P<unclear>\^\^{_GAP}_:)"""
@@ -77,46 +77,47 @@ _LABEL: Final = re.compile(
     r"|(?P<other>_:)",
     re.DOTALL,
 )
-"""The label of a blank node, as most are written; what may be one, or be part of a name; and what has none in it."""
+"""A blank node label in the usual spelling (`label`); a possible label (`unclear`, `other`); or a token without one."""
 
 _MOST_RUNS: Final = 16
-"""Runs of a request at the most: for each all declarations are parsed again."""
+"""Limit of runs of operations in a request: each run parses all declarations again."""
 
 _BATCH: Final = 512
-"""Terms that are numbered in one go, which keeps Python's lock."""
+"""Terms that are numbered in one call, which holds the GIL."""
 
 _STRETCHES: Final = 16
-"""Stretches in which the beginning of a graph is looked for."""
+"""Number of stretches in which the start of a GRAPH clause is searched."""
 
 _PIECE: Final = 256 * 1024
-"""Characters of data that are parsed in one go. To free a store keeps Python's lock: 2 ms for so many."""
+"""Characters of data that are parsed in one call. Freeing a store of that size holds the GIL for 2 ms."""
 
 
 class _Unsure(Exception):
-    """This is something else than data, or wrong, or written in an unusual way."""
+    """The text is not only data, or it is illegal, or it has an unusual spelling."""
 
 
 class _Unclear(Exception):
-    """A label of a blank node is written in an unusual way."""
+    """A blank node label has an unusual spelling."""
 
 
 class _Operation(NamedTuple):
     inserts: bool
     declared: str
-    """All declarations before it."""
+    """All declarations before the operation."""
     opening: str
-    """What follows the verb, up to the bracket."""
+    """The text from the verb to the opening bracket."""
     pieces: Iterable[str]
-    """The data. Each piece is legal for itself."""
+    """The data in pieces, each of them legal on its own."""
 
 
 def data_plan(text: str, rules: QueryRules) -> UpdatePlan | None:
-    """The plan of a request that consists of data. None: it must be compiled in the usual way."""
+    """Return the plan of a request that consists of data; None if the usual compiler must compile it."""
     try:
         data = [_data(*kind, run, rules) for kind, run in _runs(text)]
     except (_Unsure, SyntaxError, ValueError):
         return None
-    # DELETE DATA takes no blank nodes, and operations share none: what is parsed in parts is not known to keep to that.
+    # DELETE DATA allows no blank nodes, and two operations must not share one (SPARQL 1.1 Query, 19.8, notes). Parsing
+    # in parts does not check either rule.
     with_blanks = [part for part in data if any(type(term) is ox.BlankNode for term in part.terms)]
     if len(with_blanks) > 1 or not all(part.inserts for part in with_blanks):
         return None
@@ -124,7 +125,7 @@ def data_plan(text: str, rules: QueryRules) -> UpdatePlan | None:
 
 
 def _runs(text: str) -> list[tuple[tuple[bool, str], list[_Operation]]]:
-    """Operations that can be one, with the verb and the declarations that they have in common."""
+    """Group the operations with the same verb and declarations: each group becomes one operation."""
     runs: list[tuple[tuple[bool, str], list[_Operation]]] = []
     for kind, run in groupby(_operations(text), itemgetter(0, 1)):
         if len(runs) == _MOST_RUNS:
@@ -155,16 +156,16 @@ def _operations(text: str) -> Iterator[_Operation]:
 
 
 def _cuts(text: str, position: int) -> Iterator[tuple[int, str]]:
-    """Where pieces of the data that begins here end; the last one before the bracket that closes it.
+    """Yield the ends of the pieces of the data that starts here. The last end is before the closing bracket.
 
-    With each position: how the graph begins that is cut there; empty: none is.
+    Each end comes with the start of the GRAPH clause that it cuts; empty if it cuts none.
     """
     depth, begin = 1, position
     opened, start = "{", position
     graph: tuple[int, int] | str = ""
-    """How the graph begins that goes on; or where this can be found."""
+    """Start of the GRAPH clause at the current position, or the range of the text in which it can be found."""
     before: deque[int] = deque(maxlen=_STRETCHES)
-    """Where the last stretches begin."""
+    """Positions of the last stretches."""
     while depth:
         stretch = _STRETCH.match(text, position)
         if stretch is None or stretch.end() == position:
@@ -172,7 +173,7 @@ def _cuts(text: str, position: int) -> Iterator[tuple[int, str]]:
         before.append(position)
         position = stretch.end()
         if stretch[1] == "}" and depth > 1 and opened == "{" and _EMPTY.fullmatch(text, start, stretch.start(1)):
-            raise _Unsure  # of a graph without triples the store below knows nothing
+            raise _Unsure  # the store cannot represent a GRAPH clause without triples
         if stretch[1]:
             if depth == 1 and stretch[1] == "{":
                 graph = before[0], position
@@ -192,7 +193,7 @@ def _cuts(text: str, position: int) -> Iterator[tuple[int, str]]:
 
 
 def _graph(text: str, begin: int, end: int) -> str:
-    """How a graph begins whose bracket is the last of these characters; empty: it is written in an unusual way."""
+    """Return the start of the GRAPH clause whose bracket is at `end`; empty if its spelling is unusual."""
     words = [word[0] for word in _WORD.finditer(text, begin, end - 1) if not _EMPTY.fullmatch(word[0])]
     if len(words) < 2 or words[-2].upper() != "GRAPH":
         return ""
@@ -201,7 +202,7 @@ def _graph(text: str, begin: int, end: int) -> str:
 
 
 def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules: QueryRules) -> Data:
-    """Operations of one kind as one. Raises what Oxigraph says against them, and `_Unsure`."""
+    """Combine operations of one kind. Raises `_Unsure`, and Oxigraph's errors."""
     labels = any("_:" in piece for operation in operations for piece in operation.pieces)
     size = sum(len(piece) for operation in operations for piece in operation.pieces)
     if labels and size > _PIECE:
@@ -213,11 +214,11 @@ def _data(inserts: bool, declared: str, operations: Sequence[_Operation], rules:
 
 
 def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], rules: QueryRules) -> Data:
-    """Operations of one kind as one, with an IRI in place of each label. Raises `_Unclear` as well."""
+    """Combine operations of one kind, with an IRI in place of each label. Raises `_Unclear`, too."""
     start = f"urn:{secrets.token_hex(8)}:"
-    """Of these IRIs; no text has another one that begins so."""
+    """Prefix of these IRIs. It is random, so no other IRI starts with it."""
     owners: dict[str, int] = {}
-    """By label: the number of its operation."""
+    """Number of the operation of each label."""
 
     def without(number: int, piece: str) -> str:
         def replaced(match: re.Match[str]) -> str:
@@ -241,13 +242,13 @@ def _labelled(inserts: bool, declared: str, operations: Sequence[_Operation], ru
         number for number, term in enumerate(data.terms) if type(term) is ox.NamedNode and term.value.startswith(start)
     }
     if not own.isdisjoint(data.places[1::4]) or not own.isdisjoint(data.places[3::4]):
-        raise _Unsure  # there no blank node can stand
+        raise _Unsure  # predicates and graphs cannot be blank nodes
     terms = [ox.BlankNode() if number in own else term for number, term in enumerate(data.terms)]
     return Data(inserts, tuple(terms), data.places)
 
 
 def _parsed(inserts: bool, texts: Iterable[str], rules: QueryRules) -> Data:
-    """What requests insert, as one operation."""
+    """Return the quads that requests insert, as one operation."""
     seen: defaultdict[Term | ox.DefaultGraph, int] = defaultdict(count().__next__)
     quads = array("I")
     for text in texts:
@@ -260,13 +261,13 @@ def _parsed(inserts: bool, texts: Iterable[str], rules: QueryRules) -> Data:
 
 
 def _whole(declared: str, operations: Iterable[_Operation]) -> str:
-    """The operations as one request that inserts."""
+    """Join the operations into one inserting request."""
     return declared + ";".join([_insert(opening, "".join(pieces)) for _, _, opening, pieces in operations])
 
 
 def _texts(declared: str, operations: Iterable[_Operation]) -> Iterator[str]:
-    """The operations as requests that insert, each of about a piece."""
-    # All declarations are parsed again with each request.
+    """Yield the operations as inserting requests of about one piece each."""
+    # Each request parses all declarations again, so long declarations require longer requests.
     enough = max(_PIECE, 4 * len(declared))
     waiting: list[str] = []
     size = 0

@@ -1,7 +1,7 @@
-"""Forced bindings (SEPA paper, section 5.3): terms in the places of variables, before anything is evaluated.
+"""Forced bindings (SEPA paper, section 5.3): terms that replace variables before the evaluation.
 
-They are put into the algebra, as constants that the plan leaves open. So a text is compiled once for all values of one
-kind, and no value can be more than a value.
+The engine substitutes them in the algebra, as parameters of the plan. So it compiles a text once for all values of the
+same kinds, and a value cannot inject SPARQL syntax.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from edge.protocol.results import Term
 T = TypeVar("T")
 
 Forced = Mapping[Variable, Parameter]
-"""The variables that a request binds, and what stands for their values."""
+"""Variables that a request binds, with the parameters that stand for their values."""
 
 Kinds = tuple[tuple[str, type[Term]], ...]
-"""The variables that a request binds by name, and what kinds of terms to."""
+"""Names of the variables that a request binds, with the kinds of the terms."""
 
 
 _NODE: Final = ox.NamedNode("urn:x-edge:some")
@@ -34,22 +34,22 @@ _SOME: Final[Mapping[type[Term], Term]] = {
 
 
 def kinds(bindings: Mapping[str, Term]) -> Kinds:
-    """What a plan must know of the bindings of a request."""
+    """Return the properties of forced bindings on which a plan depends."""
     return tuple([(name, type(term)) for name, term in bindings.items()])
 
 
 def parameters(of: Kinds) -> dict[Variable, Parameter]:
-    """What stands for the values of bindings. They count from the end: the first is the last of all constants."""
+    """Return the parameters of forced bindings. Their indexes count from the end: the first is the last constant."""
     return {Variable(name): Parameter(-1 - n, False, _SOME[kind]) for n, (name, kind) in enumerate(of)}
 
 
 def with_values(constants: Sequence[Term], bindings: Mapping[str, Term]) -> Sequence[Term]:
-    """The constants of a text and after them the values of bindings, in value form."""
+    """Return the constants of a text, followed by the values of the forced bindings in value form."""
     return [*constants, *map(canonical, reversed(list(bindings.values())))] if bindings else constants
 
 
 def bound(part: T, forced: Forced) -> T:
-    """A part of the algebra with parameters for the forced variables. Raises `UpdateFailed` where there can be none."""
+    """Substitute parameters for the forced variables in a part of the algebra. May raise `UpdateFailed`."""
     return _bound(part, forced) if forced else part
 
 
@@ -68,13 +68,13 @@ def _bound(part: Any, forced: Forced) -> Any:  # noqa: ANN401  (any part of the 
     for variable in _assigned(part):
         if variable in forced:
             raise UpdateFailed(
-                f"The forced bindings do not fit the WHERE clause: it gives ?{variable.name} a value of its own"
+                f"The forced bindings do not fit the WHERE clause: it assigns a value to ?{variable.name}"
             )
     return replace(part, **{field.name: _bound(getattr(part, field.name), forced) for field in fields(part)})
 
 
 def _assigned(part: object) -> Sequence[Variable]:
-    """The variables that a node gives values."""
+    """Return the variables to which a node assigns values."""
     if isinstance(part, Extend):
         return (part.variable,)
     if isinstance(part, Values):

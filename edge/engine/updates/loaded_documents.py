@@ -1,4 +1,4 @@
-"""Documents of LOAD: fetched, parsed and checked before the writer has anything to do with them."""
+"""Documents of LOAD: fetched, parsed and checked before they reach the writer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edge.protocol.errors import EdgeError, ResultTooLarge, UpdateFailed
 from edge.protocol.results import Term
 
 Loader = Callable[[str], Iterable[ox.Quad]]
-"""Fetches and parses the document of a LOAD; raises `EdgeError`, then or while it is read."""
+"""Fetches and parses the document of a LOAD. Raises `EdgeError`, also during the iteration."""
 
 
 def fetch(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
-    """The quads that a LOAD inserts, at most so many, with new blank nodes; none, if it is silent and fails.
+    """Return the quads that a LOAD inserts, with new blank nodes; none if a silent LOAD fails. May run on any thread.
 
-    Any thread. Raises `UpdateFailed` where there is no such document or the graph cannot hold what is in it, and
-    `ResultTooLarge`.
+    `most`: limit of quads. Raises `ResultTooLarge`, and `UpdateFailed` if the document is missing or holds terms that
+    the graph cannot hold.
     """
     try:
         return _read(operation, load, most)
@@ -33,7 +33,7 @@ def fetch(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
 def _read(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
     blanks: dict[str, Term] = {}
     quads: list[ox.Quad] = []
-    for quad in load(operation.document.value):  # a loop of Python's, so that other threads have their turns
+    for quad in load(operation.document.value):  # a loop in Python, so that other threads get the GIL between quads
         if len(quads) >= most:
             raise ResultTooLarge(
                 f"the document has more than {most} quads (engine.max_changes); load it in several parts"
@@ -47,10 +47,10 @@ def _read(operation: Load, load: Loader, most: int) -> Sequence[ox.Quad]:
         for position, term in zip(POSITIONS, terms, strict=True):
             if not isinstance(term, ox.DefaultGraph) and problem(term) is not None:
                 raise UpdateFailed(describe_problem(position, term))
-        quads.append(ox.Quad(*terms))  # type: ignore[arg-type]  # each stands where it may
+        quads.append(ox.Quad(*terms))  # type: ignore[arg-type]  # every position was checked
     return quads
 
 
 def _renamed(term: Term | ox.DefaultGraph, blanks: dict[str, Term]) -> Term | ox.DefaultGraph:
-    """Blank nodes of a document are none that the graph has already."""
+    """Rename the blank nodes of a document, so that they differ from those of the graph."""
     return blanks.setdefault(term.value, ox.BlankNode()) if isinstance(term, ox.BlankNode) else term

@@ -1,4 +1,4 @@
-"""DELETE / INSERT operations compiled: what evaluates their WHERE, what stands in their frames, their templates."""
+"""Compiler for DELETE / INSERT operations: the evaluation of their WHERE, their frames and their templates."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from edge.protocol.syntax import Token
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a request gives besides its text, as far as a plan depends on it."""
+    """Properties of a request, other than its text, on which a plan depends."""
 
     dataset: Dataset
     kinds: forced_bindings.Kinds = ()
-    """Of its forced bindings."""
+    """Kinds of the forced bindings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clauses:
-    """What a DELETE / INSERT operation consists of: the tokens between the braces of its clauses."""
+    """The tokens between the braces of each clause of a DELETE / INSERT operation."""
 
     delete: Sequence[Token] = ()
     insert: Sequence[Token] = ()
@@ -54,14 +54,14 @@ _TERMS: Final = (ox.NamedNode, ox.BlankNode, ox.Literal, ox.Triple)
 
 
 class ModifyCompiler:
-    """Compiles the DELETE / INSERT operations of a request that share a prologue."""
+    """Compiles the DELETE / INSERT operations of a request with a common prologue."""
 
     def __init__(
         self, graph: LiveGraph, rules: QueryRules, text: str, names: Names, given: Given, parameters: Parameters
     ) -> None:
-        """`parameters`: the constants of the text that may be left open."""
+        """`parameters`: the constants of the text that may become parameters of the plan."""
         self.open: list[Parameter] = []
-        """Those that are."""
+        """The constants that did become parameters."""
         self._graph = graph
         self._rules = rules
         self._text = text
@@ -71,7 +71,7 @@ class ModifyCompiler:
         self._parameters = parameters
 
     def compile(self, clauses: Clauses) -> Modify:
-        """The operation that these clauses make."""
+        """Compile an operation from its clauses."""
         if clauses.where is None:
             return self._built(clauses, Layout(), self._parameters, None)
         layout = Layout()
@@ -82,7 +82,7 @@ class ModifyCompiler:
         return self._built(clauses, layout, self._parameters, where)
 
     def _native(self, clauses: Clauses, group: Sequence[Token], layout: Layout) -> OperatorWhere:
-        """The WHERE clause as operators. Raises `Unsupported` or `ParsingFailed` if it cannot be done."""
+        """Compile the WHERE clause to operators. Raises `Unsupported` or `ParsingFailed` if that is not possible."""
         default = self._default_graph(clauses)
         node = forced_bindings.bound(parse_group(group, self._names, self._parameters, graph=default), self._forced)
         dataset = self._dataset_of(clauses)
@@ -100,7 +100,7 @@ class ModifyCompiler:
         return replace(clauses.using, readable=self._dataset.readable) if clauses.using.given else self._dataset
 
     def _default_graph(self, clauses: Clauses) -> Slot | None:
-        """What the WHERE clause takes for the default graph; None: the store's own. Raises `Unsupported`."""
+        """Return the default graph of the WHERE clause, None for the store's own. Raises `Unsupported`."""
         dataset = self._dataset_of(clauses)
         limited = dataset.readable is not None
         if dataset.given:
@@ -110,10 +110,10 @@ class ModifyCompiler:
             try:
                 return ox.NamedNode(graphs[0])
             except ValueError:
-                raise Unsupported("a graph that is no absolute IRI") from None
+                raise Unsupported("a graph whose name is not an absolute IRI") from None
         if clauses.graph is not None:
-            if limited:  # it depends on the graph, which is a constant that plans leave open
-                raise Unsupported("WITH for who may not see all graphs")
+            if limited:  # the permission depends on the graph, which is a parameter of the plan
+                raise Unsupported("WITH for a client that may not read all graphs")
             return self._slot(clauses.graph, self._parameters)
         if self._rules.union_default_graph:
             raise Unsupported("the union of all graphs as the default graph")
@@ -122,7 +122,7 @@ class ModifyCompiler:
         return None
 
     def _general(self, clauses: Clauses, group: Sequence[Token]) -> Modify:
-        """With a WHERE clause that is evaluated as it is written: its constants are no parameters."""
+        """Compile an operation whose WHERE clause Oxigraph evaluates as text: its constants are not parameters."""
         dataset = self._dataset_of(clauses)
         graph = None if clauses.graph is None else self._names.declared().iri(clauses.graph.text)
         start, end = (group[0].start, group[-1].end) if group else (0, 0)
@@ -133,7 +133,7 @@ class ModifyCompiler:
         return self._built(clauses, Layout(), parameters, where)
 
     def _slot(self, token: Token, parameters: Parameters) -> Slot:
-        """An IRI, as a parameter if it is open."""
+        """Return an IRI, as a parameter if it may be one."""
         iri = self._names.declared().iri(token.text)
         place = parameters.get(token.start)
         return iri if place is None or place[0] != token.end else Parameter(place[1], False, iri)
@@ -145,7 +145,7 @@ class ModifyCompiler:
         parameters: Parameters,
         where: OperatorWhere | OxigraphWhere | None,
     ) -> Modify:
-        """The operation: its templates, and what its frames begin with."""
+        """Assemble the operation: its templates and the initial content of its frames."""
         graph = None if clauses.graph is None else self._slot(clauses.graph, parameters)
         deleted = self._quads(clauses.delete, parameters, graph)
         inserted = self._quads(clauses.insert, parameters, graph)
@@ -178,21 +178,21 @@ class ModifyCompiler:
 
 
 def _unsteady(node: Node) -> bool:
-    """Whether it may matter how often an expression is evaluated. A BIND at the top is, once for each solution."""
+    """Return whether the number of evaluations of an expression matters. A BIND at the top runs once per solution."""
     while isinstance(node, Extend) or (isinstance(node, Filter) and not any(map(volatile, node.conditions))):
         node = node.pattern
     return any(map(volatile, expressions(node)))
 
 
 def _empty_graphs(tokens: Sequence[Token]) -> Iterator[Token]:
-    """The IRIs of the graphs that a template names and has no triples for."""
+    """Yield the IRIs of graphs that a template names without triples."""
     for index in range(3, len(tokens)):
         if tokens[index].text == "}" and tokens[index - 1].text == "{" and tokens[index - 2].kind in ("iri", "name"):
             yield tokens[index - 2]
 
 
 def _legal(triple: Triple) -> bool:
-    """Whether a quad of a template is legal whatever its variables are (RDF 1.1 Concepts, section 3.1)."""
+    """Return whether the quad of a template is legal for all values of its variables (RDF 1.1 Concepts, 3.1)."""
     subject, predicate, graph = (
         slot.term if isinstance(slot, Parameter) else slot for slot in (triple.subject, triple.predicate, triple.graph)
     )

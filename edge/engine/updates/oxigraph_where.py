@@ -1,4 +1,4 @@
-"""The WHERE clauses of updates that have no operators: Oxigraph evaluates them on the writer's mirror."""
+"""Evaluation of WHERE clauses that our operators do not support: Oxigraph runs them on the writer's mirror."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from edge.protocol.results import Term
 from edge.protocol.syntax import tokenize
 
 Rows = tuple[Sequence[str], Iterable[Sequence[Term | None]]]
-"""Names of variables, and what they are bound to in each solution."""
+"""Names of variables, and their values in each solution."""
 
 
 def oxigraph_rows(
     where: OxigraphWhere, bindings: Mapping[str, Term], world: World, now: int, mode: Mode = Mode.WHOLE
 ) -> Rows:
-    """The solutions, in the state that the mirror shows. `now` in microseconds since 1970.
+    """Return the solutions for the state of the mirror. `now`: microseconds since 1970.
 
-    What is not sure to be done soon is done in a forked process, for so long and no longer. Raises `EdgeError`;
-    `LongUpdate` where others wait and it is not sure to be done soon.
+    An evaluation that may take long runs in a forked process with a time limit. Raises `EdgeError`, and `LongUpdate` if
+    it may take long while other updates wait.
     """
     rules = world.rules
     text = f"{where.prologue}SELECT * WHERE {_bound_text(where.group, bindings)}"
@@ -71,9 +71,9 @@ def _read(answer: ox.QuerySolutions) -> Iterator[Sequence[Term | None]]:
 
 
 def _bound_text(group: str, bindings: Mapping[str, Term]) -> str:
-    """A group with forced bindings written as constants. A term is one token: no value can be more than a value.
+    """Return a group with forced bindings as constants. A term is one token, so a value cannot inject SPARQL syntax.
 
-    Raises `UpdateFailed` for a blank node, which cannot be written, and for a triple term, which is several tokens.
+    Raises `UpdateFailed` for a blank node, which has no SPARQL syntax, and for a triple term, which has several tokens.
     """
     if not bindings:
         return group

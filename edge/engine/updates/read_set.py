@@ -1,4 +1,4 @@
-"""Read sets: the quad patterns that the result of an update can depend on, conservatively."""
+"""Read sets: the quad patterns that can influence the result of an update, conservatively."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from edge.protocol.syntax import tokenize
 
 
 def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules: QueryRules) -> tuple[set[Key], bool]:
-    """The patterns of the quads that an update reads, and whether it depends on which named graphs exist.
+    """Return the patterns of the quads that an update reads, and whether it depends on the set of named graphs.
 
-    WHERE clauses read. Operations on whole graphs are carried out on the state as it is then: CLEAR and DROP read
-    nothing, and ADD, COPY and MOVE what later WHERE clauses read of the destination. `constants` are ids.
+    WHERE clauses read. Operations on whole graphs apply to the state at their execution: CLEAR and DROP read nothing.
+    ADD, COPY and MOVE read those quads of the source that later WHERE clauses read in the destination. `constants`:
+    term ids.
     """
     keys: set[Key] = set()
     graph_names = False
-    for operation in reversed(plan.operations):  # `keys` has what the operations after this one read
+    for operation in reversed(plan.operations):  # `keys` holds the reads of the later operations
         if isinstance(operation, Modify):
             where = operation.where
             if isinstance(where, OperatorWhere):
@@ -47,7 +48,7 @@ def read_set(plan: UpdatePlan, constants: Sequence[int], graph: LiveGraph, rules
 
 
 def _frame(operation: Modify, where: OperatorWhere, graph: LiveGraph, constants: Sequence[int]) -> Frame:
-    """A frame with the constants of the WHERE clause. Templates can have many more, which would take long."""
+    """Return a frame with the constants of the WHERE clause. Constants of templates may be many, and are left out."""
     frame = operation.blank.copy()
     places = {place for pattern in where.patterns for place in pattern}
     for place, term in operation.terms:
@@ -59,7 +60,7 @@ def _frame(operation: Modify, where: OperatorWhere, graph: LiveGraph, constants:
 
 
 def _general(where: OxigraphWhere, rules: QueryRules) -> Dependencies:
-    """What a WHERE clause depends on that the mirror evaluates. What is beyond our grammar depends on everything."""
+    """Return the dependencies of a WHERE clause for Oxigraph. One beyond our grammar depends on everything."""
     text = f"{where.prologue}SELECT * WHERE {where.group}"
     default = None if where.graph is None else [where.graph.value]
     if where.dataset.given:

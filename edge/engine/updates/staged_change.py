@@ -1,12 +1,13 @@
-"""Staged change: a large change that is prepared in pieces, while others' updates go on, and then applied as one.
+"""Staged change: a large change that the engine prepares in pieces between other updates, and then applies at once.
 
-Nobody sees anything of it before it is applied. What data is to reach, that some quads are there and others are not,
-does not depend on the state; what operations on whole graphs are to reach follows, for each triple, from the graphs
-that have it (`whole_graphs`). What is left to do depends on the state, too: the quads that others change after they
-were compared with the graph are noted, and looked at again when the change is applied.
+No client sees any part of it before it is applied. The goal of data (these quads present, those absent) does not depend
+on the state of the graph. The goal of operations on whole graphs follows, for each triple, from the graphs that contain
+it (see `whole_graphs`). The remaining work does depend on the state: the change records quads that other updates modify
+after their comparison with the graph, and compares them again when it is applied.
 
-The pieces intern terms, compare quads with the graph, build an index of the new quads and encode them for the journal.
-What must happen at once is little: indexes are joined. So 100,000 quads hold up others for some 50 ms, not for 800 ms.
+The pieces intern terms, compare quads with the graph, index the new quads and encode them for the journal. Only a
+little work must happen at once: the indexes are merged. So 100,000 quads block other updates for about 50 ms, not for
+800 ms.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ from edge.engine.updates.whole_graphs import WholeGraphs
 from edge.protocol.errors import UpdateConflict
 
 STAGED_FROM: Final = 2_000
-"""Quads from which a change is staged."""
+"""Number of quads from which on a change is staged."""
 _PIECE: Final = 500
-"""Quads of a piece: about 2 ms."""
+"""Quads in a piece: about 2 ms."""
 _COMPARED: Final = 250
-"""The same of quads that are compared with the graph and encoded, which takes longer."""
+"""Quads in a piece of the comparison, which also encodes them and takes longer."""
 _MOST_STALE: Final = 1_000
-"""Quads that are looked at again when the change is applied. If there are more, all are compared again."""
+"""Limit of quads that are compared again when the change is applied. Beyond it, all quads are compared again."""
 _ENCODED: Final = 50
 """Quads that are encoded together: about 0.2 ms."""
 _FEW_TURNED: Final = 250
-"""Quads of which something else is wanted when the change is applied than when they were compared: what was encoded
-with each of them is encoded again. If there are more, all are compared again."""
+"""Limit of quads whose goal was reversed after their comparison; each requires encoding its group of quads again.
+Beyond it, all quads are compared again."""
 _MOST_TURNED: Final = 1_000
-"""The same after the last comparison. If there are more, the update is refused."""
+"""The same limit after the last comparison. Beyond it, the update is rejected."""
 _MOST_COMPARISONS: Final = 3
-"""How often all are compared, so that nobody can keep a change from being applied."""
+"""Limit of full comparisons, so that other clients cannot delay the change forever."""
 
 
 Operation = Data | Quads | Manage | Transfer
-"""What can be prepared in pieces."""
+"""An operation that can be prepared in pieces."""
 
 
 class NotStaged(Exception):
-    """The change has something that cannot be prepared in pieces. It must be discarded, and applied in one go."""
+    """The change has a part that cannot be prepared in pieces. The caller must discard it and apply it at once."""
 
 
 class StagedChange:
-    """What one update adds and removes. All methods are called on the writer's thread."""
+    """Quads that one update adds and removes. All methods run on the writer's thread."""
 
     def __init__(
         self,
@@ -60,69 +61,71 @@ class StagedChange:
         transaction: Transaction,
         check: Callable[[Iterable[Quad], int], None],
     ) -> None:
-        """`check` raises what keeps the graph from holding quads, or a change from naming so many.
+        """Start a staged change. The transaction must not be used for anything else.
 
-        Nothing else may use the transaction.
+        `check` raises the error if the graph cannot hold some quads, or if the change names too many.
         """
         self._graph = graph
         self._operations = operations
         self._transaction = transaction
         self._check = check
         self._whole: WholeGraphs | None = None
-        """The operations, if some are on whole graphs."""
+        """The operations, if some of them are on whole graphs."""
         self._unsettled: dict[Quad, None] = {}
-        """Quads of these graphs that others have changed since the last piece. References, too."""
+        """Quads of these graphs that other updates have changed since the last piece. Holds references."""
         self._turned: set[Quad] = set()
-        """Quads that were compared, and of which something else is wanted since."""
+        """Quads whose goal was reversed after their comparison."""
         self._existence: dict[int, bool] = {}
-        """The named graphs that begin or end."""
+        """Named graphs that the change creates (True) or drops."""
         self._wanted: dict[Quad, bool] = {}
-        """Whether each quad is to be there in the end. The change holds references to their terms."""
+        """The goal for each quad: present or absent. Holds references to the terms."""
         self._named: dict[int, bool] = {}
-        """The graphs of these quads, and whether any was to be added to them. References, too."""
+        """The graphs of these quads, and whether the change adds quads to them. Holds references, too."""
         self._beside: list[Quad] = []
-        """Quads that go to the ledger. References, too."""
+        """Quads that go to the ledger. Holds references, too."""
         self._pinned: list[int] = []
-        """Terms that are held until the quads that have them are."""
-        for name in transaction.writable or ():  # an id that is given to another graph would allow changing that
+        """Terms with a reference until the quads with them have their own."""
+        # Without a reference, the id could be reused for another graph, which would then be writable.
+        for name in transaction.writable or ():
             graph.dictionary.retain(name)
         self._compared = 0
         self._joined = 0
         self._disturbed = False
-        """Whether others have changed so much since the merges began that they are to begin again."""
+        """Whether other updates have changed so much since the merges began that the merges must start again."""
         self._spare: list[object] = []
-        """Terms and quads that would be freed in one go with the update. They are freed piece by piece."""
+        """Terms and quads that would all be freed together with the update. `release` frees them piece by piece."""
         self._stale: set[Quad] = set()
-        """Quads that others have changed since the comparison began."""
+        """Quads that other updates have changed since the comparison began."""
         self._reset()
         self._steps: Iterator[None] | None = self._prepare()
 
     def _reset(self) -> None:
         self.net: dict[Quad, bool] = {}
-        """The quads that it adds (True) and removes."""
+        """The effective change: quads that are added (True) or removed."""
         self._added: list[Statement] = []
         self._removed: list[Statement] = []
         self._added_index: dict[int, TripleIndex] = {}
         self._removed_index: dict[int, TripleIndex] = {}
         self._merges: dict[int, TripleMerge] = {}
-        """How the new quads are merged into the graphs, by graph."""
+        """Merges of the new quads into the graphs, by graph."""
         self.ids: tuple[set[int], set[int], set[int], set[int]] = (set(), set(), set(), set())
-        """Their subjects, predicates, objects and graphs, and perhaps some more."""
+        """Their subjects, predicates, objects and graphs; may contain more."""
         self.encoded = EncodedQuads()
-        """The quads as the journal stores them."""
+        """The quads in the encoding of the journal."""
 
     @property
     def size(self) -> int:
-        """Quads that it names."""
+        """Number of quads that the change names."""
         return len(self._wanted)
 
     def advance(self) -> bool:
-        """Prepare a piece. Nothing may be uncommitted. Returns whether it can be applied.
+        """Prepare one piece. Return whether the change can be applied. No transaction may be uncommitted.
 
-        Raises `EdgeError` where the update is refused, and `NotStaged`; it must be discarded then.
+        Raises `NotStaged`, and `EdgeError` if the update is rejected. The caller must then discard the change.
         """
         if self._unsettled:
             self._settle()
+        # `next` returns the default `self` when the generator has ended.
         if self._steps is not None and next(self._steps, self) is self:
             self._steps = None
         if self._steps is None:
@@ -131,15 +134,16 @@ class StagedChange:
                     self._steps = self._compare()
             elif len(self._turned) > _MOST_TURNED:
                 raise UpdateConflict(
-                    f"What the update copies kept changing, more than {_MOST_TURNED} triples of it in each of "
-                    f"{_MOST_COMPARISONS} attempts; nothing of it was done. Send it again, or copy it in parts"
+                    f"The data that the update copies kept changing, more than {_MOST_TURNED} triples in each of "
+                    f"{_MOST_COMPARISONS} attempts; nothing was changed. Send it again, or copy the data in parts"
                 )
         if self._steps is None and self._disturbed and self._joined < _MOST_COMPARISONS:
             self._steps = self._join_again()
         return self._steps is None
 
     def note(self, changed: Mapping[Quad, bool]) -> None:
-        """Note what another update has changed."""
+        """Record the changes of another update."""
+        # For that many quads, new merges are cheaper than taking each quad back out of the merges.
         if len(changed) > _MOST_STALE:
             self._disturbed = True
         elif self._merges:
@@ -155,9 +159,9 @@ class StagedChange:
                     self._unsettled[quad] = None
 
     def settle(self) -> ChangeSet:
-        """Return what is left to do, as it is now. It must be applied before anything else changes the graph.
+        """Return the remaining change for the current state. It must be applied before anything else changes the graph.
 
-        Raises `EdgeError` where the update is refused.
+        Raises `EdgeError` if the update is rejected.
         """
         graphs, terms = self._graph.graphs, self._graph.dictionary.terms
         if self._disturbed:
@@ -173,7 +177,7 @@ class StagedChange:
         return ChangeSet(self._added, self._removed, created, dropped)  # type: ignore[arg-type]  # they name graphs
 
     def apply(self) -> Transaction:
-        """Apply it to the graph."""
+        """Apply the change to the graph."""
         graph, transaction = self._graph, self._transaction
         none = TripleIndex()
         parts = {
@@ -183,7 +187,8 @@ class StagedChange:
         for name, exists in self._existence.items():
             if exists:
                 transaction.create(name)
-        for name, index in self._added_index.items():  # first: what is prepared of it is for the graph as it is
+        # Additions go first: their prepared merges are valid only for the current state of the indexes.
+        for name, index in self._added_index.items():
             merge = self._merges.get(name)
             if merge is not None and merge.into is graph.graphs.get(name):
                 merge.apply()
@@ -192,7 +197,7 @@ class StagedChange:
                     pass
                 graph.graphs[name].absorb(index)
         for name, index in self._removed_index.items():
-            if index.size:  # else the graph may be gone
+            if index.size:  # with an empty index the graph may not exist any more
                 graph.graphs[name].subtract(index)
         for name, exists in self._existence.items():
             if not exists:
@@ -201,7 +206,7 @@ class StagedChange:
         return transaction
 
     def release(self, *, applied: bool) -> Iterator[None]:
-        """Give the references back, piece by piece, but for those that became the graph's when it was applied."""
+        """Release the references piece by piece, except those that the graph took over when the change was applied."""
         dictionary, net = self._graph.dictionary, self.net if applied else {}
         for name in (*self._named, *(self._transaction.writable or ())):
             dictionary.release(name)
@@ -209,12 +214,12 @@ class StagedChange:
             self._let_go(quad)
         yield from self._unpin()
         wanted = self._wanted
-        while wanted:  # and nothing that is large is freed in one go
+        while wanted:  # piece by piece: freeing a large dictionary at once would block the writer
             (s, p, o, g), _ = wanted.popitem()
             present = net.pop((s, p, o, g), None)
             if present is not True:
                 dictionary.release_triple(s, p, o)
-                if present is False:  # the graph's own
+                if present is False:  # the reference of the graph, which no longer has the triple
                     dictionary.release_triple(s, p, o)
             if len(wanted) % _PIECE == 0:
                 yield
@@ -256,6 +261,7 @@ class StagedChange:
             self._transaction.check_named(self._graph.intern_graph(name))
         self._spare += data.terms
         ids: list[int] = []
+        # Between two pieces the dictionary may sweep terms without references, so these pin theirs.
         terms = data.ids(dictionary)
         while piece := list(islice(terms, _PIECE)):
             ids += piece
@@ -274,7 +280,7 @@ class StagedChange:
             yield
 
     def _want(self, quads: Iterator[Quad], named: dict[Quad, bool] | None, *, present: bool) -> Iterator[None]:
-        """`named` takes the quads as well."""
+        """Set the goal of quads. `named` collects the quads, too."""
         while piece := list(islice(quads, _PIECE)):
             wanted = dict.fromkeys(piece, present)
             if named is None:
@@ -285,7 +291,7 @@ class StagedChange:
             yield
 
     def _set_beside(self, wanted: dict[Quad, bool]) -> None:
-        """Take out the quads of the graph that goes to the ledger, which is empty for all else."""
+        """Move the quads of the ledger's graph from `wanted` to the ledger. For all other uses that graph is empty."""
         transaction = self._transaction
         for quad in [quad for quad in wanted if transaction.is_ledger(quad[3])]:
             transaction.check(quad[3])
@@ -296,7 +302,7 @@ class StagedChange:
                 self._beside.append(quad)
 
     def _follow(self, whole: WholeGraphs) -> Iterator[None]:
-        """Find out what operations on whole graphs want, and what they leave of data."""
+        """Determine the goal of operations on whole graphs, and of data before or after them."""
         for name in whole.named:
             self._name(name)
         self._whole = whole
@@ -309,7 +315,7 @@ class StagedChange:
             yield
 
     def _effects(self, quads: Iterable[Quad]) -> dict[Quad, bool]:
-        """What becomes of the triples of quads, as far as it differs from what is there, or from what was wanted."""
+        """Return the goal for the triples of quads, where it differs from the graph or from the previous goal."""
         assert self._whole is not None  # noqa: S101
         graph, wanted = self._graph, self._wanted
         return {
@@ -319,8 +325,8 @@ class StagedChange:
         }
 
     def _settle(self) -> None:
-        """Find out what is wanted of the triples that others have changed."""
-        for quad in self._unsettled:  # ids stay valid until terms are swept, which no piece does
+        """Update the goal of triples that other updates have changed."""
+        for quad in self._unsettled:  # the ids stay valid until a sweep, and no piece sweeps
             self._let_go(quad)
         effects = self._effects(self._unsettled)
         self._unsettled.clear()
@@ -330,7 +336,7 @@ class StagedChange:
             self._turned.update(quad for quad, present in effects.items() if self.net.get(quad, present) is not present)
 
     def _take(self, wanted: Mapping[Quad, bool]) -> None:
-        """Take in quads that are to be there, or not."""
+        """Set the goal of quads: present or absent. Raises the errors of the checks."""
         mine = self._wanted
         for quad in wanted:
             if quad not in mine:
@@ -362,7 +368,7 @@ class StagedChange:
         self._graph.dictionary.release(g)
 
     def _compare(self) -> Iterator[None]:
-        """Find out what of it is not so yet."""
+        """Compare the goal with the graph, and build and encode the difference."""
         self._compared += 1
         self._stale.clear()
         self._turned.clear()
@@ -380,7 +386,7 @@ class StagedChange:
         yield from self._join()
 
     def _join(self) -> Iterator[None]:
-        """Join the new quads with the parts of the graphs' indexes that they touch."""
+        """Merge the new quads with the affected parts of the graphs' indexes."""
         self._joined += 1
         self._disturbed = False
         for name, index in self._added_index.items():
@@ -399,7 +405,7 @@ class StagedChange:
         self._merges.clear()
 
     def _take_back(self, quad: Quad) -> None:
-        """A quad has changed, or changes now."""
+        """Take a quad out of the prepared merge, because it has changed or changes now."""
         s, p, o, g = quad
         merge = self._merges.get(g)
         if merge is not None:
@@ -423,7 +429,7 @@ class StagedChange:
         return (terms[s], terms[p], terms[o], terms[g] if g != DEFAULT_GRAPH else None)  # type: ignore[return-value]
 
     def _look_again(self) -> None:
-        """Compare the quads again that others have changed, or of which something else is wanted now."""
+        """Compare the quads again that other updates have changed or whose goal was reversed."""
         gone = False
         added, removed = len(self._added), len(self._removed)
         for quad in self._stale:
@@ -444,14 +450,14 @@ class StagedChange:
             self._added, self._removed = self._statements(self.net)
 
     def _encode_again(self) -> None:
-        """Encode what holds quads of which the opposite is wanted now: such a line would have an effect."""
+        """Encode the groups again whose quads have the opposite goal now: their old lines would have an effect."""
         quads = list(self._wanted)
         for number in {number // _ENCODED for number, quad in enumerate(quads) if quad in self._turned}:
             piece = quads[number * _ENCODED : (number + 1) * _ENCODED]
             self.encoded.replace(number, *self._statements(quad for quad in piece if quad in self.net))
 
     def _statements(self, quads: Iterable[Quad]) -> tuple[list[Statement], list[Statement]]:
-        """Those of the net change that it adds, and that it removes."""
+        """Return the added and the removed quads of the effective change, as terms."""
         added: list[Statement] = []
         removed: list[Statement] = []
         for quad in quads:

@@ -1,6 +1,6 @@
-"""From the text of an update to its plan, once for all texts of its shape.
+"""Compilation of update texts: one plan for all texts with the same text template.
 
-Grammar: SPARQL 1.1 Query Language, section 19.8, rules 29 to 52. Oxigraph judges the text before it is taken apart.
+Grammar: SPARQL 1.1 Query Language, section 19.8, rules 29 to 52. Oxigraph checks the text before this module reads it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class UpdateCompiler:
         self._rules = rules
 
     def compile(self, text: str, given: Given | None, parameters: Parameters) -> Compiled[UpdatePlan]:
-        """Check an update and compile it, with some of these constants left open.
+        """Check an update and compile it, with some of its constants as parameters.
 
         Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if its forced bindings do not fit.
         """
@@ -61,10 +61,10 @@ class UpdateCompiler:
             raise ParsingFailed(explain("update", text, tokens, "")) from None
         for part in parts:
             where = _where(part.tokens)
-            # Templates and data may have any length. Oxigraph's stack does not survive a query that is too large.
+            # Templates and data may have any length, but too large a query overflows Oxigraph's stack.
             check_size(part.tokens[where:], rules.max_joined)
             if len(part.tokens) - where >= LARGE and any(repeated(part.tokens[where:])):
-                parameters = {}  # with other constants the patterns may differ
+                parameters = {}  # with other constants, other patterns may repeat
             words = [token.word() for token in part.tokens[:2]]
             refuse_rdf12(part.tokens if words == ["DELETE", "WHERE"] else part.tokens[:where])
         runs = [list(run) for _, run in groupby(parts, lambda part: part.prologue)]
@@ -74,9 +74,9 @@ class UpdateCompiler:
             _judge(text, tokens, parts[0].prologue, parts[0].tokens[0].start, len(text), rules)
         elif len(runs) > _MAX_PROLOGUES:
             raise LimitExceeded(
-                f"PREFIX or BASE stands in more than {_MAX_PROLOGUES} places; put all before the first operation"
+                f"PREFIX or BASE occurs in more than {_MAX_PROLOGUES} places; put all before the first operation"
             )
-        else:  # Oxigraph takes no declarations between operations
+        else:  # Oxigraph does not allow declarations between operations
             parameters = {}
             for run in runs:
                 _judge(text, tokens, run[0].prologue, run[0].tokens[0].start, run[-1].tokens[-1].end, rules)
@@ -91,7 +91,7 @@ class UpdateCompiler:
                 modify = ModifyCompiler(self._graph, rules, text, names, given, parameters)
                 operations.append(_Reader(part.tokens, names, given.dataset, modify).operation())
                 open_ += modify.open
-        if len(text) > LONGEST_TEXT:  # it leaves no constants open
+        if len(text) > LONGEST_TEXT:  # such a text is not cached and has no parameters
             operations = [
                 each.data(()) if isinstance(each, Modify) and each.where is None else each for each in operations
             ]
@@ -100,22 +100,23 @@ class UpdateCompiler:
 
 
 _MAX_PROLOGUES: Final = 16
-"""Places in a request where declarations may stand: what comes after each is judged with all that stand before it."""
+"""Limit of places with declarations in a request. Each run of operations is checked with all declarations before it."""
 
 _NOTHING_GIVEN: Final = Given(STORE_DATASET)
 
 
 def _refuse_calls(parts: Sequence[_Part], tokens: Sequence[Token], rules: QueryRules) -> None:
-    """Refuse a legal request that calls others if it may not. Raises `Forbidden`."""
+    """Reject a legal request with LOAD or SERVICE unless it is enabled. Raises `Forbidden`."""
     if not rules.allow_load and any(part.tokens[0].word() == "LOAD" for part in parts):
         raise Forbidden(
-            "LOAD is switched off, so that nobody can make the gateway send requests; engine.allow_load allows it"
+            "LOAD is disabled, so that clients cannot make the gateway send requests; to allow it, set "
+            "engine.allow_load"
         )
     refuse_service(tokens, rules)
 
 
 def _where(tokens: Sequence[Token]) -> int:
-    """Where the WHERE clause of an operation begins; its end, if it has none."""
+    """Return the token index of the WHERE clause of an operation, or its end if it has none."""
     index = 0
     while index < len(tokens) and tokens[index].word() != "WHERE":
         index = closing(tokens, index) + 1 if tokens[index].text == "{" else index + 1
@@ -124,11 +125,11 @@ def _where(tokens: Sequence[Token]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One operation of a request, with all declarations that stand before it."""
+    """One operation of a request, with all declarations before it."""
 
     prologue: str
     tokens: Sequence[Token]
-    """Their positions are those in the whole request."""
+    """Tokens with their positions in the whole request."""
 
 
 def _parts(text: str, tokens: Sequence[Token]) -> list[_Part]:
@@ -154,10 +155,10 @@ _FAILING: Final = f"DROP GRAPH <urn:x-edge:{uuid.uuid4()}>;\n"
 
 
 def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: int, rules: QueryRules) -> None:
-    """Let Oxigraph parse operations: it parses all before it runs the first, and the first fails.
+    """Check operations with Oxigraph's parser. It parses all operations before it runs the first one, which fails here.
 
-    So nothing is evaluated here and nothing is fetched, whatever a WHERE clause or a LOAD says. The operations stand
-    from `start` to `end` in the text.
+    So nothing is evaluated and nothing is fetched, whatever a WHERE clause or a LOAD contains. `start`, `end`: range of
+    the operations in the text. Raises `ParsingFailed`.
     """
     operations = text[start:end]
     try:
@@ -166,7 +167,7 @@ def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: i
         return
     except (SyntaxError, ValueError):
         pass
-    try:  # again, for the position of the error; it is parsed as before, so it is not legal now either
+    try:  # parse again for the position of the error; the result is the same, so nothing is evaluated here either
         ox.Store().update(prologue + operations, base_iri=rules.base_iri)
     except (SyntaxError, ValueError) as error:
         position = start - len(prologue) + reported_position(prologue + operations, str(error))
@@ -174,10 +175,10 @@ def _judge(text: str, tokens: Sequence[Token], prologue: str, start: int, end: i
 
 
 class _Reader:
-    """Reads one operation, token by token."""
+    """Parser of one operation, token by token."""
 
     def __init__(self, tokens: Sequence[Token], names: Names, dataset: Dataset, modify: ModifyCompiler) -> None:
-        """`dataset` of the request."""
+        """`dataset`: dataset of the request."""
         self._tokens = tokens
         self._names = names
         self._dataset = dataset
@@ -198,7 +199,7 @@ class _Reader:
             source = self._target()
             readable = self._dataset.readable
             if readable is not None and (source.graph.value if source.graph else DEFAULT_GRAPH) not in readable:
-                raise Forbidden(f"{verb}: this client may not see the graph {source.graph or 'DEFAULT'}")
+                raise Forbidden(f"{verb}: this client may not read the graph {source.graph or 'DEFAULT'}")
             self._expect("TO")
             return Transfer(verb, source, self._target(), silent)
         return self._modify()
@@ -249,7 +250,7 @@ class _Reader:
         return Target("GRAPH", self._iri())
 
     def _group(self) -> Sequence[Token]:
-        """The tokens between the braces at the cursor."""
+        """Return the tokens between the braces at the cursor, and move behind them."""
         start = self._index
         if start >= len(self._tokens) or self._tokens[start].text != "{":
             raise ParsingFailed("Not a SPARQL 1.1 update: '{' expected")

@@ -1,6 +1,6 @@
-"""Update plans: what a SPARQL 1.1 Update request does, operation by operation.
+"""Update plans: the compiled operations of a SPARQL 1.1 Update request.
 
-All slots of an operation live in one frame (see `layout`): its constants, those that are open, what its WHERE binds.
+One frame holds all slots of an operation (see `layout`): fixed constants, parameters, and the variables of its WHERE.
 """
 
 from __future__ import annotations
@@ -26,60 +26,60 @@ Quads = tuple[Sequence[ox.Quad], Sequence[ox.Quad]]
 
 @dataclass(frozen=True, slots=True)
 class OxigraphWhere:
-    """A WHERE clause that the mirror evaluates: its group as written, and what it is evaluated on."""
+    """A WHERE clause for Oxigraph on the mirror: its text and its dataset."""
 
     prologue: str
     group: str
     dataset: Dataset
-    """Of USING, or of the protocol."""
+    """Dataset of USING, or of the protocol."""
     graph: ox.NamedNode | None
-    """Of WITH: the default graph of the evaluation. USING goes before it."""
+    """Graph of WITH, which becomes the default graph. USING takes precedence over it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorWhere:
-    """A WHERE clause that runs on the live graph."""
+    """A WHERE clause that our operators evaluate on the live graph."""
 
     operator: Operator
     moment: Now
-    """What its NOW() is."""
+    """Value of NOW() in the clause."""
     patterns: tuple[tuple[int, int, int, int], ...] = ()
-    """The places of subject, predicate, object and graph of each triple pattern in it."""
+    """Frame positions of subject, predicate, object and graph of each triple pattern."""
     graph_names: bool = False
-    """Whether its solutions change when a named graph begins or ceases to exist."""
+    """Whether the solutions can change when a named graph is created or disappears."""
 
 
 class QuadTemplate(NamedTuple):
-    """A quad of an INSERT or DELETE clause."""
+    """Template of a quad in an INSERT or DELETE clause."""
 
     instance: Callable[[Frame], tuple[int | None, int | None, int | None, int | None]]
-    """The quad for what a frame holds; None is what is not bound."""
+    """Return the ids of the quad for a frame; None for unbound positions."""
     legal: bool
-    """Whether it is a quad of RDF whatever its variables are."""
+    """Whether the quad is legal RDF for all values of its variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Modify:
-    """DELETE / INSERT / WHERE in all its forms, and short INSERT DATA and DELETE DATA, whose WHERE is None."""
+    """DELETE / INSERT / WHERE in all its forms. Short INSERT DATA and DELETE DATA have no WHERE (None)."""
 
     blank: Frame
-    """A frame with nothing in it but the default graph."""
+    """A frame that holds only the default graph."""
     terms: tuple[tuple[int, Term], ...]
-    """Places of the frame, and the terms that stand there, in value form."""
+    """Frame positions of fixed constants, with their terms in value form."""
     parameters: tuple[tuple[int, int], ...]
-    """Places of the frame, and which of the constants stand there."""
+    """Frame positions of parameters, with the index of their constant."""
     variables: Mapping[str, int]
-    """The places of the variables of the templates."""
+    """Frame positions of the variables in the templates."""
     fresh: tuple[int, ...]
-    """The places of blank nodes that are new for each solution."""
+    """Frame positions of blank nodes that each solution creates."""
     targets: tuple[int, ...]
-    """Places of the graphs that the templates name."""
+    """Frame positions of the graphs that the templates name."""
     deletes: tuple[QuadTemplate, ...]
     inserts: tuple[QuadTemplate, ...]
     where: OperatorWhere | OxigraphWhere | None
 
     def frame(self, dictionary: Dictionary, constants: Sequence[int]) -> Frame:
-        """A new frame with everything filled in that does not vary. `constants` are ids."""
+        """Return a new frame with all constants. `constants`: term ids."""
         frame = self.blank.copy()
         for place, term in self.terms:
             frame[place] = dictionary.intern_value(term)
@@ -89,11 +89,11 @@ class Modify:
 
     @property
     def size(self) -> int:
-        """Quads that its templates make for a solution."""
+        """Number of quads that the templates create for each solution."""
         return len(self.deletes) + len(self.inserts)
 
     def data(self, constants: Sequence[Term]) -> Data:
-        """The same operation as data; it has no WHERE clause. `constants`: those that are open, in value form."""
+        """Convert an operation without WHERE to `Data`. `constants`: the values of the parameters, in value form."""
         terms: list[Term | ox.DefaultGraph] = [ox.DefaultGraph()] * len(self.blank)
         for place, term in self.terms:
             terms[place] = term
@@ -101,10 +101,10 @@ class Modify:
             terms[place] = constants[index]
         for place in self.fresh:
             terms[place] = ox.BlankNode()
-        numbers: Frame = list(range(len(terms)))  # a template takes its places from this frame
+        numbers: Frame = list(range(len(terms)))  # applied to this frame, a template returns its frame positions
         places = array("I")
         for template in self.inserts or self.deletes:
-            places.extend(template.instance(numbers))  # type: ignore[arg-type]  # none of them is None
+            places.extend(template.instance(numbers))  # type: ignore[arg-type]  # all positions are bound
         filled = set(places[3::4])
         empty = [terms[place] for place in self.targets if place not in filled]
         return Data(bool(self.inserts), terms, places, empty)  # type: ignore[arg-type]  # names of graphs
@@ -112,27 +112,27 @@ class Modify:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """INSERT DATA or DELETE DATA of any length, as compact as can be."""
+    """INSERT DATA or DELETE DATA of any length, in a compact form."""
 
     inserts: bool
     terms: Sequence[Term | ox.DefaultGraph]
-    """In value form, each of them once."""
+    """The terms in value form, each of them once."""
     places: Sequence[int]
-    """Which of these are the subject, predicate, object and graph of the first quad, of the second, and so on."""
+    """Indexes into `terms`: subject, predicate, object and graph of the first quad, of the second, and so on."""
     empty: Sequence[ox.NamedNode] = ()
-    """Graphs that it names and has no quads for."""
+    """Graphs that the operation names without quads."""
 
     @property
     def size(self) -> int:
-        """Quads in it."""
+        """Number of quads."""
         return len(self.places) // 4
 
     def quads(self, dictionary: Dictionary) -> Iterator[Quad]:
-        """The quads. Blank nodes are new ones each time."""
+        """Yield the quads. Each call creates new blank nodes."""
         return self.quads_of(list(self.ids(dictionary)))
 
     def ids(self, dictionary: Dictionary) -> Iterator[int]:
-        """The ids of the terms, which are interned one by one. Blank nodes are new ones each time."""
+        """Intern the terms one by one and yield their ids. Each call creates new blank nodes."""
         for term in self.terms:
             if isinstance(term, ox.DefaultGraph):
                 yield DEFAULT_GRAPH
@@ -140,14 +140,14 @@ class Data:
                 yield dictionary.intern_value(ox.BlankNode() if isinstance(term, ox.BlankNode) else term)
 
     def quads_of(self, ids: Sequence[int]) -> Iterator[Quad]:
-        """The quads, from the ids of all terms."""
+        """Yield the quads, from the ids of all terms."""
         each = map(ids.__getitem__, self.places)
         return zip(each, each, each, each, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a graph management operation works on: one graph, or DEFAULT, NAMED or ALL."""
+    """Target of a graph management operation: one graph, DEFAULT, NAMED or ALL."""
 
     which: str
     graph: ox.NamedNode | None = None
@@ -174,7 +174,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """LOAD of a document into a graph (None: the default graph)."""
+    """LOAD of a document into a graph (None for the default graph)."""
 
     document: ox.NamedNode
     graph: ox.NamedNode | None
@@ -191,13 +191,13 @@ class UpdatePlan:
     operations: tuple[Operation, ...]
 
     loads: bool = field(init=False)
-    """Whether it loads a document."""
+    """Whether the request loads a document."""
     needs_mirror: bool = field(init=False)
-    """Whether Oxigraph evaluates a WHERE clause of it."""
+    """Whether Oxigraph evaluates one of the WHERE clauses."""
     only_modifies: bool = field(init=False)
-    """Whether it has neither long data nor documents nor operations on whole graphs."""
+    """Whether the request has neither long data nor documents nor operations on whole graphs."""
     named: int = field(init=False)
-    """Quads that its data, and its templates without a WHERE clause, name."""
+    """Number of quads in its data, and in its templates without a WHERE clause."""
 
     def __post_init__(self) -> None:
         wheres = [operation.where for operation in self.operations if isinstance(operation, Modify)]
@@ -208,5 +208,5 @@ class UpdatePlan:
 
 
 def is_data(operation: Operation) -> TypeGuard[Modify | Data]:
-    """Whether an operation is INSERT DATA or DELETE DATA."""
+    """Return whether an operation is INSERT DATA or DELETE DATA."""
     return isinstance(operation, Data) or (isinstance(operation, Modify) and operation.where is None)

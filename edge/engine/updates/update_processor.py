@@ -1,7 +1,8 @@
-"""The update processor: runs an update plan on the live graph and says exactly what changed.
+"""Update processor: runs an update plan on the live graph and returns the exact changes.
 
-Within an operation all deletions come before all insertions, over all solutions of its WHERE, which is evaluated once;
-later operations see what earlier ones did (SPARQL 1.1 Update, 3.1.3 and 4.3). A request that fails half way is undone.
+An operation evaluates its WHERE once. All its deletions precede all its insertions, over all solutions. Later
+operations see the effects of earlier ones (SPARQL 1.1 Update, 3.1.3 and 4.3). A request that fails is undone as a
+whole.
 """
 
 from __future__ import annotations
@@ -58,26 +59,26 @@ from edge.protocol.results import Term
 
 
 class UpdateProcessor:
-    """Turns update requests into transactions on one live graph."""
+    """Executes update requests as transactions on one live graph."""
 
     def __init__(self, world: World, load: Loader, plans: int = 1024) -> None:
-        """`plans` is how many compiled updates are kept."""
+        """`plans`: number of compiled updates in the cache."""
         self._world = world
         self._graph = world.graph
         self._rules = world.rules
         self._load = load
         self._plans: PlanCache[Given, UpdatePlan] = PlanCache(UpdateCompiler(world.graph, world.rules).compile, plans)
         self.steps = 0
-        """Steps that the last run took, and quads that it changed."""
+        """Steps that the last run took, plus the quads that it changed."""
         self._changed = 0
-        """Quads that the operations of the run have changed so far."""
+        """Quads that the operations of the current run have changed so far."""
         self.ledger: int | None = None
-        """The id of the graph that is none: what is added to it goes to the ledger. None: there is no ledger."""
+        """Id of the pseudo graph of the ledger. Quads added to it go to the ledger. None: the engine has no ledger."""
 
     def plan(self, request: UpdateRequest) -> tuple[UpdatePlan, Sequence[Term]]:
-        """The plan of an update, compiled on first sight of its shape, and the constants that it leaves open.
+        """Return the plan of an update and its constants. A new text template is compiled. May run on any thread.
 
-        Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if the forced bindings do not fit. Any thread.
+        Raises `ParsingFailed`, `Forbidden`, and `UpdateFailed` if the forced bindings do not fit.
         """
         bindings = request.bindings
         dataset = request.dataset.seen_by(request.access)
@@ -100,11 +101,12 @@ class UpdateProcessor:
         found: Sequence[Quads | None] | None = None,
         documents: Documents | None = None,
     ) -> Transaction:
-        """Apply a plan to its constants. `now`: microseconds since 1970. Raises `EdgeError`: nothing changed.
+        """Execute a plan with its constants. `now`: microseconds since 1970.
 
-        `beside`: what it adds goes to the ledger, and nothing else can be done. `recorded` takes what each operation
-        removes and adds; `found` has that of an evaluation elsewhere. `documents`: those of LOAD, if they were fetched.
-        Raises `LongUpdate` in the modes FIRST and LAST.
+        `beside`: additions go to the ledger, and nothing else is allowed. `recorded` collects the removals and
+        additions of each operation; `found` supplies those of an evaluation elsewhere. `documents`: the documents of
+        LOAD, if fetched. Raises `EdgeError`, and `LongUpdate` in the modes FIRST and LAST. After an error nothing has
+        changed.
         """
         writable = None if access.write is None else self._ids(access.write)
         transaction = (Deposit if beside else Transaction)(self._graph, writable, self.ledger)
@@ -144,7 +146,8 @@ class UpdateProcessor:
                     self._transfer(operation, transaction, first=first)
         except BaseException as error:
             transaction.undo()
-            self._world.mirror.note(NO_CHANGE)
+            self._world.mirror.note(NO_CHANGE)  # the mirror drops the staged changes of this request
+            # Only a step budget of the writer turns into a second attempt; other limits are final.
             if mode in ON_WRITER and isinstance(error, ResultTooLarge) and effort.left < 0:
                 raise LongUpdate from None
             raise
@@ -153,7 +156,7 @@ class UpdateProcessor:
         return transaction
 
     def check_targets(self, plan: UpdatePlan, access: Access) -> None:
-        """Raises `Forbidden` where a client may not change the graph that a LOAD names: before anything is fetched."""
+        """Check the write permission for the graphs of LOAD, before any fetch. Raises `Forbidden`."""
         writable = None if access.write is None else self._ids(access.write)
         transaction = Transaction(self._graph, writable, self.ledger)
         for operation in plan.operations:
@@ -164,11 +167,11 @@ class UpdateProcessor:
         transaction.check(self._graph.intern_graph(operation.graph or ox.DefaultGraph()))
 
     def fetch(self, operation: Load) -> Sequence[ox.Quad]:
-        """The quads of a document. Any thread. Raises `UpdateFailed`, `ResultTooLarge`."""
+        """Return the quads of a document. May run on any thread. Raises `UpdateFailed`, `ResultTooLarge`."""
         return fetch(operation, self._load, self._rules.max_changes)
 
     def outside(self, mirror: ForkedMirror) -> UpdateProcessor:
-        """One that works in a forked process."""
+        """Return a copy of this processor for a forked process."""
         other = copy.copy(self)
         other._world = replace(self._world, mirror=mirror)  # type: ignore[arg-type]  # it has what updates use
         return other
@@ -179,7 +182,7 @@ class UpdateProcessor:
         return (terms[s], terms[p], terms[o], terms[g] if g else None)  # type: ignore[return-value]
 
     def stage(self, access: Access, operations: Sequence[Operation]) -> StagedChange:
-        """Begin a change that is prepared in pieces."""
+        """Start a change that is prepared in pieces."""
         writable = None if access.write is None else self._ids(access.write)
         whole = any(isinstance(operation, Manage | Transfer) for operation in operations)
         texts = 0
@@ -195,7 +198,7 @@ class UpdateProcessor:
         return StagedChange(self._graph, operations, Transaction(self._graph, writable, self.ledger), check)
 
     def size(self, operation: Operation | Modify) -> int:
-        """Quads that an operation changes at the most, as the graph is now."""
+        """Return the maximum number of quads that an operation changes in the current graph."""
         if isinstance(operation, Data | Modify):
             return operation.size
         if isinstance(operation, Manage):
@@ -208,21 +211,21 @@ class UpdateProcessor:
         return sum(map(len, operation))
 
     def replaced(self, operation: Operation | Modify) -> int:
-        """Quads that an operation removes to make room for others, as the graph is now."""
+        """Return the number of quads in the current graph that an operation replaces by others."""
         if not isinstance(operation, Transfer) or operation.verb == "ADD":
             return 0
         destinations = self._targets("", operation.destination, silent=True)
         return sum(self._graph.graphs[name].size for name in destinations)
 
     def _count(self, quads: int, *, first: bool) -> None:
-        """Count quads that an operation changes. Raises `ResultTooLarge`, and `LargeUpdate` at a first try."""
+        """Count changed quads. Raises `ResultTooLarge`, and `LargeUpdate` in a first attempt."""
         self._changed += quads
         self.check_size(self._changed)
         if first and self._changed > FIRST_QUADS:
             raise LargeUpdate
 
     def check_size(self, quads: int) -> None:
-        """Raises `ResultTooLarge` where a request changes more quads than it may."""
+        """Check the number of quads that a request changes. Raises `ResultTooLarge`."""
         if quads > self._rules.max_changes:
             raise ResultTooLarge(
                 f"The request changes more than {self._rules.max_changes} quads (engine.max_changes), which would hold "
@@ -241,13 +244,13 @@ class UpdateProcessor:
         now: int,
         mode: Mode,
     ) -> tuple[list[Quad], list[Quad]]:
-        """The quads that an operation removes and adds."""
+        """Return the quads that an operation removes and adds."""
         bounded, each = mode in ON_WRITER and operation.where is not None, operation.size
         if bounded and each > FIRST_QUADS:
-            raise LongUpdate  # to make a frame for so many takes long, too
+            raise LongUpdate  # creating a frame of that size takes long, too
         frame = operation.frame(self._graph.dictionary, constants)
         for place in operation.targets:
-            transaction.check_named(frame[place])  # type: ignore[arg-type]  # a constant stands there
+            transaction.check_named(frame[place])  # type: ignore[arg-type]  # these positions hold constants
         removed: list[Quad] = []
         added: list[Quad] = []
         for number, _ in enumerate(self._solutions(operation, frame, bindings, transaction, now, mode)):
@@ -267,10 +270,10 @@ class UpdateProcessor:
         return removed, added
 
     def _checked(self, added: Iterable[Quad]) -> Iterable[Quad]:
-        """Return quads that are about to be inserted. Raises `UpdateFailed` where the graph cannot hold a term.
+        """Check quads before their insertion and return them. Raises `UpdateFailed` if the graph cannot hold a term.
 
-        What is committed must be restorable: a single quad that the journal cannot read back would make everything
-        after it unreadable.
+        Every committed quad must be restorable: a single quad that the journal cannot read back would make all later
+        records unreadable.
         """
         unstorable, terms = self._graph.dictionary.unstorable, self._graph.dictionary.terms
         if not unstorable:
@@ -283,16 +286,16 @@ class UpdateProcessor:
         return added
 
     def _long_texts(self, added: Iterable[Quad]) -> int:
-        """Characters of the long terms of quads, each counted once."""
+        """Count the characters of the long terms in quads, each term once."""
         return long_texts(self._graph.dictionary, dict.fromkeys(added, 1))
 
     def _check_length(self, texts: int) -> None:
-        """Whether what a few words insert can be written to the journal. Raises `ResultTooLarge`."""
+        """Check that the inserted texts can be written to the journal. Raises `ResultTooLarge`."""
         if texts > self._rules.longest_result:
-            raise too_long(self._rules, "What is inserted")
+            raise too_long(self._rules, "The inserted text")
 
     def _instances(self, templates: Sequence[QuadTemplate], frame: Frame) -> list[Quad]:
-        """The quads of templates for one solution; what is unbound or in an illegal position yields none."""
+        """Instantiate templates for one solution. Quads with unbound or illegal positions are left out."""
         quads: list[Quad] = []
         for instance, legal in templates:
             quad = instance(frame)
@@ -309,7 +312,7 @@ class UpdateProcessor:
         now: int,
         mode: Mode,
     ) -> Iterable[None]:
-        """The solutions of an operation's WHERE, one after the other in the frame."""
+        """Yield for each solution of the WHERE clause, after writing it into the frame."""
         where = operation.where
         if where is None:
             return (None,)
@@ -328,7 +331,7 @@ class UpdateProcessor:
         now: int,
         mode: Mode,
     ) -> Iterator[None]:
-        """The solutions of a WHERE clause that the mirror evaluates, in the state that the request has reached."""
+        """Yield for each solution of a WHERE clause that the mirror evaluates, in the current state of the request."""
         self._world.mirror.stage(transaction.change_set())
         names, rows = oxigraph_rows(where, bindings, self._world, now, mode)
         columns = [(index, places[name]) for index, name in enumerate(names) if name in places]
@@ -348,7 +351,7 @@ class UpdateProcessor:
             graph = self._graph.intern_graph(target.graph or ox.DefaultGraph())
             transaction.check(graph)
             if graph in self._graph.graphs and not operation.silent:
-                raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT does not mind")
+                raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT ignores this")
             transaction.create(graph)
             return
         if target.which in ("ALL", "NAMED"):
@@ -376,7 +379,7 @@ class UpdateProcessor:
         raise UpdateFailed(no_graph(verb, target))
 
     def _transfer(self, operation: Transfer, transaction: Transaction, *, first: bool) -> None:
-        """ADD, COPY, MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself is no change."""
+        """Execute ADD, COPY or MOVE (SPARQL 1.1 Update, 3.2.3 to 3.2.5). A graph onto itself changes nothing."""
         destination = self._graph.intern_graph(operation.destination.graph or ox.DefaultGraph())
         transaction.check(destination)
         if operation.verb == "MOVE":

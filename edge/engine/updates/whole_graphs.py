@@ -1,8 +1,8 @@
-"""Operations on whole graphs in pieces: what the operations of one request do to a single triple.
+"""Operations on whole graphs, computed for single triples, so that a large change can be prepared in pieces.
 
-CLEAR, DROP, ADD, COPY and MOVE treat each triple of a graph alike and look at no other triple (SPARQL 1.1 Update,
-3.1.3 and 3.2). So what a request of such operations and of data leaves of one triple follows from the graphs that have
-it. That is found out triple by triple, and again for a triple that others change meanwhile.
+CLEAR, DROP, ADD, COPY and MOVE treat all triples of a graph alike and independently of each other (SPARQL 1.1 Update,
+3.1.3 and 3.2). So the effect of a request of such operations and of data on one triple follows from the graphs that
+contain this triple. The engine computes it triple by triple, and again for a triple that another update changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edge.engine.updates.update_plan import Manage, Target, Transfer
 from edge.protocol.errors import ResultTooLarge, UpdateFailed
 
 _MOST_OPERATIONS: Final = 64
-"""Operations on whole graphs in one request that changes many quads: each is carried out for each triple."""
+"""Limit of operations on whole graphs in one request that changes many quads: each of them runs for each triple."""
 
 Data = Mapping[Quad, bool]
 """Quads that an operation adds (True) or removes."""
@@ -25,11 +25,11 @@ Data = Mapping[Quad, bool]
 
 @dataclass(frozen=True, slots=True)
 class _Clear:
-    """CLEAR or DROP, or CREATE, which clears nothing."""
+    """CLEAR or DROP; or CREATE, which affects no triples."""
 
     operation: Manage
     graph: int | None
-    """None: DEFAULT, NAMED or ALL."""
+    """Id of the graph; None for DEFAULT, NAMED or ALL."""
 
     def covers(self, graph: int) -> bool:
         which = self.operation.target.which
@@ -46,16 +46,16 @@ class _Transfer:
     source: int
     destination: int
     moved: set[tuple[int, int, int]] = field(default_factory=set)
-    """The triples that the source has when the operation is carried out."""
+    """Triples of the source at the time of the operation. MOVE and COPY of none create no graph."""
 
 
 class WholeGraphs:
-    """The operations of one request. Graphs and triples are ids; whoever calls holds references to them."""
+    """The operations of one request. Graphs and triples are ids; the caller holds references to their terms."""
 
     def __init__(
         self, graph: LiveGraph, operations: Sequence[Manage | Transfer | Data], transaction: Transaction
     ) -> None:
-        """`operations`: in order. Raises `Forbidden` where the client may not change a graph, `ResultTooLarge`."""
+        """`operations`: in order. Raises `ResultTooLarge`, and `Forbidden` if the client may not change a graph."""
         self._graph = graph
         self._steps: list[_Clear | _Transfer | Data] = []
         for operation in operations:
@@ -77,13 +77,13 @@ class WholeGraphs:
                 "send them in several requests"
             )
         self._linked = tuple({name for step in transfers for name in (step.source, step.destination)})
-        """The graphs of transfers: what a triple becomes in one of them may follow from the others."""
+        """Graphs of transfers: the effect on a triple in one of them may depend on the others."""
         self._read = {step.source for step in transfers}
         self._read |= {step.destination for step in transfers if step.operation.verb != "ADD"}
         self._written = {step.destination for step in transfers}
         self._written |= {step.source for step in transfers if step.operation.verb == "MOVE"}
         self.named = {*self._linked, *(step.graph for step in self._clears if step.graph is not None)}
-        """The ids of the graphs that operations name."""
+        """Ids of the graphs that the operations name."""
 
     def _name(self, target: Target) -> int:
         return DEFAULT_GRAPH if target.graph is None else self._graph.intern_graph(target.graph)
@@ -97,22 +97,22 @@ class WholeGraphs:
         return _Clear(operation, None if target.graph is None else self._name(target))
 
     def follows(self, graph: int) -> bool:
-        """Whether what others change in a graph can change what the operations do."""
+        """Return whether changes of other updates in a graph can influence the effects of the operations."""
         return graph in self._linked or self._covers(graph)
 
     def _covers(self, graph: int) -> bool:
         return any(step.covers(graph) for step in self._clears)
 
     def walk(self) -> Iterator[Quad]:
-        """The quads of the graphs that are cleared or copied. The graph may change between two steps.
+        """Yield the quads of the graphs that are cleared or copied. The graph may change between two steps.
 
-        Those that are there all the time are among them; ask `effects` again for those that others change.
+        The iteration includes all quads that are present throughout. Call `effects` again for those that change.
         """
         for name in [name for name in self._graph.graphs if name in self._read or self._covers(name)]:
             yield from self._graph.walk_ids(name)
 
     def effects(self, quads: Iterable[Quad]) -> Iterator[tuple[Quad, bool]]:
-        """What becomes of the triples of these quads, as it is now: quads, and whether they are to be there."""
+        """Yield the goal for the triples of these quads in the current state: quads, and whether they are present."""
         linked, graph = self._linked, self._graph
         for s, p, o, g in quads:
             names = linked if g in linked else (g,)
@@ -136,9 +136,9 @@ class WholeGraphs:
                 yield (s, p, o, name), after[name]
 
     def existence(self) -> dict[int, bool]:
-        """Which named graphs the operations begin (True) or end, as it is now.
+        """Return the named graphs that the operations create (True) or drop in the current state.
 
-        Raises `UpdateFailed` where one of them fails.
+        Raises `UpdateFailed` if one of the operations fails.
         """
         graphs = self._graph.graphs
         after = dict.fromkeys((name for name in graphs if name != DEFAULT_GRAPH), True)
@@ -158,7 +158,7 @@ class WholeGraphs:
             exists = after.get(step.graph, False)
             if verb == "CREATE":
                 if exists and not silent:
-                    raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT does not mind")
+                    raise UpdateFailed(f"CREATE: the graph {target.graph} exists already; CREATE SILENT ignores this")
                 after[step.graph] = True
                 return
             if not exists and not silent:
@@ -182,7 +182,7 @@ class WholeGraphs:
 
 
 def _carry(step: _Transfer, after: dict[int, bool], triple: tuple[int, int, int]) -> None:
-    """Carry out a transfer for one triple. `after`: which graphs have it."""
+    """Execute a transfer for one triple. `after`: whether each graph contains it."""
     if step.source == step.destination:
         return
     there = after[step.source]
@@ -193,5 +193,5 @@ def _carry(step: _Transfer, after: dict[int, bool], triple: tuple[int, int, int]
 
 
 def no_graph(verb: str, target: Target) -> str:
-    """What is said where an operation needs a graph that does not exist."""
-    return f"{verb}: there is no graph {target.graph}; {verb} SILENT does not mind"
+    """Return the error text for an operation on a graph that does not exist."""
+    return f"{verb}: the graph {target.graph} does not exist; {verb} SILENT ignores this"
