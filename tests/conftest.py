@@ -23,8 +23,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).parent
 SLOW = (
     *("adapters/test_actuation", "adapters/test_broker", "adapters/test_mqtt", "adapters/test_serial_gateway"),
-    *("appliance/test_package", "engine/test_apart", "engine/test_background_snapshot", "engine/test_fault_isolation"),
-    *("engine/test_journal_crash", "engine/test_oracle", "engine/test_processing", "engine/test_size"),
+    *(
+        "appliance/test_package",
+        "engine/test_forked_evaluation",
+        "engine/test_background_snapshot",
+        "engine/test_fault_isolation",
+    ),
+    *("engine/test_journal_crash", "engine/test_oracle", "engine/test_processing_modes", "engine/test_size_limits"),
     *("backup/", "bench/", "cli/", "client/", "doctor/", "examples/", "faults/", "fuzz/", "gates/", "gateway/"),
     *("history/", "outbox/", "security/", "simulation/", "web/"),
     *("test_app", "test_clean_stop", "test_last_run", "test_replay", "test_test_runs", "test_timers_crash"),

@@ -47,7 +47,12 @@ TasksMax=infinity
 MAIN = (
     *("adapters", "mapping", "gates", "gateway", "client", "faults", "cli", "outbox", "security", "backup", "doctor"),
     *("examples", "jsap", "protocol", "test_app.py", "test_clean_stop.py", "test_last_run.py", "test_listener.py"),
-    *("test_timers_crash.py", "engine/test_apart.py", "engine/test_journal_crash.py", "engine/test_timers.py"),
+    *(
+        "test_timers_crash.py",
+        "engine/test_forked_evaluation.py",
+        "engine/test_journal_crash.py",
+        "engine/test_timers.py",
+    ),
 )
 """The tests of what the gateway does for its clients and devices.
 

@@ -18,7 +18,7 @@ from edge.mapping.mapper import Mapper
 from edge.mapping.pack import load_pack
 from edge.mapping.serial_ports import UsbDevice
 from tests.adapters.adapter_parts import value_of
-from tests.adapters.serial_wire import Wire
+from tests.adapters.serial_device import Wire
 from tests.support.processes import wait_for
 
 T = "http://example.org/t"

@@ -11,7 +11,7 @@ import pytest
 from edge.adapters.serial_frames import encoded
 from edge.mapping.pack import load_pack
 from tests.adapters.dash7_modem import LOG, PING, REBOOTED, Modem
-from tests.adapters.serial_wire import Wire
+from tests.adapters.serial_device import Wire
 from tests.support.processes import GatewayProcess, wait_for
 
 DOCUMENTED = re.findall(

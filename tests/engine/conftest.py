@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scheduler_house import WAIT, House
-from timer_box import Box
+from scheduler_harness import WAIT, House
+from timer_machine import Box
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import pyoxigraph as ox
 from engine_world import World
 from features import features
-from freedom import SEPARATOR
 from generated_patterns import PREFIX
 from generated_sparql import Queries, Updates
 from oracle import NaiveEngine, Query, Refused
+from unspecified_results import SEPARATOR
 
 MOST_QUADS = 60
 MOST_ROWS = 400

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_clock import FakeClock
-from scheduler_house import WAIT, commits
+from scheduler_harness import WAIT, commits
 
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import UpdateRequest

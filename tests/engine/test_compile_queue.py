@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from scheduler_house import WAIT, until
+from scheduler_harness import WAIT, until
 
 from edge.engine.scheduling.compile_queue import CompileQueue
 

@@ -6,7 +6,7 @@ import random
 from itertools import product
 
 import pytest
-from scheduler_house import WAIT, Client, evaluated
+from scheduler_harness import WAIT, Client, evaluated
 from test_first_results import QUERIES, change
 from test_renewal import Simulation, _large
 from test_staged_changes import COUNT, data

@@ -14,7 +14,7 @@ import pyoxigraph as ox
 import pytest
 from engine_world import NOW, new_engine
 from follower import Follower, result_of
-from scheduler_house import WAIT, House, until
+from scheduler_harness import WAIT, House, until
 
 from edge.engine.queries.oxigraph_queries import QueryRules, parse
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, Subscription, UpdateRequest

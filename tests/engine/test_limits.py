@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from scheduler_house import until
+from scheduler_harness import until
 
 from edge.engine import EngineSettings, Scheduler, open_engine
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest

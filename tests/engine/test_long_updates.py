@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyoxigraph as ox
 import pytest
 from fake_clock import FakeClock
-from scheduler_house import WAIT, House, insert, until
+from scheduler_harness import WAIT, House, insert, until
 
 from edge.engine import engine
 from edge.engine.journal.journal import Journal

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pyoxigraph as ox
 import pytest
-from freedom import settled
 from generated_patterns import PREFIX
 from generated_sparql import Queries, Updates, seeds
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import BASE, NaiveEngine, Query, Refused, canonical
 from unparser import group_text, quads_text, query_text
+from unspecified_results import settled
 
 from edge.engine.sparql.parser import parse_group, parse_quads, parse_query
 from edge.engine.sparql.terms_text import Names

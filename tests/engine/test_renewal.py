@@ -6,7 +6,7 @@ import random
 
 import pytest
 from engine_world import NOW
-from scheduler_house import WAIT, Client, evaluated
+from scheduler_harness import WAIT, Client, evaluated
 from test_demotion import Simulation as Base
 from test_first_results import QUERIES, change
 from test_staged_changes import COUNT, LARGE, data

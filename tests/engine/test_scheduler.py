@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from scheduler_house import WAIT, Client, insert, until
+from scheduler_harness import WAIT, Client, insert, until
 
 from edge.engine.requests import QueryRequest
 from edge.protocol.errors import (

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from scheduler_house import WAIT, Client, House, commits, insert, until
+from scheduler_harness import WAIT, Client, House, commits, insert, until
 
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import QueryRequest, Solutions, UpdateRequest

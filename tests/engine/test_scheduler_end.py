@@ -6,7 +6,7 @@ import threading
 
 import pyoxigraph as ox
 import pytest
-from scheduler_house import WAIT, Client, House, insert, until
+from scheduler_harness import WAIT, Client, House, insert, until
 
 from edge.engine.requests import Notification, QueryRequest, SubscribeFailed, UpdateRequest
 from edge.engine.settings import EngineSettings

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from fake_clock import FakeClock
-from scheduler_house import WAIT, Client, House, evaluated, insert, until
+from scheduler_harness import WAIT, Client, House, evaluated, insert, until
 
 from edge.engine.journal.journal import Journal
 from edge.engine.requests import Notification, QueryRequest, Solutions, UpdateRequest

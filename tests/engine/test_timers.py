@@ -12,7 +12,7 @@ import pytest
 from fake_clock import SECOND, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timer_box import WAIT, Box, after, at, insert
+from timer_machine import WAIT, Box, after, at, insert
 
 from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.requests import (

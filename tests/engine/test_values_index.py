@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 import pytest
-from scheduler_house import WAIT, Client, House, evaluated
+from scheduler_harness import WAIT, Client, House, evaluated
 
 from edge.engine.operators.values_index import ValuesIndex
 

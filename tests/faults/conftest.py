@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.cable import Cable
+from tests.faults.network_link import Cable
 from tests.faults.small_disk import SIZE, Disk
 from tests.support.processes import GatewayProcess, Mosquitto
 

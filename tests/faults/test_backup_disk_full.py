@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 
 
 def edge(process, *arguments):

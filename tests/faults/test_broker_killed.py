@@ -16,7 +16,7 @@ import paho.mqtt.client as paho
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, eventually, rows
 from tests.support.processes import Mosquitto, wait_for
 

@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from edge.security.clients import Rights
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, rows
 from tests.support.clients import clients_of
 from tests.support.processes import GatewayProcess, wait_for

@@ -12,8 +12,8 @@ import paho.mqtt.client as paho
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.faults.test_storing_killed import stored
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
+from tests.faults.test_recorder_killed import stored
 from tests.gates.gate_client import Client, eventually, rows
 from tests.support.processes import GatewayProcess, free_port, wait_for
 

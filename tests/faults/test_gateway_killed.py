@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.faults.bare_mqtt import BareDevice
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, rows
 
 KILLS = 4

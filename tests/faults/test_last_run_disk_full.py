@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge import last_run
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 
 
 def test_runs_are_told_apart_on_a_full_disk(gateway, disk):

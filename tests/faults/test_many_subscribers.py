@@ -8,7 +8,7 @@ import resource
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, rows
 
 COUNT = 2000

@@ -17,7 +17,7 @@ from edge.engine.requests import UpdateRequest
 from edge.gates.coap import CoapGate
 from edge.gates.settings import CoapGateSettings
 from edge.metrics import Metrics
-from tests.faults.cable import NEAR
+from tests.faults.network_link import NEAR
 from tests.gates.coap.coap_client import ALL, CoapClient, Datagrams, body, values
 from tests.gates.gate_client import eventually
 

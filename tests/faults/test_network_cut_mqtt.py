@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.faults.cable import FAR, NEAR
 from tests.faults.device import Device
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
+from tests.faults.network_link import FAR, NEAR
 from tests.gates.gate_client import Client, rows
 from tests.support.processes import free_port, wait_for
 

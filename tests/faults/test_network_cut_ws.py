@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 
 from edge.config import Settings
 from edge.gateway import Gateway
-from tests.faults.cable import Cable
+from tests.faults.network_link import Cable
 from tests.gates.gate_client import Client, eventually, rows
 from tests.security.secured import House
 

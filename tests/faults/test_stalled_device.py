@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.faults.bare_mqtt import BareDevice
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.gates.gate_client import Client, eventually, rows
 from tests.support.processes import wait_for
 

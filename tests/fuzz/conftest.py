@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.house import House, running
-from tests.fuzz.neighbours import Neighbour, neighbour
+from tests.fuzz.concurrent_clients import Neighbour, neighbour
+from tests.fuzz.fuzz_target import House, running
 
 
 @pytest.fixture(scope="module")

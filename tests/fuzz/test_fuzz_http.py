@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from edge.gates.http.description import openapi
 from edge.security.clients import ACTIONS, Rights
-from tests.fuzz.house import running
+from tests.fuzz.fuzz_target import running
 from tests.fuzz.messages import SPARQL, is_error, sendable
 from tests.support.clients import clients_of
 

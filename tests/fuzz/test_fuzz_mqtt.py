@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.fuzz.house import running
+from tests.fuzz.concurrent_clients import neighbour
+from tests.fuzz.fuzz_target import running
 from tests.fuzz.messages import MESSAGES, answers_a_request, is_answer
-from tests.fuzz.neighbours import neighbour
 from tests.support.processes import Mosquitto, wait_for
 
 GATE = "mqtt"

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from cached_triples import both_ways
 from generated_queries import Query, query
 from history_data import EXPLICIT, MAPPED, ODD, ONCE, frame, history
 from history_oracles import Oxigraph, Rdflib, Row, canonical, rounded
-from kept_triples import both_ways
 
 from spark_offload import export
 from spark_offload.errors import QueryRefused

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from cached_triples import both_ways
 from history_data import EX, MIDNIGHT, frame, numbered, readings
-from kept_triples import both_ways
 
 from edge.outbox.observation import OWL_TIME, QUDT, SOSA, XSD, Cells, Context
 from spark_offload.history import History

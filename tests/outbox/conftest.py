@@ -5,7 +5,7 @@ import json
 import pytest
 from memory_outbox import Zone
 
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.support.processes import GatewayProcess, wait_for
 
 _QUIET = {"EDGE__MQTT__ENABLED": "false", "EDGE__HOST__ENABLED": "false"}

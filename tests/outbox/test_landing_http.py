@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cut_line import Relay
+from lossy_relay import Relay
 from memory_outbox import EPOCH, MemoryOutbox, Zone
 
 from edge.outbox.landing import KnownOutbox, LandingFailed

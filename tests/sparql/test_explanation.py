@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.engine.queries.evaluator import Rules
-from edge.engine.queries.oxigraph_queries import check_query
+from edge.engine.queries.oxigraph_queries import QueryRules, check_query
 from edge.engine.store.graph import LiveGraph
 from edge.engine.updates.update_compiler import UpdateCompiler
 from edge.protocol.errors import LimitExceeded, ParsingFailed
@@ -16,9 +15,9 @@ def message(form: str, text: str) -> str:
     """The description of the error with which the engine answers."""
     try:
         if form == "query":
-            check_query(text, Rules())
+            check_query(text, QueryRules())
         else:
-            UpdateCompiler(LiveGraph(), Rules()).compile(text, None, {})
+            UpdateCompiler(LiveGraph(), QueryRules()).compile(text, None, {})
     except ParsingFailed as refused:
         return refused.description
     return "accepted"
@@ -136,7 +135,7 @@ def test_a_long_text_gets_the_place_that_oxigraph_reports():
 )
 def test_a_limit_is_reported_as_a_limit(text):
     with pytest.raises(LimitExceeded) as refused:
-        check_query(text, Rules(max_joined=2))
+        check_query(text, QueryRules(max_joined=2))
     assert refused.value.to_message()["error"] == "limit_exceeded"
     assert refused.value.status_code == 400
 

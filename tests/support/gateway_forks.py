@@ -28,7 +28,7 @@ from typing import IO
 _LONGEST = 1 << 17
 """Bytes of a request: the environment is most of it."""
 _NETWORK = Path("/proc/thread-self/ns/net")
-"""The network namespace, which tests may change (`tests/faults/cable.py`)."""
+"""The network namespace, which tests may change (`tests/faults/network_link.py`)."""
 _NEW_NETWORK = 0x40000000
 """CLONE_NEWNET of setns(2)."""
 

@@ -1,7 +1,7 @@
 """Brokers, and a gateway at each of them."""
 
 import pytest
-from mqtt_house import house
+from mqtt_harness import house
 
 from tests.support.processes import Mosquitto
 

@@ -13,7 +13,7 @@ import pytest
 from device import Device, token
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mqtt_house import ALL, ROOT, house, port_of
+from mqtt_harness import ALL, ROOT, house, port_of
 from paho.mqtt.client import MQTTMessageInfo
 
 from edge.gates.mqtt.topics import level

@@ -10,7 +10,7 @@ import paho.mqtt.client as paho
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqtt_house import ALL, ROOT, MqttClient, connection, house, port_of, sessions, subscriptions, wait_for_sessions
+from mqtt_harness import ALL, ROOT, MqttClient, connection, house, port_of, sessions, subscriptions, wait_for_sessions
 
 from edge.cli.run import _greet
 from edge.gates.mqtt.client import state_of

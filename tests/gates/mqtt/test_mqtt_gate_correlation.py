@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqtt_house import ALL, ROOT, MqttClient, house, port_of
+from mqtt_harness import ALL, ROOT, MqttClient, house, port_of
 
 from edge.gates.mqtt.correlation import Correlation, Reply
 from edge.protocol.errors import InvalidRequest

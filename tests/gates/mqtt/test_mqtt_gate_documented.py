@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from device import Device
-from mqtt_house import ROOT, MqttClient, house, port_of, subscriptions, wait_for_sessions
+from mqtt_harness import ROOT, MqttClient, house, port_of, subscriptions, wait_for_sessions
 
 from edge.config import Settings
 from tests.support.processes import Mosquitto, wait_for

@@ -6,7 +6,7 @@ from collections import Counter
 
 import httpx
 import paho.mqtt.client as paho
-from mqtt_house import ROOT, house, port_of
+from mqtt_harness import ROOT, house, port_of
 
 from tests.support.processes import wait_for
 

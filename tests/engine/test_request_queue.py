@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler_house import WAIT, House, insert
+from scheduler_harness import WAIT, House, insert
 
 from edge.engine.admission.fair_queue import LEAD, LEAST_COST, FairQueue
 from edge.engine.admission.round_robin import RoundRobin

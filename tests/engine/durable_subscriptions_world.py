@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from oracle import Query
-from scheduler_house import evaluated, until
+from scheduler_harness import evaluated, until
 
 from edge.engine.journal import sqlite_schema
 from edge.engine.requests import Dataset, Notification, QueryRequest, Sink, SubscribeFailed, UpdateRequest

@@ -12,7 +12,7 @@ import httpx
 import paho.mqtt.client as paho
 import pyoxigraph as ox
 import pytest
-from stored import House, Stored
+from recorder_harness import House, Stored
 from websockets.asyncio.client import connect
 
 from edge.client import Producer

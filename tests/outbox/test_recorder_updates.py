@@ -13,7 +13,7 @@ import pyoxigraph as ox
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stored import WAIT, House, note, storing
+from recorder_harness import WAIT, House, note, storing
 
 from edge.engine.journal.data_directory import DataDirectoryRefused
 from edge.engine.journal.sqlite_schema import FILE_NAME

@@ -12,8 +12,8 @@ import pyoxigraph as ox
 import pytest
 from hypothesis import given, settings
 
+from tests.fuzz.concurrent_clients import QUERY, UPDATE
 from tests.fuzz.messages import SPARQL, TEXTS
-from tests.fuzz.neighbours import QUERY, UPDATE
 
 
 def spares_the_neighbour(text: str) -> bool:

@@ -18,7 +18,7 @@ from aiocoap import CON, GET, POST, Code, Message
 from aiocoap.numbers.types import ACK
 from websockets.sync.client import connect
 
-from tests.fuzz.house import House
+from tests.fuzz.fuzz_target import House
 
 _PATIENCE = 20.0
 # A graph of their own: an update of another client may run at any time.

@@ -18,7 +18,7 @@ from edge.engine.journal.sqlite_schema import FILE_NAME
 from edge.outbox import table
 from edge.outbox.observation import OWL_TIME, QUDT, SOSA
 from edge.outbox.segment import cells
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.support.processes import wait_for
 
 KILLS = 5

@@ -14,9 +14,9 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from durable_subscriptions_world import WAIT, KeptWorld, told
 from generated_patterns import PREFIX
-from kept_world import WAIT, KeptWorld, told
-from scheduler_house import until
+from scheduler_harness import until
 from story import Subscribe, Unsubscribe, Update, draw
 
 from edge.engine.engine import Engine

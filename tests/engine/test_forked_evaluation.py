@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyoxigraph as ox
 import pytest
-from scheduler_house import WAIT, House, until
+from scheduler_harness import WAIT, House, until
 
 from edge.engine.queries.forked_evaluation import ForkedEvaluator, _Pipe
 from edge.engine.queries.oxigraph_queries import EvaluationFailed

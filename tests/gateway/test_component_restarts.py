@@ -22,7 +22,7 @@ from websockets.asyncio.client import connect
 from edge.config import Settings
 from edge.gateway import Gateway
 from edge.gateway.health import for_strangers, without_texts
-from tests.adapters.serial_wire import Wire
+from tests.adapters.serial_device import Wire
 
 
 def settings(data_dir: Path, **sections: Any) -> Settings:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.faults.cable import NEAR
+from tests.faults.network_link import NEAR
 from tests.support.processes import GatewayProcess, wait_for
 
 DESCRIPTORS = 1024

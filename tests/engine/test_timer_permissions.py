@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timer_box import WAIT, Box, after
+from timer_machine import WAIT, Box, after
 
 from edge.engine.journal import sqlite_schema
 from edge.engine.journal.data_directory import DataDirectoryRefused

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyoxigraph as ox
 import pytest
 from fake_clock import FakeClock
-from scheduler_house import WAIT, Client, evaluated, insert
+from scheduler_harness import WAIT, Client, evaluated, insert
 
 from edge.engine.engine import Engine
 from edge.engine.journal.journal import Journal

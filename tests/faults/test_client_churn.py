@@ -10,7 +10,7 @@ from aiocoap import GET, POST
 from websockets.asyncio.client import connect
 
 from tests.faults.bare_mqtt import BareDevice
-from tests.faults.watched import Watched
+from tests.faults.monitored_gateway import Watched
 from tests.gates.coap.coap_client import Datagrams
 from tests.gates.gate_client import Client, eventually
 
