@@ -1,6 +1,6 @@
 """Subscriptions that outlive a lost connection for a while: whoever comes back to one gets what it missed, no more.
 
-Only those that asked for it (`Subscribe.resumable`). There is one parking for all gates, and it holds those, too, that
+Only those that asked for it (`Subscribe.resumable`). There is one resume_registry for all gates, and it holds those, too, that
 the gateway served before it was started anew. All methods are called on the event loop.
 """
 

@@ -35,17 +35,17 @@ class Sessions:
         guard: Guard,
         gate: str,
         limits: SessionLimits,
-        allowance: RateLimit | None = None,
-        parking: ResumeRegistry | None = None,
+        rate_limit: RateLimit | None = None,
+        resume_registry: ResumeRegistry | None = None,
         section: str = "",
         another: str = "open another connection",
         max_alias: int = MAX_ALIAS,
     ) -> None:
-        """`allowance`: of each client, over all gates; None: the usual.
+        """`rate_limit`: shared by all gates; None: one with default limits.
 
-        `parking`: where subscriptions of lost connections are kept; None: they are not. `section` of the settings is
-        where limits come from; else it has the gate's name. `another`: how a client gets a session more.
-        `max_alias`: characters of an alias.
+        `resume_registry`: holds subscriptions of lost connections; None: they end. `section`: the section of the
+        settings with the limits, by default named like the gate. `another`: how a client gets one more session, for
+        messages. `max_alias`: maximum length of an alias in characters.
         """
         self.engine = engine
         self.bridge = bridge
@@ -56,8 +56,8 @@ class Sessions:
         self.another = another
         self.max_alias = max_alias
         self.limits = limits
-        self.allowance = allowance or RateLimit(LimitSettings())
-        self.parking = parking or ResumeRegistry(engine, guard, metrics.parked_subscriptions)
+        self.rate_limit = rate_limit or RateLimit(LimitSettings())
+        self.resume_registry = resume_registry or ResumeRegistry(engine, guard, metrics.parked_subscriptions)
         self.notifications = metrics.notifications.labels(gate)
         self.merged = metrics.merged_notifications.labels(gate)
         self.active = metrics.subscriptions.labels(gate)
@@ -75,7 +75,7 @@ class Session:
     """
 
     def __init__(self, shared: Sessions, connection: Connection, peer: str) -> None:
-        """`peer`: from where it comes, who is the client until that is known (`allowance`)."""
+        """`peer`: from where it comes, who is the client until that is known (`rate_limit`)."""
         self.shared = shared
         self.peer = peer
         limits = shared.limits
@@ -87,8 +87,8 @@ class Session:
             shared.merged.inc,
             self._go_on,
             merge_after=limits.merge_after,
-            kept=shared.parking.max_sent,
-            charge=shared.allowance.bytes.charge(outgoing(peer)),
+            kept=shared.resume_registry.max_sent,
+            charge=shared.rate_limit.bytes.charge(outgoing(peer)),
         )
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
@@ -156,7 +156,7 @@ class Session:
         for spuid, call in list(self.subscriptions.items()):
             self.forget(spuid)
             if lost and call.resumable and not call.ending:
-                self.shared.parking.park(call, unread.get(spuid, []))
+                self.shared.resume_registry.park(call, unread.get(spuid, []))
             else:
                 call.release()
                 self.end(spuid)
@@ -195,7 +195,7 @@ class Session:
         self.shared.active.inc()
         if call.resumable:
             self.outgoing.remember(spuid)
-            self.shared.parking.note(call)
+            self.shared.resume_registry.note(call)
 
     def forget(self, spuid: str) -> Subscribe | None:
         """A subscription is over, as far as the client is concerned."""
@@ -203,10 +203,10 @@ class Session:
         if call is not None:
             call.unwatch()
             self.shared.active.dec()
-            self.shared.allowance.unsubscribe(call.who)
+            self.shared.rate_limit.unsubscribe(call.who)
             if call.resumable:
                 self.outgoing.forget(spuid)
-                self.shared.parking.forget(call)
+                self.shared.resume_registry.forget(call)
         return call
 
     def end(self, spuid: str) -> None:
@@ -218,7 +218,7 @@ class Session:
         """A subscribe request has been answered, one way or the other."""
         if call in self._opening:
             self._opening.discard(call)
-            self.shared.allowance.unsubscribe(call.who)
+            self.shared.rate_limit.unsubscribe(call.who)
 
     def _subscribe(self, request: SubscribeMessage, access: Access, started: float) -> None:
         call = Subscribe(self, request, access, started)
@@ -240,7 +240,7 @@ class Session:
                 alias=request.alias,
             )
         try:
-            self.shared.allowance.subscribe(call.who)
+            self.shared.rate_limit.subscribe(call.who)
         except TooManyRequests as error:
             raise error.with_alias(request.alias) from None
         self._opening.add(call)
@@ -257,16 +257,16 @@ class Session:
 
         Unless it cannot go on from there: who asks has never had it, and the other connection may well be alive.
         """
-        living = self.shared.parking.living(spuid, again.query)
+        living = self.shared.resume_registry.living(spuid, again.query)
         if living is not None and sequence is not None and living.session.told_since(living, sequence):
             living.session.hand_over(living, self)
 
     def _resume(self, again: Subscribe) -> bool:
         """Go on with the subscription of a lost connection. False: it is over, another one, or too far on."""
-        request, parking = again.request, self.shared.parking
+        request, resume_registry = again.request, self.shared.resume_registry
         assert request.spuid is not None  # noqa: S101
         assert request.sequence is not None  # noqa: S101
-        parked = parking.claim(request.spuid, again.query)
+        parked = resume_registry.claim(request.spuid, again.query)
         if parked is None:
             return False
         missed = parked.since(again.alias, request.sequence)
@@ -285,7 +285,7 @@ class Session:
         unread = self.outgoing.unread().get(call.spuid, [])
         self.outgoing.withdraw(call.spuid)
         self.forget(call.spuid)
-        self.shared.parking.park(call, unread)
+        self.shared.resume_registry.park(call, unread)
         if heir is not self:
             reason = "The subscription goes on on another connection, which has resumed it"
             self.refuse(SubscriptionFailed(reason, alias=call.alias, spuid=call.spuid), "notify", time.perf_counter())
@@ -304,7 +304,7 @@ class Session:
     def _count(self, who: str, alias: str | None) -> None:
         """A client sends a request. Raises `TooManyRequests`."""
         try:
-            self.shared.allowance.request(who, time.monotonic())
+            self.shared.rate_limit.request(who, time.monotonic())
         except TooManyRequests as error:
             raise error.with_alias(alias) from None
 

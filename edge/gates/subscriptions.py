@@ -40,7 +40,7 @@ class Subscribe:
         self.who = client_of(access, session.peer)
         dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
         self.query = QueryRequest(request.sparql, dataset, access, self.who)
-        self.resumable = session.shared.parking.open and (request.resume or request.spuid is not None)
+        self.resumable = session.shared.resume_registry.open and (request.resume or request.spuid is not None)
         """Whether the client may come back to it on another connection."""
         self.spuid = ""
         self.variables: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Composition: builds the house from its settings, and takes it down in order."""
+"""Composition: creates all components from the settings, and stops them in order."""
 
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gateway import Gateway

@@ -1,4 +1,4 @@
-"""Addresses: listening on them, and how they stand in URLs."""
+"""Listening on addresses, and hosts in URLs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edge.gateway.errors import StartError
 
 
 async def listening(start: Callable[[], Any], key: str, host: str, port: int) -> int:
-    """Start what listens; the port it found. `key` is the setting of the port.
+    """Start a server; returns its port. `key` is the setting of the port, for the message.
 
-    Raises `StartError` where the address cannot be had.
+    Raises `StartError` if the address is not available.
     """
     try:
         return int(await start() or 0)
@@ -28,7 +28,7 @@ async def listening(start: Callable[[], Any], key: str, host: str, port: int) ->
 
 
 def url_host(host: str, name: str | None = None) -> str:
-    """A host as it stands in a URL. `name` is what clients elsewhere call it, where it listens on every address."""
+    """Format a host for a URL. `name` replaces a wildcard address: it is the name that remote clients use."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - every address is this machine's, too; localhost is in our certificates
         host = name or "localhost"
     return f"[{host}]" if ":" in host else host

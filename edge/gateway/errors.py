@@ -1,4 +1,4 @@
-"""Why a gateway does not start, or did not end well."""
+"""Errors of the start and the shutdown of the gateway."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from edge.protocol.errors import EdgeError
 
 
 class StartError(EdgeError):
-    """The gateway cannot start as it is set up: a port in use, a data directory that cannot be used."""
+    """The gateway cannot start with these settings: a port is in use, or the data directory cannot be used."""
 
     error: ClassVar[str] = "start_refused"
     status_code: ClassVar[int] = 503
 
 
 class StopError(EdgeError):
-    """The gateway ended, and not everything that waited was done."""
+    """The gateway stopped before all pending work was done."""
 
     error: ClassVar[str] = "stop_failed"

@@ -1,4 +1,4 @@
-"""The gates that listen on ports of their own: WebSocket and HTTP, both also with TLS, and CoAP."""
+"""Gates with their own ports: WebSocket and HTTP, each with and without TLS, and CoAP."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _KEYS: Final = {
     "https": "security.https_port",
     "coap": "coap.port",
 }
-"""Service to the key that sets its port."""
+"""Service to the setting of its port."""
 
 TakeReading = Callable[[str, bytes], Coroutine[Any, Any, int]]
-"""From a topic and a payload to the number of readings in it."""
+"""Takes a topic and a payload; returns the number of readings in it."""
 
 
 class Gates:
-    """All of them over one engine."""
+    """All gates over one engine."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Gates:
         take_reading: TakeReading,
         *,
         guard: Guard,
-        allowance: RateLimit,
-        parking: ResumeRegistry,
+        rate_limit: RateLimit,
+        resume_registry: ResumeRegistry,
         authority: Authority | None,
         contexts: Contexts | None,
     ) -> None:
@@ -64,17 +64,17 @@ class Gates:
         self._views = views
         self._take_reading = take_reading
         self._guard = guard
-        self._allowance = allowance
-        self._parking = parking
+        self._rate_limit = rate_limit
+        self._resume_registry = resume_registry
         self._authority = authority
         self._contexts = contexts
         self.endpoints: dict[str, str] = {}
-        """Service to URL, of those that listen."""
+        """Service to URL of the open gates."""
         self.parts: list[Part] = []
-        """What there is for the watchdog to look after."""
+        """Components for the watchdog."""
 
     async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
-        """Listen; `stack` stops them. Without `tls` there are no secure ports. Raises `StartError`."""
+        """Listen; `stack` stops the gates. Without `tls` there are no secure ports. Raises `StartError`."""
         http, ws, secure = self._settings.http, self._settings.ws, self._settings.security
         await self._open_ws(stack, "ws", ws.host, ws.port)
         await self._open_http(stack, "http", http.host, http.port)
@@ -101,8 +101,8 @@ class Gates:
                 ),
                 self._metrics,
                 guard=self._guard,
-                allowance=self._allowance,
-                parking=self._parking,
+                rate_limit=self._rate_limit,
+                resume_registry=self._resume_registry,
                 tls=context,
             )
 
@@ -130,7 +130,7 @@ class Gates:
                 self._metrics,
                 self._views,
                 guard=self._guard,
-                allowance=self._allowance,
+                rate_limit=self._rate_limit,
                 authority=self._authority,
                 tls=context,
             )
@@ -139,7 +139,7 @@ class Gates:
         self.endpoints[service] = f"{service}://{url_host(host, name)}:{found}"
 
     async def _open_coap(self, stack: AsyncExitStack) -> None:
-        # Memory and time that only who wants it pays for.
+        # Imported here: without CoAP, the gateway saves the memory and start-up time.
         from edge.gates.coap import CoapGate
 
         coap, root = self._settings.coap, self._settings.mqtt_gate.root
@@ -157,7 +157,7 @@ class Gates:
                 self._metrics,
                 self._take_reading,
                 guard=self._guard,
-                allowance=self._allowance,
+                rate_limit=self._rate_limit,
                 contexts=self._contexts,
                 own_topics=f"{root}/" if self._settings.serves_mqtt_clients else "",
             )
@@ -174,8 +174,8 @@ class Gates:
         port: int,
         answers: Callable[[str, int], Coroutine[Any, Any, None]],
     ) -> int:
-        door = RestartableServer(make, port, self._settings.shutdown.timeout)
-        found = await listening(door.open, _KEYS[service], host, port)
-        stack.push_async_callback(door.close)
-        self.parts.append(Part(service, lambda: answers(host, found), door.reopen))
+        server = RestartableServer(make, port, self._settings.shutdown.timeout)
+        found = await listening(server.open, _KEYS[service], host, port)
+        stack.push_async_callback(server.close)
+        self.parts.append(Part(service, lambda: answers(host, found), server.reopen))
         return found

@@ -1,4 +1,4 @@
-"""The gateway: its parts, in the order in which they start; they stop in the reverse order."""
+"""The gateway: starts all components in order, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from edge.gates.resume import ResumeRegistry
 from edge.gates.settings import LimitSettings
 from edge.gateway.errors import StartError, StopError
 from edge.gateway.gates import Gates
-from edge.gateway.health import for_strangers, without_texts
+from edge.gateway.health import for_unauthenticated, without_texts
 from edge.gateway.host import Host
 from edge.gateway.mappings import Mappings
 from edge.gateway.mqtt import Mqtt
@@ -56,9 +56,9 @@ _log = logging.getLogger(__name__)
 
 
 class Gateway:
-    """One gateway. `async with Gateway(settings) as gateway:` has it run in the current event loop.
+    """One gateway. `async with Gateway(settings) as gateway:` runs it in the current event loop.
 
-    Several can live in one process, each with its data directory and ports of its own (0).
+    Several gateways can run in one process if each has its own data directory and ports (0).
     """
 
     def __init__(
@@ -68,17 +68,19 @@ class Gateway:
         on_progress: Callable[[str], None] = lambda _: None,
         longest_silence: float = float("inf"),
     ) -> None:
-        """`on_progress` is called again and again as long as all that only a new start would help moves, with the
-        parts that do not, at least every `longest_silence` seconds."""
+        """`on_progress` is called at least every `longest_silence` seconds while no restart of the process is needed.
+        Its argument names the components without progress.
+        """
         self.settings = settings
         self._on_progress = on_progress
         self._longest_silence = longest_silence
         self.endpoints: dict[str, str] = {}
-        """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL, once it runs; what endpoints.json holds."""
+        """Service ("http", "ws", "https", "wss", "mqtt", "coap") to URL while it runs; the content of endpoints.json.
+        """
         self.metrics = Metrics()
         self._quota = ByteQuota(settings.limits.max_client_bytes, settings.limits.max_total_bytes)
         self.last_run: LastRun | None = None
-        """How the run before this one ended; this one's end is told to it. None: the data directory is not ours."""
+        """Record of how the previous run ended, and of this run's end. None: the data directory is not open."""
         self._engine: Scheduler | None = None
         self._outbox: Outbox | None = None
         self._shipping: Shipping | None = None
@@ -95,12 +97,12 @@ class Gateway:
 
     @property
     def read_only(self) -> str:
-        """Why the gateway is in rescue mode, and the remedy; empty: it is not."""
+        """Why the gateway is in rescue mode, and the remedy; empty if it is not."""
         return "" if self._engine is None else self._engine.read_only
 
     @property
     def is_default_data_dir(self) -> bool:
-        """Whether other commands find this gateway without being told the data directory."""
+        """Whether other commands find this gateway without an explicit data directory."""
         return self.settings.data_dir.absolute() == default_data_dir().absolute()
 
     async def __aenter__(self) -> Gateway:
@@ -113,39 +115,39 @@ class Gateway:
         await self.stop()
 
     async def start(self) -> None:
-        """Start everything; returns when clients are served and the endpoints file is written.
+        """Start all components; returns when clients are served and the endpoints file is written.
 
-        Raises `StartError`; nothing runs then, and nothing that was stored has changed.
+        Raises `StartError`; then nothing runs, and no stored data has changed.
         """
         self._began = time.monotonic()
         try:
             await self._start()
-            self._ready = True  # a client that finds the endpoints file is served at once
+            self._ready = True  # set first: a client that reads the endpoints file may connect at once
             await asyncio.to_thread(self._write_endpoints)
         except BaseException as error:
             if isinstance(error, Exception):
                 await self._end_run("start_failed", str(error))
             await self.stop()
             raise
-        assert self.last_run is not None, "begun with the engine"  # noqa: S101
+        assert self.last_run is not None, "created with the engine"  # noqa: S101
         restart, seconds = self.last_run.restart, round(time.monotonic() - self._began, 2)
         told = {"version": __version__, "seconds": seconds, "last_restart": restart.text, "starts": restart.starts}
         _log.info("gateway.ready", extra={**self.endpoints, **told})
 
     async def stop(self) -> None:
-        """Take in nothing new, finish what waits, tell the clients, store everything. Nothing if it does not run."""
+        """Stop accepting requests, finish pending work, notify clients and store everything. Idempotent."""
         self._ready = False
         await self._stack.aclose()
 
     async def lost(self) -> str:
-        """Wait until the gateway cannot mend itself and has to be started anew. Returns the reason."""
+        """Wait until the gateway has to be restarted. Returns the reason."""
         assert self._watchdog is not None, "a gateway that has started"  # noqa: S101
         reason = await asyncio.shield(self._watchdog.lost)
         await self._end_run("lost", reason)
         return reason
 
     def last_words(self, reason: str, detail: str = "") -> None:
-        """Write down why the process is about to be ended, one of `edge.last_run.REASONS`. From any thread."""
+        """Record why the process is about to be killed, one of `edge.last_run.REASONS`. Thread-safe."""
         if self.last_run is not None:
             self.last_run.last_words(reason, detail)
 
@@ -158,12 +160,12 @@ class Gateway:
         interval = min(watched.interval, self._longest_silence)
         watchdog = Watchdog(interval, watched.stall_after, watched.end_after, self.metrics, self._on_progress)
         self._stack.enter_context(disk_reserve.used(settings.data_dir))
-        tls = await self._start_security()  # the engine asks it for the rights of updates that were given to run later
+        tls = await self._start_security()  # first: the engine asks it for the permissions of delayed updates
         engine = await self._start_engine()
         security = self._security
         guard = OPEN_GUARD if security is None else security.guard
-        allowance = RateLimit(part(LimitSettings, settings.limits), self._quota)
-        parking = await self._start_parking(engine, guard)
+        rate_limit = RateLimit(part(LimitSettings, settings.limits), self._quota)
+        resume_registry = await self._start_resume(engine, guard)
         gates = Gates(
             settings,
             engine,
@@ -171,8 +173,8 @@ class Gateway:
             self._views(),
             self._take_reading,
             guard=guard,
-            allowance=allowance,
-            parking=parking,
+            rate_limit=rate_limit,
+            resume_registry=resume_registry,
             authority=None if security is None else security.authority,
             contexts=None if security is None else security.contexts,
         )
@@ -181,22 +183,23 @@ class Gateway:
         watchdog.watch(
             Part("engine", self._prove_engine, ends=True), Part("journal", self._prove_journal), *gates.parts
         )
-        if not engine.read_only:  # in rescue mode nothing is taken in: what is not acknowledged stays with its sender
-            await self._start_inputs(engine, watchdog, guard, allowance, parking, tls)
+        if not engine.read_only:  # In rescue mode nothing is acknowledged, so the data stays with its sender.
+            await self._start_inputs(engine, watchdog, guard, rate_limit, resume_registry, tls)
         self._watchdog = watchdog
         self._stack.push_async_callback(_cancelled, asyncio.create_task(watchdog.run()))
-        self._stack.callback(parking.close)  # before the gates: who is lost because they stop may come back
+        # runs before the gates stop: connections that they close stay resumable after a restart
+        self._stack.callback(resume_registry.close)
 
     async def _start_inputs(
         self,
         engine: Scheduler,
         watchdog: Watchdog,
         guard: Guard,
-        allowance: RateLimit,
-        parking: ResumeRegistry,
+        rate_limit: RateLimit,
+        resume_registry: ResumeRegistry,
         tls: Tls | None,
     ) -> None:
-        """Start what brings readings in, and what sends observations to the history."""
+        """Start the adapters, and the shipment of observations to the history."""
         settings = self.settings
         assert self._outbox is not None, "opened with the engine"  # noqa: S101
         self._shipping = await asyncio.to_thread(Shipping, settings, self._outbox, self.metrics)
@@ -221,8 +224,8 @@ class Gateway:
                     self._mappings,
                     self.metrics,
                     guard=guard,
-                    allowance=allowance,
-                    parking=parking,
+                    rate_limit=rate_limit,
+                    resume_registry=resume_registry,
                     health=self._health_of_clients,
                 )
                 await self._mqtt.start(self._stack, tls)
@@ -236,23 +239,25 @@ class Gateway:
             self._host.start(self._stack)
             watchdog.watch(self._host.part)
 
-    async def _start_parking(self, engine: Scheduler, guard: Guard) -> ResumeRegistry:
-        kept = self.settings.subscriptions
+    async def _start_resume(self, engine: Scheduler, guard: Guard) -> ResumeRegistry:
+        limits = self.settings.subscriptions
         count = self.metrics.parked_subscriptions
-        parking = ResumeRegistry(
+        resume_registry = ResumeRegistry(
             engine,
             guard,
             count,
-            seconds=kept.resume_for,
-            limit=kept.max_parked,
-            max_sent=kept.max_sent,
+            seconds=limits.resume_for,
+            limit=limits.max_parked,
+            max_sent=limits.max_sent,
             quota=self._quota,
         )
-        await parking.restore()
-        return parking
+        await resume_registry.restore()
+        return resume_registry
 
     def _write_endpoints(self) -> None:
-        """Tell other commands where to look. Who has a full disk needs a gateway all the more, so it starts without."""
+        """Write the file that tells other commands the URLs. A full disk must not prevent the start, so errors are
+        logged only.
+        """
         try:
             endpoints.write(self.settings.data_dir, self.endpoints)
         except OSError as error:
@@ -261,23 +266,23 @@ class Gateway:
             self._stack.push_async_callback(self._remove_endpoints)
 
     async def _remove_endpoints(self) -> None:
-        """A disk that does not answer must not keep the gates open."""
+        """Remove the endpoints file. A disk that does not respond must not delay the shutdown."""
         removing = asyncio.create_task(asyncio.to_thread(endpoints.remove, self.settings.data_dir))
         await asyncio.wait([removing], timeout=self.settings.shutdown.timeout * 0.1)
 
     async def _start_engine(self) -> Scheduler:
-        settings, kept = self.settings, self.settings.subscriptions
-        storing: list[Recorder] = []
+        settings, limits = self.settings, self.settings.subscriptions
+        recorders: list[Recorder] = []
 
         def ledger(journal: Journal) -> Recorder:
-            storing.append(Recorder(journal, part(OutboxOptions, settings.outbox)))
-            return storing[0]
+            recorders.append(Recorder(journal, part(OutboxOptions, settings.outbox)))
+            return recorders[0]
 
         try:
             engine = await asyncio.to_thread(
                 open_engine,
                 settings.data_dir,
-                part(EngineSettings, settings.engine, max_kept=kept.max_parked if kept.resume_for else 0),
+                part(EngineSettings, settings.engine, max_kept=limits.max_parked if limits.resume_for else 0),
                 load=load_document,
                 rights=_as_given if self._security is None else self._security.guard.rights,
                 ledger=ledger,
@@ -294,7 +299,7 @@ class Gateway:
         self._stack.push_async_callback(self._end_run, "stopped")
         self._engine = engine
         if not engine.read_only:
-            self._outbox = Outbox(storing[0], settings.data_dir / FILE_NAME, engine.on_writer)
+            self._outbox = Outbox(recorders[0], settings.data_dir / FILE_NAME, engine.on_writer)
             self._stack.callback(self._outbox.close)
         self.metrics.watch_engine(
             triples=lambda: engine.quads,
@@ -315,14 +320,14 @@ class Gateway:
 
     async def _close_engine(self, engine: Scheduler) -> None:
         if not await asyncio.to_thread(engine.close, self.settings.shutdown.timeout):
-            await self._end_run("stop_timeout", "the engine did not finish what waited")
-            raise StopError("The engine did not finish what waited; what was acknowledged is stored")
+            await self._end_run("stop_timeout", "the engine did not finish its pending work")
+            raise StopError("The engine did not finish its pending work in time; acknowledged updates are stored")
 
     async def _start_security(self) -> Tls | None:
         settings = self.settings.security
         if not settings.enabled:
             return None
-        # Memory and time that only who wants it pays for.
+        # Imported here: without security, the gateway saves the memory and start-up time.
         from edge.security.enrolment import Enrolment
         from edge.security.issuer_settings import IssuerSettings
         from edge.security.security import Security, SecuritySettings
@@ -363,7 +368,7 @@ class Gateway:
             ready=lambda: self._ready and self._engine is not None and self._engine.ready,
             fault=self._fault,
             health=self._health,
-            open_health=lambda: for_strangers(self._health()),
+            open_health=lambda: for_unauthenticated(self._health()),
             enrolment=None if self._enrolment is None else self._enrolment.to_message,
             endpoints=lambda: self.endpoints,
             unmapped=lambda: self._mappings.intake.unmapped.listed() if self._mappings is not None else [],
@@ -378,7 +383,7 @@ class Gateway:
         return await self._shipping.ship()
 
     def _fault(self) -> str:
-        """What is wrong though requests are taken; empty: nothing."""
+        """Return the problems of a gateway that accepts requests; empty if there are none."""
         still = self._watchdog.still(time.monotonic()) if self._watchdog is not None else []
         return self._engine_fault() or self._journal_fault() or "; ".join(still)
 
@@ -404,7 +409,7 @@ class Gateway:
         return ""
 
     def _busy(self) -> str:
-        """Why requests wait for long though the engine carries out one after the other; empty: they do not."""
+        """Return why requests wait long although the engine makes progress; empty if they do not."""
         engine, limit = self._engine, self.settings.engine.stall_after
         if engine is None or engine.waiting_seconds <= limit:
             return ""
@@ -448,7 +453,7 @@ class Gateway:
 
 
 def _as_given(rights: Access) -> Access:
-    """Without security, an update that was given to run later has the rights that it was given with."""
+    """Return the permissions unchanged: without security, a delayed update keeps those of its request."""
     return rights
 
 
@@ -457,7 +462,7 @@ def _connection(up: bool) -> str:
 
 
 def _costs(figures: Figures) -> Costs:
-    """The performance model as the metrics show it, in seconds."""
+    """Convert the figures of the performance model to metrics, in seconds."""
     phases = {
         "update": figures.update,
         "lutt": figures.lutt,

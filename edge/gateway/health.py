@@ -1,4 +1,4 @@
-"""How the gateway is, for those who do not run it: without the operator's files, queries, and the texts of faults."""
+"""Health report for clients: without file names, queries and error texts of the operator."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Final
 from edge.gateway.watchdog import MOVES
 
 _OPEN: Final = ("status", "version", "parts", "mqtt", "mqtt_gate", "outbox")
-"""What a monitor without a token needs."""
+"""Members for monitors without a token."""
 
 
 def without_texts(health: Mapping[str, object]) -> dict[str, object]:
-    """The same, with a number in place of faults and a word in place of reasons: for every client."""
-    told = dict(health)
+    """Replace lists of faults by their number, and error texts by a word. For every authenticated client."""
+    reduced = dict(health)
     for name, value in health.items():
         if name == "parts" and isinstance(value, Mapping):
-            told[name] = {part: state if state == MOVES else "stands still" for part, state in value.items()}
+            reduced[name] = {part: state if state == MOVES else "stands still" for part, state in value.items()}
         elif name == "serial" and isinstance(value, Mapping):
-            told[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
+            reduced[name] = {port: str(state).partition(":")[0] for port, state in value.items()}
         elif name == "outbox" and isinstance(value, Mapping):
-            told[name] = value["state"]
+            reduced[name] = value["state"]
         elif name == "last_restart" and isinstance(value, Mapping):
-            told[name] = value["reason"]
+            reduced[name] = value["reason"]
         elif name == "storage":
-            told[name] = "failing"
+            reduced[name] = "failing"
         elif name == "engine":
-            told[name] = "busy"
+            reduced[name] = "busy"
         elif isinstance(value, list | dict):
-            told[name] = len(value)
-    return told
+            reduced[name] = len(value)
+    return reduced
 
 
-def for_strangers(health: Mapping[str, object]) -> dict[str, object]:
-    """What there is to know of it without a token."""
+def for_unauthenticated(health: Mapping[str, object]) -> dict[str, object]:
+    """Return the members that an unauthenticated client may see."""
     return {name: value for name, value in without_texts(health).items() if name in _OPEN}

@@ -1,4 +1,4 @@
-"""The gateway's own sensors."""
+"""Host adapter: readings of the gateway's own machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edge.metrics import Metrics
 
 
 class Host:
-    """The adapter that looks at the machine, and a new one where it has ended."""
+    """Runs the host adapter, and replaces it after a failure."""
 
     def __init__(self, settings: Settings, observations: Observations, metrics: Metrics) -> None:
         self._settings = part(adapters.HostSettings, settings.host)
@@ -23,11 +23,11 @@ class Host:
         self._observations = observations
         self._adapter = self._new()
         self.part = Part("host", self._prove, self._restart)
-        """What there is for the watchdog to look after."""
+        """Component for the watchdog."""
         metrics.watch("host_readings", "Readings of the gateway's own sensors.", lambda: self._adapter.readings)
 
     def start(self, stack: AsyncExitStack) -> None:
-        """Begin to look; `stack` ends it."""
+        """Start the adapter; `stack` stops it."""
         self._adapter.start()
         stack.push_async_callback(self._stop)
 

@@ -1,4 +1,4 @@
-"""What messages mean: mappings in files and in the graph, from messages to readings, from changes to commands."""
+"""Mappings in files and in the graph: convert messages to readings, and changes to commands."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from edge.metrics import Metrics
 
 
 class Ports(actuation.Ports, Protocol):
-    """The serial ports, as far as they follow the mapping files."""
+    """Serial ports, as the mappings use them."""
 
     def follow(self, ports: Iterable[SerialPort]) -> None:
-        """These are the ports from now on."""
+        """Replace the ports."""
 
     def faults(self) -> list[dict[str, object]]:
-        """Those that cannot be used: `file`, `reason`, `previous_version_applies`."""
+        """Ports that cannot be used: `file`, `reason`, `previous_version_applies`."""
 
 
 class Mappings:
-    """The mapping files, and what follows them: the intake of messages, the actuators, and the serial ports."""
+    """The mapping files and their users: the intake of messages, the actuators, and the serial ports."""
 
     def __init__(self, settings: Settings, engine: Scheduler, observations: Observations) -> None:
-        """Reads the files. Raises `StartError`."""
+        """Read the files. Raises `StartError`."""
         of_mappings = part(adapters.MappingsSettings, settings.mappings, dir=settings.mappings_dir)
         self._observations = observations
-        self._heard = settings.mqtt.enabled or settings.coap.enabled
+        self._has_messages = settings.mqtt.enabled or settings.coap.enabled
         self._ports: Ports | None = None
         self.intake = Ingest(lambda: self.files.mapper, observations, of_mappings)
         self.actuation = Actuation(engine, part(adapters.ActuationSettings, settings.actuation), self.intake.bad_values)
@@ -55,7 +55,7 @@ class Mappings:
         self._changed(self.files.mapper)
 
     def serve(self, ports: Ports) -> None:
-        """Have these serial ports follow the files, and commands that are for them go by them. Before `start`."""
+        """Attach the serial ports: they follow the files, and commands for them go there. Call before `start`."""
         self._ports = ports
         self.actuation.send_by(ports)
         ports.follow(self.files.mapper.ports)
@@ -63,7 +63,7 @@ class Mappings:
     def start_actuation(
         self, stack: AsyncExitStack, connection: adapters.MqttSettings | None, metrics: Metrics, timeout: float
     ) -> Part:
-        """Send commands, also to the broker of the `connection`; `stack` ends it, within `timeout` seconds."""
+        """Start to send commands, also to the broker of `connection`; `stack` stops it within `timeout` seconds."""
         actuation, watch = self.actuation, metrics.watch
         watch("actuation_connected", "Whether the broker takes messages of actuators.", lambda: actuation.connected)
         watch("actuation_sent", "Messages of actuators that the broker took.", lambda: actuation.sent)
@@ -79,17 +79,17 @@ class Mappings:
             raise StandsStill("a thread of it has ended")
 
     def start(self, stack: AsyncExitStack) -> None:
-        """Follow the files as they change; `stack` ends it."""
+        """Follow changes of the files; `stack` stops it."""
         self.files.start()
         stack.push_async_callback(asyncio.to_thread, self.files.stop)
 
     async def prove(self) -> None:
-        """Raises `StandsStill` where changed files are not seen any more."""
+        """Raises `StandsStill` if changes of the files are no longer detected."""
         if self.files.watches and not self.files.alive:
             raise StandsStill("its thread has ended")
 
     async def take(self, topic: str, payload: bytes) -> int:
-        """Take in one message that came otherwise than over MQTT. Returns how many readings it held."""
+        """Process a message that did not arrive over MQTT. Returns the number of its readings."""
         return await asyncio.to_thread(self._take, topic, payload)
 
     def faults(self) -> list[dict[str, object]]:
@@ -105,14 +105,16 @@ class Mappings:
 
     def _changed(self, mapper: Mapper) -> None:
         if self._ports is not None:
-            self._ports.follow(mapper.ports)  # before the actuators, whose commands may be for them
+            self._ports.follow(mapper.ports)  # before the actuators, whose commands may go to these ports
         self.actuation.follow(mapper.actuators)
-        if self._heard or mapper.ports:  # else no message can come, and nobody is to find what never has a value
+        if (
+            self._has_messages or mapper.ports
+        ):  # without a source of messages, declared observations would never get a value
             self._observations.declare(_as_reading(declared) for declared in mapper.declared())
 
 
 def _as_reading(declared: Declared) -> Reading:
-    """What a mapping declares, as the reading without a value that `Observations.declare` takes."""
+    """Convert a declaration to the reading without a value that `Observations.declare` expects."""
     return Reading(
         declared.observation,
         "",

@@ -1,4 +1,4 @@
-"""Everything that goes through an MQTT broker: readings in, commands out, and the MQTT gate."""
+"""MQTT side of the gateway: readings, commands, and the MQTT gate."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 10.0
-"""Seconds."""
+"""Seconds to wait for the embedded broker."""
 _CLIENT_ID: Final = "mqtt-client-id"
-"""File in the data directory with the name the gateway goes by at a broker."""
+"""File in the data directory with the gateway's client identifier at a broker."""
 
 _PACKET_OVERHEAD: Final = 512
-"""Bytes of an MQTT packet beside its payload: header, topic, properties."""
+"""Upper bound of the bytes of an MQTT packet without its payload: header, topic, properties."""
 
 
 class Mqtt:
-    """The broker, embedded or not, and the gateway's connections to it."""
+    """The broker, embedded or external, and the gateway's connections to it."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Mqtt:
         metrics: Metrics,
         *,
         guard: Guard,
-        allowance: RateLimit,
-        parking: ResumeRegistry,
+        rate_limit: RateLimit,
+        resume_registry: ResumeRegistry,
         health: Callable[[], Mapping[str, object]],
     ) -> None:
-        """`health` is what the gate publishes."""
+        """`health` returns the report that the gate publishes."""
         self._settings = settings
         self._engine = engine
         self._mappings = mappings
         self._metrics = metrics
         self._guard = guard
-        self._allowance = allowance
-        self._parking = parking
+        self._rate_limit = rate_limit
+        self._resume_registry = resume_registry
         self._health = health
         self._connection: adapters.MqttSettings
         self._strays = UnhandledTopics(settings.mqtt_gate.root)
@@ -76,18 +76,18 @@ class Mqtt:
         self.endpoints: dict[str, str] = {}
         """Service to URL: "mqtt" is the broker, "mqtts" the embedded one with TLS."""
         self.parts: list[Part] = []
-        """What there is for the watchdog to look after."""
+        """Components for the watchdog."""
         self.adapter: MqttAdapter | None = None
         self.broker: EmbeddedBroker | None = None
         self.gate: MqttGate | None = None
 
     @property
     def connected(self) -> bool:
-        """Whether readings come in."""
+        """Whether the adapter for readings is connected."""
         return self.adapter is not None and self.adapter.connected
 
     async def start(self, stack: AsyncExitStack, tls: Tls | None) -> None:
-        """Connect; `stack` ends it. `tls`: for the embedded broker's secure port. Raises `StartError`."""
+        """Connect; `stack` stops it. `tls`: for the secure port of the embedded broker. Raises `StartError`."""
         if not self._settings.mqtt.broker:
             await self._start_broker(stack)
         adapter = await self._start_adapter(stack)
@@ -99,7 +99,7 @@ class Mqtt:
         if self._settings.serves_mqtt_clients:
             await self._start_gate(stack)
         elif self._settings.mqtt_gate.enabled != "never":
-            await self._tell_that_there_is_no_gate()
+            await self._log_no_gate()
         if self.broker is None:
             self.endpoints["mqtt"] = self._settings.mqtt.broker
         else:
@@ -112,8 +112,8 @@ class Mqtt:
     async def _start_broker(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         root = settings.mqtt_gate.root if settings.serves_mqtt_clients else ""
-        door = TokenAuth(self._guard, root) if settings.security.enabled else None
-        self.broker = broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt), door)
+        auth = TokenAuth(self._guard, root) if settings.security.enabled else None
+        self.broker = broker = EmbeddedBroker(part(adapters.BrokerSettings, settings.mqtt), auth)
         await broker.start()
         stack.push_async_callback(broker.stop)
         self.parts.append(Part("mqtt_broker", self._prove_broker, broker.restart))
@@ -122,7 +122,7 @@ class Mqtt:
         )
 
     async def _open_broker(self, broker: EmbeddedBroker, tls: Tls | None) -> None:
-        """To devices: what they publish at once, at QoS 0 as well, has somebody who takes it."""
+        """Accept devices. The adapter is subscribed by now, so messages of QoS 0 sent at once are received too."""
         settings = self._settings
         await listening(broker.open, "mqtt.port", settings.mqtt.host, settings.mqtt.port)
         self.endpoints["mqtt"] = f"mqtt://{url_host(settings.mqtt.host)}:{broker.port}"
@@ -199,8 +199,8 @@ class Mqtt:
             lambda: self.gate is not None and self.gate.connected,
         )
 
-    async def _tell_that_there_is_no_gate(self) -> None:
-        """Who has put a query there waits for its result."""
+    async def _log_no_gate(self) -> None:
+        """Log that there is no gate. A warning if there are continuous queries, because their results are missing."""
         queries = (await asyncio.to_thread(read_queries, self._settings.queries_dir)).queries
         _log.log(
             logging.WARNING if queries else logging.INFO,
@@ -231,8 +231,8 @@ class Mqtt:
             self._link,
             self._health,
             guard=self._guard,
-            allowance=self._allowance,
-            parking=self._parking,
+            rate_limit=self._rate_limit,
+            resume_registry=self._resume_registry,
             strays=self._strays,
         )
         await gate.start()
@@ -282,17 +282,17 @@ class Mqtt:
 
 
 async def _answered(done: Callable[[], bool]) -> None:
-    """Wait until the embedded broker has served a connection of the gateway's own. Raises `StartError`."""
+    """Wait until the embedded broker serves the gateway's own connections. Raises `StartError`."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            while not done():  # noqa: ASYNC110 - the connections are served on threads of their own
+            while not done():  # noqa: ASYNC110 - the connections have their own threads
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise StartError(f"mqtt: the embedded broker did not answer within {_PATIENCE:g} s; start again") from None
 
 
 def _client_id(data_dir: Path) -> str:
-    """The name at the broker, made once: a broker keeps under it what came while the gateway was away."""
+    """Return the client identifier, created once: brokers store messages under it while the gateway is offline."""
     file = data_dir / _CLIENT_ID
     try:
         if name := file.read_text(encoding="utf-8").strip():

@@ -1,4 +1,4 @@
-"""What is stored for the history leaves the gateway here: composed of the outbox, a landing zone and their thread."""
+"""Shipment of observations to the history: creates the outbox status, the landing zone and the shipper."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from edge.outbox.status import Status
 from edge.outbox.table import Damaged
 from edge.protocol.errors import InvalidRequest, NotReady, RequestTimeout
 
-_LOOK: Final = 1.0
-"""Seconds between two looks how what waits has changed."""
+_REFRESH: Final = 1.0
+"""Seconds between two updates of the outbox status."""
 _PATIENCE: Final = 50.0
-"""Seconds that who has something shipped waits for the end: a little less than commands wait for an answer."""
+"""Seconds that a ship request waits for the end of the round; a little less than the timeout of the commands."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
 
 
 class Shipping:
-    """The outbox on its way to a landing zone, or nowhere where the settings name none."""
+    """Shipment of the outbox to a landing zone, if the settings name one."""
 
     def __init__(self, settings: Settings, outbox: Outbox, metrics: Metrics) -> None:
         offload = settings.offload
@@ -43,16 +43,17 @@ class Shipping:
         self._watch(metrics, outbox)
 
     def start(self, stack: AsyncExitStack) -> None:
-        """Begin to ship; `stack` ends it."""
+        """Start to ship; `stack` stops it."""
         if self._shipper is not None:
             self._shipper.start()
             stack.push_async_callback(asyncio.to_thread, self._shipper.stop, self._patience)
         stack.callback(asyncio.create_task(self._follow()).cancel)
 
     async def ship(self) -> Mapping[str, object]:
-        """Ship now. Returns what came of it: segments, observations in them, and why it ended early or an empty text.
+        """Ship now. Returns the result: segments, observations in them, and why it ended early or an empty text.
 
-        Raises `InvalidRequest`: there is nowhere to ship to; `RequestTimeout`: it goes on; `NotReady`: it ends.
+        Raises `InvalidRequest`: no landing zone is configured; `RequestTimeout`: the round continues; `NotReady`: the
+        gateway stops.
         """
         if self._shipper is None:
             raise InvalidRequest("Nothing is shipped: the setting offload.to names no landing zone")
@@ -62,20 +63,22 @@ class Shipping:
                 return (await asyncio.shield(shipping))._asdict()
         except TimeoutError:
             raise RequestTimeout(
-                f"It takes longer than {_PATIENCE:g} s and goes on; `edge outbox status` shows how far it is"
+                f"The shipment takes longer than {_PATIENCE:g} s and continues; `edge outbox status` shows its progress"
             ) from None
         except asyncio.CancelledError:
             if shipping.cancelled():
-                raise NotReady("The gateway is stopping; what waits is shipped when it runs again") from None
+                raise NotReady(
+                    "The gateway is stopping; waiting observations are shipped after its next start"
+                ) from None
             raise
 
     async def _follow(self) -> None:
-        """On a thread, since a disk that does not answer must hold up nobody who asks for metrics."""
+        """Refresh the status on a thread: a disk that does not respond must not delay requests for metrics."""
         while True:
             if self.status.stale:
-                with contextlib.suppress(Damaged, OSError):  # whoever ships meets it as well, and tells
+                with contextlib.suppress(Damaged, OSError):  # the shipper meets and reports the same error
                     await asyncio.to_thread(self.status.refresh)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_REFRESH)
 
     def _watch(self, metrics: Metrics, outbox: Outbox) -> None:
         watch, status = metrics.watch, self.status
@@ -99,7 +102,7 @@ def _landing(offload: Section) -> Landing:
 
 
 def _token(offload: Section) -> str:
-    """The token as it is now; empty: none. Raises `LandingFailed`."""
+    """Return the current token; empty if there is none. Raises `LandingFailed`."""
     token, file = offload.token, offload.token_file
     if file is not None:
         try:

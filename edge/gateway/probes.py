@@ -1,4 +1,4 @@
-"""Proofs that gates answer: asked from outside, over their own sockets."""
+"""Probes of the gates: requests from outside, over their own sockets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edge.gateway.watchdog import StandsStill
 
 _REQUEST: Final = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _PING: Final = b"\x40\x00\x00\x00"
-"""An empty confirmable message, which a reset answers (RFC 7252, section 4.3)."""
+"""An empty confirmable message, which the server answers with a reset (RFC 7252, section 4.3)."""
 _RESET: Final = 0x70
 
 
 async def http_answers(host: str, port: int, tls: bool) -> None:
-    """Whether something at the port answers HTTP; what it answers does not matter. Raises `StandsStill`, `OSError`."""
-    reader, writer = await asyncio.open_connection(_reachable(host), port, ssl=_trusting() if tls else None)
+    """Check that a server at the port answers HTTP; any status will do. Raises `StandsStill`, `OSError`."""
+    reader, writer = await asyncio.open_connection(_reachable(host), port, ssl=_unverified_context() if tls else None)
     try:
         writer.write(_REQUEST)
         if not await reader.read(1):
@@ -28,10 +28,10 @@ async def http_answers(host: str, port: int, tls: bool) -> None:
 
 
 async def connects(host: str, port: int, tls: bool) -> None:
-    """Whether a connection to the port is taken, and closed where nothing is said on it. Raises `OSError`."""
-    reader, writer = await asyncio.open_connection(_reachable(host), port, ssl=_trusting() if tls else None)
+    """Check that the port accepts a connection, and closes it at end of input. Raises `OSError`."""
+    reader, writer = await asyncio.open_connection(_reachable(host), port, ssl=_unverified_context() if tls else None)
     try:
-        if not tls:  # with it the handshake is the proof
+        if not tls:  # with TLS the handshake is sufficient
             writer.write_eof()
             with contextlib.suppress(ConnectionError):
                 await reader.read(1)
@@ -40,14 +40,14 @@ async def connects(host: str, port: int, tls: bool) -> None:
 
 
 async def coap_answers(host: str, port: int) -> None:
-    """Whether something at the port answers CoAP. Raises `StandsStill`, `OSError`."""
+    """Check that a server at the port answers CoAP. Raises `StandsStill`, `OSError`."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
     transport, _ = await loop.create_datagram_endpoint(lambda: _Once(answer), remote_addr=(_reachable(host), port))
     try:
         transport.sendto(_PING)
         if (await answer)[:1] != bytes([_RESET]):
-            raise StandsStill("what answers is not CoAP")
+            raise StandsStill("the answer is not CoAP")
     finally:
         transport.close()
 
@@ -70,8 +70,8 @@ def _reachable(host: str) -> str:
 
 
 @cache
-def _trusting() -> ssl.SSLContext:
-    """It is our own port; what it shows for others to trust is not ours to judge."""
+def _unverified_context() -> ssl.SSLContext:
+    """Return a TLS context without verification: the probe connects to the gateway's own port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""Whether an adapter that writes to the engine gets on: the proof that the watchdog wants of it."""
+"""Progress check for adapters that write to the engine, used by the watchdog."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from edge.gateway.watchdog import StandsStill
 
 
 class Writing(Protocol):
-    """An adapter with threads of its own."""
+    """An adapter with its own threads."""
 
     @property
     def alive(self) -> bool:
-        """Whether they work."""
+        """Whether its threads run."""
 
     @property
     def queued(self) -> int:
-        """What waits to be written."""
+        """Number of items that wait to be written."""
 
     @property
     def written(self) -> int:
-        """What was carried out."""
+        """Number of items that were processed."""
 
 
 class Progress:
-    """Remembers how far the adapter was. While the disk or the engine takes nothing, it waits as it should."""
+    """Remembers the last count of the adapter. While the disk or the engine accepts nothing, waiting is correct."""
 
     def __init__(self, engine: Scheduler, things: str) -> None:
-        """`things`: what it carries out."""
+        """`things`: name of the items, for messages."""
         self._engine = engine
         self._things = things
         self._written = -1
 
     def prove(self, adapter: Writing | None) -> None:
-        """Raises `StandsStill`. None: there is no adapter yet, and nothing to prove."""
+        """Check for progress since the last call. Raises `StandsStill`. None: the adapter is not created yet."""
         if adapter is None:
             return
         if not adapter.alive:

@@ -1,4 +1,4 @@
-"""Leaving rescue mode: a sound journal file is made of what can be read of a damaged one."""
+"""Repair of a damaged journal file: writes the readable data to a new file, which ends rescue mode."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["Report", "rescue"]
 
 
 def rescue(settings: Settings, *, drop: bool, now: datetime | None = None) -> Report:
-    """Report what is readable of the journal file; with `drop` go on from there. Raises `DataDirectoryRefused`.
+    """Report the readable data of the journal file; with `drop`, continue with it. Raises `DataDirectoryRefused`.
 
-    The damaged file is kept under a name with the time `now`.
+    The damaged file is renamed, with the time `now` in its name.
     """
     outbox = part(OutboxSettings, settings.outbox)
     suffix = f"damaged-{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}"
@@ -30,7 +30,7 @@ def rescue(settings: Settings, *, drop: bool, now: datetime | None = None) -> Re
 
 
 def _check(directory: Path, outbox: OutboxSettings) -> None:
-    """Read all that the gateway reads at its start; no delayed update runs. Raises `DataDirectoryRefused`."""
+    """Read everything that the gateway reads at its start; no delayed update runs. Raises `DataDirectoryRefused`."""
     journal = Journal.open(directory)
     try:
         make_engine(EngineSettings()).restore(journal.restore())

@@ -1,4 +1,4 @@
-"""A gate on a port of its own: opened, closed, and opened anew where it was."""
+"""A server on its own port that can be closed and opened again on the same port."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Protocol
 
 
 class Server(Protocol):
-    """A gate that listens."""
+    """A gate that listens on a port."""
 
     async def start(self) -> int:
-        """Listen. Returns the port. Raises `OSError`."""
+        """Start to listen. Returns the port. Raises `OSError`."""
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
 
 
 class RestartableServer:
-    """One of them."""
+    """Opens, closes and reopens a server."""
 
     def __init__(self, make: Callable[[int], Server], port: int, patience: float) -> None:
-        """`make` gives a gate for a port. `patience`: seconds it has to close before it is opened anew."""
+        """`make` creates a server for a port. `patience`: seconds that it has to close before it is reopened."""
         self._make = make
         self._patience = patience
         self._server: Server | None = None
         self.port = port
-        """Once it is open the one it found, where it was asked for any."""
+        """The configured port; if that is 0, the actual port once it is open."""
 
     async def open(self) -> int:
         """Listen. Returns the port. Raises `OSError`."""
@@ -36,13 +36,13 @@ class RestartableServer:
         return self.port
 
     async def close(self) -> None:
-        """Tell the clients, and end."""
+        """Notify the clients and stop."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
 
     async def reopen(self) -> None:
-        """Close it as well as that goes, and listen again. Raises `OSError`."""
+        """Close the server, as far as possible within `patience`, and listen again. Raises `OSError`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 await self.close()

@@ -1,4 +1,4 @@
-"""The serial ports that mapping files declare."""
+"""Serial ports that mapping files declare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Serial:
-    """The ports, and the adapter that serves them, which is there as soon as there is a port."""
+    """The ports, and the adapter that serves them. The adapter is created with the first port."""
 
     def __init__(self, settings: Settings, engine: Scheduler, mappings: Mappings, metrics: Metrics) -> None:
         limits = settings.actuation
@@ -42,22 +42,22 @@ class Serial:
         self._ended = False
         self._progress = Progress(engine, "frames")
         self.part = Part("serial", self._prove, self._restart)
-        """What there is for the watchdog to look after."""
+        """Component for the watchdog."""
         self._watch(metrics)
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Follow the mapping files; `stack` ends it."""
+        """Follow the mapping files; `stack` stops it."""
         stack.push_async_callback(asyncio.to_thread, self._end)
         await asyncio.to_thread(self._mappings.serve, self)
 
     def follow(self, ports: Iterable[SerialPort]) -> None:
-        """These are the ports from now on. Of two with one name, in two files, the first counts."""
+        """Replace the ports. If two files declare a port with the same name, the first one is used."""
         wanted: dict[str, SerialPort] = {}
         faults: list[dict[str, object]] = []
         for port in ports:
             if port.name in wanted:
                 other = wanted[port.name].place.file
-                reason = f"A port of {other} has that name, and is the one that counts."
+                reason = f"A port in {other} has the same name, and is used instead."
                 told = str(replace(port.place, reason=reason, key="name"))
                 faults.append({"file": port.place.file, "reason": told, "previous_version_applies": False})
             else:
@@ -76,21 +76,21 @@ class Serial:
         return self._faults
 
     def takes(self, topic: str) -> bool:
-        """Whether a port is for this topic."""
+        """Whether a topic belongs to a port."""
         return port_of(topic) in self._wanted
 
     def put(self, command: Command, interval: float) -> str:
-        """Have a command sent; its topic then rests for `interval` seconds. Why it is not; empty: it is."""
+        """Send a command; its topic then pauses for `interval` seconds. Returns the error; empty: accepted."""
         adapter = self._adapter
         return "the gateway stops" if adapter is None else adapter.put(command, interval)
 
     def withdraw(self, actuator: str) -> None:
-        """An actuator is no more: what it would have sent is not sent."""
+        """Discard the waiting commands of a removed actuator."""
         if self._adapter is not None:
             self._adapter.withdraw(actuator)
 
     def health(self) -> dict[str, object]:
-        """Port to "connected", or to why it is not."""
+        """Port to "connected", or to the reason why it is not."""
         return {port.port.name: f"disconnected: {port.reason}" if port.reason else "connected" for port in self._ports}
 
     @property
@@ -98,7 +98,7 @@ class Serial:
         return [] if self._adapter is None else self._adapter.ports
 
     def _new(self) -> SerialAdapter:
-        # Memory and time that only who has a serial port pays for.
+        # Imported here: without serial ports, the gateway saves the memory and start-up time.
         from edge.adapters.serial import SerialAdapter
 
         actuation = self._mappings.actuation

@@ -1,4 +1,4 @@
-"""The watchdog of progress: every part proves, again and again, that it moves; one that stands still is restarted."""
+"""Watchdog: checks all components for progress, and restarts those that make none."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ _log = logging.getLogger(__name__)
 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 
-_LAST: Final = 1.0
-"""Seconds that a restart gets to end when the gateway stops."""
+_SHUTDOWN_GRACE: Final = 1.0
+"""Seconds for pending restarts to end when the gateway stops."""
 MOVES: Final = "moves"
-"""The state of a part that does."""
-_LONGEST: Final = 600.0
-"""Seconds between two restarts of a part that they do not help."""
+"""State of a component that makes progress."""
+_MAX_PAUSE: Final = 600.0
+"""Upper bound of the pause between two restarts of the same component, in seconds."""
 
 
 class StandsStill(Exception):
-    """A part does not move; the text says why one thinks so."""
+    """A component makes no progress; the text gives the reason."""
 
 
 @dataclass(slots=True)
 class Part:
-    """Something that can stand still while the rest goes on."""
+    """A component that can stop independently of the others."""
 
     name: str
     prove: Callable[[], Awaitable[None]]
-    """Returns where it moves; raises, or does not return in time, where not."""
+    """Returns if the component makes progress; else raises, or does not return in time."""
     restart: Callable[[], Awaitable[None]] | None = None
-    """None: it cannot be restarted alone."""
+    """Restarts the component; None: it cannot be restarted alone."""
     ends: bool = False
-    """Whether a new start of the gateway would help, where a restart of the part cannot."""
+    """Whether a restart of the gateway would help if the component cannot be restarted."""
     reason: str = field(default="", init=False)
-    """Why it seems to stand still; empty: it moves."""
+    """Why it seems to make no progress; empty if it does."""
     since: float = field(default=0.0, init=False)
-    """When the first proof failed, of those that failed in a row."""
+    """Time of the first of the consecutive failed probes."""
     restarts: int = field(default=0, init=False)
-    """In a row, none of which has helped so far."""
+    """Consecutive restarts without success."""
     again: float = field(default=0.0, init=False)
-    """Before that it is not restarted again."""
+    """Earliest time of the next restart."""
 
 
 class Watchdog:
-    """Looks at the parts every `interval` seconds. All methods are called on the event loop.
+    """Probes the components every `interval` seconds. All methods run on the event loop.
 
-    A part whose proofs have failed for `stall_after` seconds is restarted; if that does not help it is again, each
-    time after twice as long. One that only a new start of the gateway helps, and that has stood still for `end_after`
-    seconds, makes the gateway `lost`: whoever runs it has to start it anew.
+    A component whose probes have failed for `stall_after` seconds is restarted. If that does not help, it is
+    restarted again, with a pause that doubles each time. A component that only a restart of the gateway can help, and
+    that has made no progress for `end_after` seconds, sets `lost`: then the process has to be restarted.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Watchdog:
         metrics: Metrics,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_progress` is called after each round, as long as the gateway is not lost, with a line on how it is."""
+        """`on_progress` is called after each round until the gateway is lost, with a line about failed components."""
         self._interval = interval
         self._stall_after = stall_after
         self._end_after = end_after
@@ -74,18 +74,18 @@ class Watchdog:
         self._parts: list[Part] = []
         self._restarting: set[asyncio.Task[None]] = set()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done, with the reason, when the gateway cannot mend itself."""
+        """Done, with the reason, when only a restart of the process can help."""
 
     def watch(self, *parts: Part) -> None:
-        """Look after these, too."""
+        """Add components to watch."""
         self._parts += parts
 
     def states(self) -> dict[str, str]:
-        """Part to `MOVES`, or why it seems to stand still."""
+        """Return the state of each component: `MOVES`, or why it seems to make no progress."""
         return {part.name: part.reason or MOVES for part in self._parts}
 
     def still(self, now: float) -> list[str]:
-        """The parts that have stood still for too long, each with the reason."""
+        """Return the components that made no progress for too long, with the reason."""
         return [
             f"{part.name}: {part.reason}"
             for part in self._parts
@@ -93,12 +93,12 @@ class Watchdog:
         ]
 
     async def run(self) -> None:
-        """Look, for ever. What is being restarted when this is cancelled gets the time it needs, within bounds."""
+        """Probe forever. When cancelled, pending restarts get a limited time to finish."""
         try:
             await self._run()
         finally:
             if self._restarting:
-                _, late = await asyncio.wait(self._restarting, timeout=_LAST)
+                _, late = await asyncio.wait(self._restarting, timeout=_SHUTDOWN_GRACE)
                 for restarting in late:
                     restarting.cancel()
 
@@ -108,13 +108,14 @@ class Watchdog:
             await self.look(time.monotonic())
 
     async def look(self, now: float) -> None:
-        """One round at `now`, in seconds of a clock that only goes on."""
+        """Probe all components once. `now` is in seconds of a monotonic clock."""
         await asyncio.gather(*(self._look_at(part, now) for part in self._parts))
         if not self.lost.done():
             self._on_progress("; ".join(f"{part.name}: {part.reason}" for part in self._parts if part.reason))
 
     async def _look_at(self, part: Part, now: float) -> None:
         reason = await self._proof(part)
+        # Without a free descriptor a probe cannot connect. That proves nothing about the component.
         if reason is None:
             part.reason, part.since = "not known: the process is out of file descriptors", now
             return
@@ -134,13 +135,13 @@ class Watchdog:
             await self._restart(part, part.restart, now)
 
     async def _proof(self, part: Part) -> str | None:
-        """Why there is none; empty: there is one; None: nobody can tell."""
+        """Return the reason of a failed probe; empty: it succeeded; None: the result is not known."""
         try:
             async with asyncio.timeout(self._interval):
                 await part.prove()
         except TimeoutError:
             return f"no answer within {self._interval:g} s"
-        except Exception as error:  # noqa: BLE001  whatever it is, it is no proof
+        except Exception as error:  # noqa: BLE001  any error is a failed probe
             if isinstance(error, OSError) and error.errno in _EXHAUSTED:
                 return None
             return str(error) or type(error).__name__
@@ -148,12 +149,12 @@ class Watchdog:
 
     async def _restart(self, part: Part, restart: Callable[[], Awaitable[None]], now: float) -> None:
         _log.warning("part.stands_still", extra={"part": part.name, "reason": part.reason})
-        part.again = now + min(self._stall_after * 2**part.restarts, _LONGEST)
+        part.again = now + min(self._stall_after * 2**part.restarts, _MAX_PAUSE)
         part.restarts += 1
         self._restarts.labels(part.name).inc()
         try:
             await asyncio.shield(self._restarted(restart))
-        except Exception as error:  # noqa: BLE001  it is tried again
+        except Exception as error:  # noqa: BLE001  the next round tries again
             _log.error("part.restart_failed", extra={"part": part.name, "reason": str(error) or type(error).__name__})
         else:
             _log.info("part.restarted", extra={"part": part.name})

@@ -1,1 +1,1 @@
-"""Observations on their way to the Spark store: stored with the update that made them, cut into segments, shipped."""
+"""Outbox: stores observations with the update that made them, cuts them into segments and ships them."""

@@ -1,4 +1,4 @@
-"""A landing zone that is a directory of this machine, or one that is mounted."""
+"""Landing zone in a local or mounted directory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from edge.outbox.segmenter import Segment
 ACKNOWLEDGEMENTS: Final = "ack.json"
 
 _DRAFT: Final = "."
-"""What the names of files begin with that are being written; nobody reads them."""
+"""Prefix of files that are being written. Readers ignore them."""
 
 
 class DirectoryLanding:
-    """Files appear under their names when they are whole, the manifest last."""
+    """Landing zone in a directory. Files get their final names only when they are complete, the manifest last."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def look(self, gateway: str, epoch: str) -> KnownOutbox:
-        """What is there, by the names of manifests."""
+        """Read the state from the names of the manifests. Raises `LandingFailed`."""
         try:
             if not self._path.is_dir():
                 raise LandingFailed(f"{self._path} is not there; make the directory, or mount it")
@@ -32,15 +32,17 @@ class DirectoryLanding:
             raise _failed(error) from error
 
     def put(self, segment: Segment) -> None:
-        """Rows, then manifest: each written beside, synchronised, renamed."""
+        """Write the rows, then the manifest: each as a draft that is synchronised and renamed. Raises
+        `LandingFailed`.
+        """
         manifest = segment.manifest
         folder = self._path / manifest.folder
         try:
-            if not self._path.is_dir():  # a mount that went: nothing must be written below it
+            if not self._path.is_dir():  # An unmounted directory: the files must not go to the file system below it.
                 raise LandingFailed(f"{self._path} is gone; mount it again")
             durable.make_directory(folder, self._path)
             for stray in folder.glob(f"{_DRAFT}*"):
-                stray.unlink(missing_ok=True)  # of an attempt that was cut off
+                stray.unlink(missing_ok=True)  # left by an interrupted attempt
             if not manifest.tombstone:
                 _write(folder / f"{manifest.stem}{ROWS}", segment.rows)
             _write(folder / f"{manifest.stem}{MANIFEST}", manifest.to_json())
@@ -48,7 +50,7 @@ class DirectoryLanding:
             raise _failed(error) from error
 
     def _acknowledged(self, gateway: str, epoch: str) -> int:
-        """What cannot be read acknowledges nothing: the ingester writes it again."""
+        """Return the acknowledged number. An unreadable file counts as 0: the ingester writes it again."""
         try:
             return acknowledged(parsed((self._path / gateway / ACKNOWLEDGEMENTS).read_bytes()), epoch)
         except FileNotFoundError:

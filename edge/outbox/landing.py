@@ -1,4 +1,4 @@
-"""A landing zone as the gateway sees it: where segments are put, and what became of them."""
+"""Interface of a landing zone: upload segments and read their state."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from edge.outbox.segmenter import Segment
 
 
 class LandingFailed(Exception):
-    """The landing zone took nothing or told nothing. The text says why; to try again later may help."""
+    """The landing zone did not accept data or gave no valid answer. The text gives the reason; a retry may help."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownOutbox:
-    """What a landing zone knows of one outbox."""
+    """State of one outbox in a landing zone."""
 
     acknowledged: int = 0
-    """All observations up to this number are in the table; 0: none."""
+    """All observations up to this number are in the table; 0 for none."""
     held: tuple[tuple[int, int], ...] = ()
-    """First and last number of each segment that is whole there."""
+    """First and last number of each complete segment."""
 
     @property
     def last(self) -> int:
-        """The last observation that it knows of."""
+        """The highest number in the landing zone."""
         return max([self.acknowledged, *(last for _, last in self.held)])
 
     def missing(self, last: int) -> Iterator[tuple[int, int]]:
-        """The ranges up to `last` that are neither acknowledged nor held, in order."""
+        """Yield the ranges up to `last` that are neither acknowledged nor held, in order."""
         first = self.acknowledged + 1
         for begin, end in sorted(self.held):
             if begin > last:
@@ -45,14 +45,14 @@ class Landing(Protocol):
     """A landing zone."""
 
     def look(self, gateway: str, epoch: str) -> KnownOutbox:
-        """What it knows of this outbox. Raises `LandingFailed`."""
+        """Return the state of this outbox. Raises `LandingFailed`."""
 
     def put(self, segment: Segment) -> None:
-        """Have it hold a segment, durably, the manifest last. Raises `LandingFailed`: it may hold a part of it."""
+        """Store a segment durably, the manifest last. Raises `LandingFailed`: parts of it may be stored."""
 
 
-def acknowledged(body: Any, epoch: str) -> int:  # noqa: ANN401 - JSON of others
-    """The acknowledgement of an outbox in the member `acknowledged` of a JSON object; 0: none that can be read."""
+def acknowledged(body: Any, epoch: str) -> int:  # noqa: ANN401 - external JSON
+    """Return the acknowledged number from the member `acknowledged` of a JSON object; 0 if it is not valid."""
     try:
         last = body["acknowledged"][epoch]["last"]
     except (KeyError, TypeError, IndexError):
@@ -61,7 +61,7 @@ def acknowledged(body: Any, epoch: str) -> int:  # noqa: ANN401 - JSON of others
 
 
 def held(ranges: Iterable[Any]) -> tuple[tuple[int, int], ...]:
-    """Pairs of numbers that are ranges; what is none is left out."""
+    """Return the valid ranges among the pairs; ignore the others."""
     found = []
     for pair in ranges:
         if isinstance(pair, list | tuple) and len(pair) == 2 and all(type(number) is int for number in pair):
@@ -71,8 +71,8 @@ def held(ranges: Iterable[Any]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def parsed(text: bytes) -> Any:  # noqa: ANN401 - JSON of others
-    """JSON; None where it is none."""
+def parsed(text: bytes) -> Any:  # noqa: ANN401 - external JSON
+    """Parse JSON; return None if it is not valid."""
     try:
         return json.loads(text)
     except ValueError:

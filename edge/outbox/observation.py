@@ -1,7 +1,7 @@
-"""What a stored observation is, and the RDF that it stands for (SEPA paper, Listing 18, `STORE_OBSERVATION`).
+"""Compact form of a stored observation, and its RDF (SEPA paper, Listing 18, `STORE_OBSERVATION`).
 
-An observation is few cells and a context, which it shares with all others of its sensor; the triples follow from these.
-What does not fit is its quads themselves.
+An observation consists of a few cells and a context that all observations of its sensor share. The triples are
+derived from these. Data that does not fit this pattern is stored as quads.
 """
 
 from __future__ import annotations
@@ -22,46 +22,48 @@ DATE_TIME_STAMP: Final = XSD + "dateTimeStamp"
 STRING: Final = XSD + "string"
 
 EPOCH_LENGTH: Final = 16
-"""Hexadecimal digits that name an outbox from its creation on, like no other anywhere."""
+"""Number of hexadecimal digits of the random, globally unique name of an outbox."""
 
 
 class Context(NamedTuple):
-    """What observations of one sensor have in common. All but the two datatypes may be missing; texts are IRIs."""
+    """Values that the observations of one sensor share. All except the two datatypes may be missing; texts are IRIs."""
 
     series: str | None = None
-    """The observation in the live graph of which each is a version; it begins their IRIs."""
+    """The observation in the live graph of which each stored one is a version. The IRIs of versions begin with it."""
     topic: str | None = None
-    """A text: the literal of `arces-monitor:hasMqttTopic`."""
+    """Literal of `arces-monitor:hasMqttTopic`; not an IRI."""
     feature: str | None = None
-    """Of interest."""
+    """Feature of interest."""
     property: str | None = None
-    """Observed."""
+    """Observed property."""
     sensor: str | None = None
     unit: str | None = None
     datatype: str = STRING
-    """Of the value."""
+    """Datatype of the value."""
     time_datatype: str = DATE_TIME_STAMP
     graph: str | None = None
-    """The named graph of the history in which it is; None: the default graph."""
+    """Named graph of the history that holds the observations; None: the default graph."""
 
 
 class Cells(NamedTuple):
-    """What is an observation's own."""
+    """Values of a single observation."""
 
     time: int
-    """When it was made, or else stored: microseconds since 1970."""
+    """Time of the measurement, or else of its storage, in microseconds since 1970."""
     value: str | None = None
-    """The lexical form."""
+    """Lexical form of the value."""
     time_text: str | None = None
-    """The lexical form of the time, where it is not that of `time_text`."""
+    """Lexical form of the time, if it differs from the result of the function `time_text`."""
     observation: str | None = None
-    """Its IRI, where it does not follow from the series."""
+    """IRI of the observation, if it is not derived from the series."""
     result: str | None = None
-    """The IRI of its quantity, likewise."""
+    """IRI of its quantity, if it is not derived."""
     instant: str | None = None
-    """The IRI of its instant, likewise."""
+    """IRI of its instant, if it is not derived."""
     quads: str | None = None
-    """What does not fit, in place of everything but the time: lines of canonical N-Quads, a newline between."""
+    """Data that does not fit the pattern, instead of all cells except the time: canonical N-Quads, separated by
+    newlines.
+    """
 
 
 class Iris(NamedTuple):
@@ -73,7 +75,7 @@ class Iris(NamedTuple):
 
 
 def iris(context: Context, cells: Cells, epoch: str, seq: int) -> Iris:
-    """The resources of the observation with this number: `SERIES/EPOCH-SEQ`, `…/result`, `…/instant`, or its own."""
+    """Return the IRIs of an observation: `SERIES/EPOCH-SEQ`, `…/result` and `…/instant`, or the stored ones."""
     derived = f"{context.series}/{epoch}-{seq}"
     return Iris(
         cells.observation or derived, cells.result or f"{derived}/result", cells.instant or f"{derived}/instant"
@@ -81,14 +83,14 @@ def iris(context: Context, cells: Cells, epoch: str, seq: int) -> Iris:
 
 
 def time_text(time: int) -> str:
-    """Microseconds since 1970 as an `xsd:dateTimeStamp` in UTC, with no digits, three or six after the second."""
-    moment = _BEGINNING + timedelta(microseconds=time)
+    """Format microseconds since 1970 as an `xsd:dateTimeStamp` in UTC, with no, three or six fractional digits."""
+    timestamp = _BEGINNING + timedelta(microseconds=time)
     digits = "seconds" if time % 1_000_000 == 0 else "milliseconds" if time % 1000 == 0 else "microseconds"
-    return f"{moment.isoformat(timespec=digits)}Z"
+    return f"{timestamp.isoformat(timespec=digits)}Z"
 
 
 def quads(context: Context, cells: Cells, epoch: str, seq: int) -> Iterator[str]:
-    """The quads of an observation: lines of canonical N-Quads, without their ends."""
+    """Yield the quads of an observation as lines of canonical N-Quads, without line ends."""
     if cells.quads is not None:
         yield from cells.quads.split("\n")
         return
@@ -125,12 +127,12 @@ def _triples(context: Context, cells: Cells, own: Iris) -> Iterator[tuple[str, s
 
 
 def literal(text: str, datatype: str = STRING) -> str:
-    """A literal in canonical N-Triples (RDF 1.2 N-Triples, section 4)."""
+    """Format a literal in canonical N-Triples (RDF 1.2 N-Triples, section 4)."""
     quoted = f'"{text.translate(_ESCAPES)}"'
     return quoted if datatype == STRING else f"{quoted}^^<{datatype}>"
 
 
-_BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001  its text ends in Z, not in an offset
+_BEGINNING: Final = datetime(1970, 1, 1)  # noqa: DTZ001  naive: isoformat() must not append an offset
 _ESCAPES: Final = str.maketrans(
     {chr(code): f"\\u{code:04X}" for code in (*range(0x20), 0x7F, 0xFFFE, 0xFFFF)}
     | {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}

@@ -1,6 +1,6 @@
-"""The outbox from outside: what waits to be sent to the history, read and acknowledged from any thread.
+"""Read access to the outbox, and acknowledgements, from any thread.
 
-It has a connection of its own to the file of the gateway, read-only: nobody who reads holds up the engine's writer.
+The outbox has its own read-only connection to the journal file, so that readers do not block the engine's writer.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from edge.outbox.table import Lost, Row
 T = TypeVar("T")
 
 Run = Callable[[Callable[[], None]], Future[None]]
-"""Does something on the engine's writer thread, between two commits."""
+"""Runs a function on the engine's writer thread, between two commits."""
 
-_BUSY: float = 5.0
-"""Seconds that a reader waits where the file is locked, as it is for a moment while it is moved out of the log."""
+_BUSY_TIMEOUT: float = 5.0
+"""Seconds that a reader waits while the file is locked. SQLite locks it briefly during a checkpoint of the log."""
 
-_AT_ONCE = 20_000
-"""Observations that are forgotten in one commit at the most: the writer does nothing else meanwhile."""
+_DELETE_BATCH = 20_000
+"""Observations deleted in one commit. The writer thread is blocked meanwhile."""
 
 
 class Outbox:
-    """What waits. Numbers count observations from 1, without gaps."""
+    """Observations that wait to be shipped. They are numbered from 1 without gaps."""
 
-    def __init__(self, storing: Recorder, file: Path, run: Run) -> None:
-        """`file`: the journal's. `run` gets to the writer."""
-        self._storing = storing
+    def __init__(self, recorder: Recorder, file: Path, run: Run) -> None:
+        """`file`: the journal file. `run`: runs a function on the writer thread."""
+        self._recorder = recorder
         self._file = file
         self._run = run
         self._connection: sqlite3.Connection | None = None
@@ -43,91 +43,101 @@ class Outbox:
 
     @property
     def gateway(self) -> str:
-        """The gateway's name in the history."""
-        return self._storing.head.gateway
+        """Name of the gateway in the history."""
+        return self._recorder.head.gateway
 
     @property
     def epoch(self) -> str:
-        """What this outbox is called, like no other."""
-        return self._storing.head.epoch
+        """Globally unique name of this outbox."""
+        return self._recorder.head.epoch
 
     @property
     def acknowledged(self) -> int:
-        """Up to which number all has arrived; 0: nothing has."""
-        return self._storing.head.acknowledged
+        """Number up to which all observations have arrived; 0 if none has."""
+        return self._recorder.head.acknowledged
 
     @property
     def last(self) -> int:
-        """The number of the last observation that may be sent; 0: there never was one.
+        """Number of the last observation that may be sent; 0 if there is none.
 
-        With `engine.durability` "interval" those of the last moment do not count: after a power cut others would have
-        their numbers.
+        With `engine.durability` "interval", observations that are not yet flushed do not count: after a power cut,
+        their numbers would be assigned again.
         """
-        return self._storing.safe
+        return self._recorder.safe
 
     @property
     def oldest(self) -> int:
-        """The number of the first one that is there; where nothing waits, of the next one that will be."""
-        return self._storing.oldest
+        """Number of the oldest stored observation; if nothing waits, the next number."""
+        return self._recorder.oldest
 
     @property
     def count(self) -> int:
-        """Observations that wait."""
-        return self._storing.count
+        """Number of waiting observations."""
+        return self._recorder.count
 
     @property
     def bytes(self) -> int:
-        """Bytes of them, as stored."""
-        return self._storing.bytes
+        """Size of the waiting observations in bytes, as stored."""
+        return self._recorder.bytes
 
     @property
     def oldest_time(self) -> int | None:
-        """When the first one that is there was made, microseconds since 1970; None: nothing waits."""
+        """Time of the oldest stored observation in microseconds since 1970; None if nothing waits."""
         for _, _, body in self.rows(self.oldest, 1):
             return int(body.partition("\t")[0])
         return None
 
     def rows(self, first: int, limit: int) -> Iterator[Row]:
-        """Number, context and body of up to `limit` observations from this number on. Raises `Damaged`, `OSError`."""
+        """Yield number, context and body of up to `limit` observations from `first` on. Raises `Damaged`, `OSError`."""
         return iter(self._read(lambda select: list(table.read_rows(select, first, self.last, limit))))
 
     def contexts(self, ids: Iterable[int]) -> Mapping[int, Context]:
-        """What these are. Raises as `rows` does."""
+        """Return the contexts with these ids. Raises `Damaged`, `OSError`."""
         return self._read(lambda select: dict(table.read_contexts(select, ids)))
 
     def lost(self) -> list[Lost]:
-        """The ranges that were dropped and of which nobody has acknowledged to know, in order. Raises likewise."""
+        """Return the dropped ranges that are not acknowledged, in order. Raises `Damaged`, `OSError`."""
         return self._read(lambda select: list(table.read_lost(select)))
 
     def acknowledge(self, last: int) -> None:
-        """Up to this number all has arrived: forget it. Waits for the writer. Raises `EdgeError`: it stays for now."""
+        """Delete all observations up to `last`, which have arrived. Waits for the writer.
+
+        Raises `EdgeError`: then the observations stay for now.
+        """
         last = min(last, self.last)
         step = self.acknowledged
         while step < last:
-            step = min(max(step, self.oldest - 1) + _AT_ONCE, last)
-            self._run(partial(self._storing.forget, step)).result()
+            step = min(max(step, self.oldest - 1) + _DELETE_BATCH, last)
+            self._run(partial(self._recorder.forget, step)).result()
 
     @property
     def claimed(self) -> int:
-        """The highest number that was ever about to be sent. Who has seen a higher one knows a later self of this."""
-        return self._storing.head.claimed
+        """The highest number that may ever have been sent. A landing zone with a higher one knows a later state of
+        this outbox.
+        """
+        return self._recorder.head.claimed
 
     def claim(self, last: int) -> None:
-        """To be called before numbers up to this one are sent. Waits for the writer. Raises `EdgeError`: do not."""
+        """Record that numbers up to `last` may be sent; call this first. Waits for the writer.
+
+        Raises `EdgeError`: then they must not be sent.
+        """
         if last > self.claimed:
-            self._run(partial(self._storing.claim, last)).result()
+            self._run(partial(self._recorder.claim, last)).result()
 
-    def begin_anew(self, acknowledged: int) -> None:
-        """This outbox is an older copy of itself: the numbers that it gives next were given before.
+    def begin_epoch(self, acknowledged: int) -> None:
+        """Continue in a new epoch, because this outbox is an older copy of itself and its next numbers are already in
+        use.
 
-        All but what is acknowledged is numbered anew in another epoch. So nothing is lost, and what the later self had
-        sent and nobody had acknowledged is in the history twice. Waits for the writer. Raises `EdgeError`.
+        All observations that are not acknowledged are numbered again in the new epoch, so nothing is lost.
+        Observations that the later state had sent without an acknowledgement occur twice in the history. Waits for
+        the writer. Raises `EdgeError`.
         """
         self.acknowledge(min(acknowledged, self.claimed))
-        self._run(self._storing.begin_anew).result()
+        self._run(self._recorder.begin_epoch).result()
 
     def close(self) -> None:
-        """Let go of the file. To be called before the engine closes it."""
+        """Close the file. Call this before the engine closes it."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -138,7 +148,7 @@ class Outbox:
             try:
                 if self._connection is None:
                     uri = f"{self._file.absolute().as_uri()}?mode=ro"
-                    self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY, check_same_thread=False)
+                    self._connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, check_same_thread=False)
                 return read(self._connection.execute)
             except sqlite3.Error as error:
                 raise OSError(f"{self._file} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""A landing zone over HTTP: `edge-history receive`. What was cut off goes on where it was."""
+"""Landing zone over HTTP (`edge-history receive`). Interrupted uploads continue at their offset."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from edge.outbox.segmenter import Segment
 from edge.protocol.trust import trusting
 
 PART: Final = 256 * 1024
-"""Bytes sent in one request: what a slow line has taken is not sent again."""
+"""Bytes of one request. After an interruption, at most this much is sent again."""
 LARGEST_ANSWER: Final = 16 * 1024 * 1024
-"""Bytes; a year of segments that nobody ingested is listed in fewer."""
-_CONTRADICTIONS: Final = 3
-"""How often it may be told in a row that a part belongs elsewhere."""
+"""Upper bound of a response in bytes. The list of a year of segments without ingestion is shorter."""
+_MAX_CONFLICTS: Final = 3
+"""Number of consecutive offset conflicts after which an upload fails."""
 
 _OFFSET: Final = re.compile(r"[0-9]{1,15}")
 _ADVICE: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "offload.token is not known there",
     HTTPStatus.FORBIDDEN: "offload.token is not for this gateway (outbox.gateway)",
-    HTTPStatus.NOT_FOUND: "it is no landing zone; is offload.to right?",
+    HTTPStatus.NOT_FOUND: "there is no landing zone at this address; check offload.to",
 }
 
 Token = Callable[[], str]
-"""The bearer token, asked for each time since files change; empty: none."""
+"""Returns the bearer token; empty for none. Called for each request, because the token file may change."""
 
 
 class _Answer(NamedTuple):
@@ -46,30 +46,30 @@ class _Answer(NamedTuple):
 
 
 class HttpLanding:
-    """Speaks in the spirit of resumable uploads (draft-ietf-httpbis-resumable-upload); digests are of RFC 9530.
+    """Client of the landing zone. Follows draft-ietf-httpbis-resumable-upload; digests follow RFC 9530.
 
-    With `http.client`, which is in memory anyhow; httpx would take 5 MiB more.
+    It uses `http.client`, which is in memory already; httpx would take 5 MiB more.
     """
 
     def __init__(self, url: str, *, timeout: float, token: Token, ca_file: Path | None) -> None:
-        """`url`: its address. `timeout`: seconds that an answer may take."""
+        """`url`: address of the landing zone. `timeout`: seconds to wait for a response."""
         self._url = url
         self._calls = partial(_Calls, url, timeout, token, ca_file)
 
     def look(self, gateway: str, epoch: str) -> KnownOutbox:
-        """What it says. Raises `LandingFailed`."""
+        """Request the state of an outbox. Raises `LandingFailed`."""
         with closing(self._calls()) as calls:
             answer = calls.send("GET", f"/v1/outboxes/{gateway}")
         if answer.status != HTTPStatus.OK:
             raise self._refused(answer)
         body = parsed(answer.body)
         if not isinstance(body, dict) or not isinstance(body.get("held"), dict):
-            raise LandingFailed(f"{self._url} is no landing zone: is offload.to right?")
+            raise LandingFailed(f"{self._url} is not a landing zone: check offload.to")
         ranges = body["held"].get(epoch, [])
         return KnownOutbox(acknowledged(body, epoch), held(ranges if isinstance(ranges, list) else []))
 
     def put(self, segment: Segment) -> None:
-        """Send rows, then manifest. Raises `LandingFailed`."""
+        """Send the rows, then the manifest. Raises `LandingFailed`."""
         manifest = segment.manifest
         path = f"/v1/segments/{manifest.folder}/{manifest.stem}"
         with closing(self._calls()) as calls:
@@ -83,7 +83,7 @@ class HttpLanding:
             raise self._refused(answer)
         if answer.complete:
             return
-        offset, contradictions = answer.offset or 0, 0
+        offset, conflicts = answer.offset or 0, 0
         digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
         while True:
             offset = min(offset, len(content))
@@ -95,26 +95,26 @@ class HttpLanding:
             if answer.status in (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
                 if whole:
                     return
-                offset, contradictions = offset + len(part), 0
-            elif _elsewhere(answer, offset) and contradictions < _CONTRADICTIONS:
-                offset, contradictions = answer.offset or 0, contradictions + 1
+                offset, conflicts = offset + len(part), 0
+            elif _offset_conflict(answer, offset) and conflicts < _MAX_CONFLICTS:
+                offset, conflicts = answer.offset or 0, conflicts + 1
             else:
                 raise self._refused(answer)
 
     def _refused(self, answer: _Answer) -> LandingFailed:
-        """An answer that is a no, in its own words (RFC 9457)."""
+        """Return the error of a refused request, with the problem details of the response (RFC 9457)."""
         body = parsed(answer.body)
-        told = body.get("detail") or body.get("title") if isinstance(body, dict) else None
-        words = " ".join(str(told).split())[:500] if told else _ADVICE.get(answer.status, "it says no more")
+        content = body.get("detail") or body.get("title") if isinstance(body, dict) else None
+        words = " ".join(str(content).split())[:500] if content else _ADVICE.get(answer.status, "no reason given")
         return LandingFailed(f"{self._url} answered {answer.status}: {words}")
 
 
-def _elsewhere(answer: _Answer, offset: int) -> bool:
+def _offset_conflict(answer: _Answer, offset: int) -> bool:
     return answer.status == HTTPStatus.CONFLICT and answer.offset not in (None, offset)
 
 
 class _Calls:
-    """Requests on one connection."""
+    """Requests over one connection."""
 
     def __init__(self, url: str, timeout: float, token: Token, ca_file: Path | None) -> None:
         self._url = url
@@ -124,26 +124,26 @@ class _Calls:
         self._connection: HTTPConnection | None = None
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> _Answer:
-        """One request. Raises `LandingFailed` where there is no answer."""
+        """Send one request. Raises `LandingFailed` if there is no valid response."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
             prefix = urlsplit(self._url).path.rstrip("/")
             self._connection.request(method, prefix + path, body, self._headers() | (headers or {}))
             response = self._connection.getresponse()
-            told = response.read(LARGEST_ANSWER + 1)
+            content = response.read(LARGEST_ANSWER + 1)
         except (OSError, HTTPException, ValueError) as error:
             raise self._failed(error) from error
-        if len(told) > LARGEST_ANSWER:
-            raise LandingFailed(f"{self._url} answers more than a landing zone does: is offload.to right?")
+        if len(content) > LARGEST_ANSWER:
+            raise LandingFailed(f"{self._url} sends a larger response than a landing zone does: check offload.to")
         offset = response.getheader("Upload-Offset", "")
         complete = response.getheader("Upload-Complete", "").strip() == "?1"
-        return _Answer(response.status, int(offset) if _OFFSET.fullmatch(offset) else None, complete, told)
+        return _Answer(response.status, int(offset) if _OFFSET.fullmatch(offset) else None, complete, content)
 
     def _connect(self) -> HTTPConnection:
         parts = urlsplit(self._url)

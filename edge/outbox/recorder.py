@@ -1,7 +1,8 @@
-"""The writer's side of the outbox: observations get numbers without gaps, in the commits of their updates.
+"""Writer-side part of the outbox: numbers observations without gaps, in the commits of their updates.
 
-What an update stores is taken in when it is executed, written with its commit, given back when it is undone. Where
-there is no room for more the oldest go, and it is remembered which; or the update is refused. One caller at a time.
+The recorder numbers the observations of an update when the engine executes it, and writes them in the same commit. If
+the update is rolled back, the recorder releases the numbers. When the outbox is full, the recorder either drops the
+oldest observations and records their range, or refuses the update. Only one thread may call it at a time.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ from edge.outbox.table import Head, Lost, Row
 from edge.protocol.errors import StorageFailed
 
 _SPARE: Final = 128
-"""At the cap, one part in so many is dropped in one go: few ranges to remember, and nobody waits for long."""
+"""Fraction of the cap that is dropped at once: 1/128 keeps the list of lost ranges short and each commit fast."""
 
-_KEPT_CONTEXTS: Final = 4096
-"""Contexts beyond which those go that no observation needs."""
+_MAX_CONTEXTS: Final = 4096
+"""Number of contexts above which unused contexts are deleted."""
 
 
 class _Dropped(NamedTuple):
-    """What a commit drops, if it succeeds."""
+    """Observations that a commit drops if it succeeds."""
 
     rows: int
     size: int
 
 
 class Recorder:
-    """What the engine's writer does with the outbox. Its counts may be read from any thread."""
+    """Outbox operations of the engine's writer thread. The counters may be read from any thread."""
 
     def __init__(self, journal: Journal, settings: OutboxSettings) -> None:
-        """Looks at what is stored, not at each of it. Raises `DataDirectoryRefused` where it is damaged."""
+        """Load the state of the outbox without reading each row. Raises `DataDirectoryRefused` if it is damaged."""
         self.graph = settings.graph
         self._journal = journal
         self._max_bytes = settings.max_bytes
         self._refuses = settings.when_full == "refuse"
-        self._fresh: list[Row] = []
-        self._fresh_contexts: dict[int, Context] = {}
+        self._new_rows: list[Row] = []
+        self._new_contexts: dict[int, Context] = {}
         self._dropped: _Dropped | None = None
         self.count = 0
-        """Observations that nobody has acknowledged."""
+        """Number of observations that are not acknowledged."""
         self.bytes = 0
-        """Bytes of their bodies."""
+        """Size of their bodies in bytes."""
         self._last_use: dict[int, int] = {}
         try:
             self._load(settings.gateway)
@@ -58,7 +59,7 @@ class Recorder:
             journal.refuse(str(damaged))
 
     def _load(self, gateway: str) -> None:
-        """What is there, and that nothing of it is missing."""
+        """Read the stored state and check that its numbers have no gaps. Raises `table.Damaged`."""
         select = self._journal.select
         head = table.read_head(select)
         self._head_stored = head is not None and gateway in ("", head.gateway)
@@ -72,7 +73,8 @@ class Recorder:
         if self.count:
             last = self._after(last, first, end)
         contexts = dict(table.read_contexts(select))
-        # Which of them are needed by what is stored is not worth looking at all of it.
+        # Finding the last use of each context would require a scan of all rows. The newest number is a safe upper
+        # bound.
         self._last_use = dict.fromkeys(contexts, last)
         self._contexts = {context: number for number, context in contexts.items()}
         self._last_context = max(contexts, default=0)
@@ -86,11 +88,14 @@ class Recorder:
 
     @property
     def oldest(self) -> int:
-        """The number of the first observation that is stored, or else of the next one."""
+        """Number of the oldest stored observation; if nothing is stored, the next number."""
         return self.last + 1 - self.count
 
     def take(self, notes: Sequence[object], quads: Sequence[Statement], now: int) -> int:
-        """Number what an update stores: notes begin with `Context` and `Cells`. Raises `StorageFailed`."""
+        """Number the observations of an update; notes begin with `Context` and `Cells`. Raises `StorageFailed`.
+
+        Returns the number of observations.
+        """
         found = [(note[0], note[1]) for note in cast("Sequence[tuple[Context, Cells]]", notes)]
         if quads:
             found += observations(quads, self.graph, f"{self.head.epoch}:{self.last + 1}", now)
@@ -103,7 +108,7 @@ class Recorder:
             )
         for (context, _), text in zip(found, bodies, strict=True):
             self.last += 1
-            self._fresh.append((self.last, self._number(context), text))
+            self._new_rows.append((self.last, self._number(context), text))
         self.count += len(bodies)
         self.bytes += size
         return len(bodies)
@@ -113,39 +118,40 @@ class Recorder:
         if number is None:
             self._last_context = number = self._last_context + 1
             self._contexts[context] = number
-            self._fresh_contexts[number] = context
+            self._new_contexts[number] = context
         self._last_use[number] = self.last
         return number
 
     def give_back(self, entries: int) -> None:
-        """The last observations are not stored after all; others get their numbers."""
+        """Release the last `entries` numbers: their observations are not stored after all."""
         if entries:
-            taken = self._fresh[-entries:]
-            del self._fresh[-entries:]
+            released = self._new_rows[-entries:]
+            del self._new_rows[-entries:]
             self.last -= entries
             self.count -= entries
-            self.bytes -= sum(len(text.encode()) for _, _, text in taken)
+            self.bytes -= sum(len(text.encode()) for _, _, text in released)
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write."""
-        return bool(self._fresh)
+        """Whether there are observations to write."""
+        return bool(self._new_rows)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write what was taken in, and drop the oldest where it does not fit."""
+        """Write the new observations, and drop the oldest ones if the outbox is over its size limit."""
         if not self._head_stored:
             table.write_head(connection, self.head)
-        table.add_contexts(connection, self._fresh_contexts.items())
-        table.add_rows(connection, self._fresh)
-        self._dropped = self._make_room(connection) if self.bytes > self._max_bytes else None
+        table.add_contexts(connection, self._new_contexts.items())
+        table.add_rows(connection, self._new_rows)
+        self._dropped = self._drop_oldest(connection) if self.bytes > self._max_bytes else None
 
-    def _make_room(self, connection: sqlite3.Connection) -> _Dropped | None:
-        """Drop the oldest of those that were stored before, and remember which they were and of which time."""
+    def _drop_oldest(self, connection: sqlite3.Connection) -> _Dropped | None:
+        """Drop the oldest observations of earlier commits, and record their range and time span."""
         surplus = self.bytes - self._max_bytes + self._max_bytes // _SPARE
         seqs: list[int] = []
         times: list[int] = []
         size = 0
-        for seq, _, text in table.read_rows(connection.execute, self.oldest, self._fresh[0][0] - 1):
+        # Rows of this commit are never dropped: only numbers below the first new one are candidates.
+        for seq, _, text in table.read_rows(connection.execute, self.oldest, self._new_rows[0][0] - 1):
             seqs.append(seq)
             size += len(text.encode())
             times.append(int(text.partition("\t")[0]))
@@ -158,34 +164,39 @@ class Recorder:
         return _Dropped(len(seqs), size)
 
     def written(self) -> None:
-        """What was taken in is stored."""
+        """Mark the new observations as stored. The journal calls this after a successful commit."""
         if self._dropped is not None:
             self.count -= self._dropped.rows
             self.bytes -= self._dropped.size
             self._dropped = None
-        self._fresh.clear()
-        self._fresh_contexts.clear()
+        self._new_rows.clear()
+        self._new_contexts.clear()
         self._head_stored = True
         if self._journal.flush_interval is None:
             self.flushed()
 
     def flushed(self) -> None:
-        """What is stored survives a power cut: it may be sent, for no other observation will ever have its number."""
+        """Mark all stored observations as flushed to disk. They may now be sent: their numbers cannot be assigned
+        again.
+        """
         self.safe = self.last
 
     def claim(self, last: int) -> None:
-        """Numbers up to this one are about to be sent. Raises `StorageFailed`: they must not be."""
+        """Record on disk that numbers up to `last` may be sent. Raises `StorageFailed`: then they must not be sent."""
         if last > self.head.claimed:
             self._put_head(self.head._replace(claimed=last))
 
-    def begin_anew(self) -> None:
-        """What waits gets numbers from 1 on, in another epoch: in this one others had them. Raises `StorageFailed`."""
-        less = self.head.acknowledged
+    def begin_epoch(self) -> None:
+        """Renumber all waiting observations from 1 in a new epoch. Raises `StorageFailed`.
+
+        Used when the old numbers have already been assigned to other observations, for example after a restore.
+        """
+        offset = self.head.acknowledged
         head = Head(self.head.gateway, _new_epoch())
-        self._put_head(head, lambda connection: table.renumber(connection, less))
-        self.last -= less
-        self.safe -= less
-        self._last_use = {number: max(0, use - less) for number, use in self._last_use.items()}
+        self._put_head(head, lambda connection: table.renumber(connection, offset))
+        self.last -= offset
+        self.safe -= offset
+        self._last_use = {number: max(0, use - offset) for number, use in self._last_use.items()}
 
     def _put_head(self, head: Head, also: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -197,12 +208,12 @@ class Recorder:
         self._head_stored = True
 
     def forget(self, last: int) -> None:
-        """Up to this number all is acknowledged: it is not needed any more. Raises `StorageFailed`: it stays."""
+        """Delete the observations up to `last`, which are acknowledged. Raises `StorageFailed`: then they stay."""
         last = min(last, self.safe)
         if last <= self.head.acknowledged:
             return
         unused = [number for number, use in self._last_use.items() if use <= last]
-        if len(self._contexts) <= _KEPT_CONTEXTS:
+        if len(self._contexts) <= _MAX_CONTEXTS:
             unused = []
         count = size = 0
 
@@ -217,7 +228,7 @@ class Recorder:
         self.bytes -= size
         for number in unused:
             del self._last_use[number]
-            self._fresh_contexts.pop(number, None)
+            self._new_contexts.pop(number, None)
         if unused:
             gone = set(unused)
             self._contexts = {context: number for context, number in self._contexts.items() if number not in gone}

@@ -1,7 +1,8 @@
-"""From quads that a client stores to observations, as few cells where these say all, else as they are.
+"""Encode the quads that a client stores as observations: as cells if these express all of them, else verbatim.
 
-The shape is that of Listing 18 of the SEPA paper, `STORE_OBSERVATION`. What is stored here expands to exactly the quads
-that came (`edge.outbox.observation.quads`), but for blank nodes: they get IRIs, for the history grows from many sides.
+The pattern of an observation is that of Listing 18 of the SEPA paper, `STORE_OBSERVATION`. The encoding is lossless:
+`edge.outbox.observation.quads` returns exactly the original quads. Only blank nodes are replaced by IRIs, because the
+history merges data of many gateways.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from edge.outbox.observation import (
 from edge.protocol.results import Term
 
 Node = tuple[str, str | None]
-"""A subject in its graph: N-Triples text, and the graph's IRI."""
+"""A subject in its graph: N-Triples text, and IRI of the graph."""
 Triple = tuple[str, str, Term]
 """Subject (N-Triples text), predicate (IRI) and object."""
 
 
 def observations(statements: Iterable[Statement], history: str, name: str, now: int) -> list[tuple[Context, Cells]]:
-    """What an update stores, as observations: one for each of those in it, then one for each other subject.
+    """Convert the quads of an update to rows: one for each observation, then one for each other subject.
 
-    `history` is the graph of the live dataset that stands for the history's default graph. Blank nodes become
-    `urn:edge:NAME:1` and so on, in the order in which they occur. `now` (microseconds since 1970) is the time of what
-    tells none.
+    `history` is the graph of the live dataset that represents the default graph of the history. Blank nodes become
+    `urn:edge:NAME:1` and so on, in the order in which they occur. `now` (microseconds since 1970) is the time of rows
+    without a time of their own.
     """
     names: dict[str, ox.NamedNode] = {}
 
@@ -61,7 +62,7 @@ def observations(statements: Iterable[Statement], history: str, name: str, now: 
 
 
 def _parts(left: dict[Node, dict[Triple, None]]) -> Iterable[tuple[str | None, list[Triple]]]:
-    """Take out what belongs to each observation: its own triples, those of its quantity and of its instant."""
+    """Take out the triples of each observation: its own, those of its quantity, and those of its instant."""
     for subject, graph in [node for node, triples in left.items() if (node[0], *_OBSERVATION) in triples]:
         part: list[Triple] = []
         steps = [subject]
@@ -74,7 +75,7 @@ def _parts(left: dict[Node, dict[Triple, None]]) -> Iterable[tuple[str | None, l
 
 
 def fit(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Context, Cells]:
-    """The triples of one observation as its cells, if these say exactly the same; else verbatim."""
+    """Encode the triples of one observation as cells if the cells expand to the same triples; else verbatim."""
     found = _cells(triples, graph, now)
     if found is not None and sorted(quads(*found, "", 0)) == sorted(_lines(triples, graph)):
         return found
@@ -82,7 +83,7 @@ def fit(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Context
 
 
 def _cells(triples: Sequence[Triple], graph: str | None, now: int) -> tuple[Context, Cells] | None:
-    """What the shape takes of them. None: something that it needs is not there, or is of another kind."""
+    """Match the triples with the observation pattern. None: a required triple is missing or has another type."""
     objects: Mapping[str, Term] = {p: o for _, p, o in triples if p != _TYPE}
     result, instant = objects.get(SOSA + "hasResult"), objects.get(OWL_TIME + "hasTime")
     value, time = objects.get(QUDT + "numericValue"), objects.get(OWL_TIME + "inXSDDateTimeStamp")
@@ -113,11 +114,11 @@ def _iri(objects: Mapping[str, Term], predicate: str) -> str | None:
 
 
 def _verbatim(triples: Iterable[Triple], graph: str | None, now: int) -> tuple[Context, Cells]:
-    """As they are, at the time that they tell if they tell one."""
+    """Store the triples verbatim, with the first time that they contain."""
     triples = list(triples)
     times = (o.value for _, p, o in triples if p == OWL_TIME + "inXSDDateTimeStamp" and isinstance(o, ox.Literal))
-    told = next((micros for text in times if (micros := _micros(text)) is not None), now)
-    return Context(), Cells(told, quads="\n".join(sorted(_lines(triples, graph))))
+    time = next((micros for text in times if (micros := _micros(text)) is not None), now)
+    return Context(), Cells(time, quads="\n".join(sorted(_lines(triples, graph))))
 
 
 def _lines(triples: Iterable[Triple], graph: str | None) -> list[str]:
@@ -138,13 +139,13 @@ def _text(term: Term) -> str:
 
 
 def _micros(text: str) -> int | None:
-    """A time as XSD writes it (`xsd:dateTime`), in microseconds since 1970; UTC where it names no zone. None: none."""
+    """Parse an `xsd:dateTime` to microseconds since 1970; without a zone it is UTC. None: not a valid time."""
     if not _DATE_TIME.fullmatch(text):
         return None
     try:
         moment = datetime.fromisoformat(text)
         return (moment.replace(tzinfo=moment.tzinfo or UTC) - _BEGINNING) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):  # a day that there is not, a year that Python does not know
+    except (ValueError, OverflowError):  # a day that does not exist, or a year outside Python's range
         return None
 
 

@@ -1,6 +1,7 @@
-"""From readings to stored observations: those that their mapping wants, with the last one that was stored in mind.
+"""Sampling: selects the readings to store, by the rules of their mapping and the last stored value.
 
-What was stored last is in memory only. After a restart the first reading of each observation is stored, whatever it is.
+The last stored values are held in memory only. After a restart, the first reading of each observation is stored in
+any case.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from edge.mapping.store import Said
 from edge.outbox.observation import Cells, Context
 
 _MOST: Final = 100_000
-"""Observations whose last one is remembered; of others the next one is stored, whatever it is."""
+"""Number of observations whose last value is remembered. For others, the next reading is stored in any case."""
 
 
 class Note(NamedTuple):
-    """An observation to be stored, and the one before it."""
+    """An observation to store, and the stored one before it."""
 
     context: Context
     cells: Cells
@@ -25,14 +26,17 @@ class Note(NamedTuple):
 
 
 class Sampler:
-    """Chooses. Not thread-safe: its owner holds a lock."""
+    """Selects readings to store. Not thread-safe: the owner holds a lock."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._last: dict[str, Said] = {}
 
     def note(self, reading: Reading, time: datetime) -> Note | None:
-        """What is to be stored of a reading of this time (aware); None: nothing. It counts as stored from now on."""
+        """Return the note to store for a reading of this time (aware); None: it is not stored.
+
+        From now on the reading counts as stored, until `give_up`.
+        """
         store = reading.store
         if store is None:
             return None
@@ -55,7 +59,7 @@ class Sampler:
         return Note(context, Cells(micros, reading.value), before)
 
     def give_up(self, note: object) -> None:
-        """It was not stored after all."""
+        """Take back a note that was not stored."""
         assert isinstance(note, Note)  # noqa: S101
         series = note.context.series or ""
         said = self._last.pop(series, None)

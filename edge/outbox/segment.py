@@ -1,14 +1,14 @@
-"""Segments: immutable files of observations, from the gateway to the Spark store. The one thing that both sides know.
+r"""Format of segments: immutable files of observations that a gateway ships to the Spark store.
 
-A segment holds the observations of one outbox (gateway and epoch) with the numbers `first` to `last`, none left out. It
-is two files, the second of which says that the first is whole:
+A segment holds the observations `first` to `last` of one outbox (gateway and epoch), without gaps. It consists of two
+files. The manifest is written last and marks the segment as complete:
 
     GATEWAY/EPOCH/000000000001-000000010000.tsv.gz    the rows
     GATEWAY/EPOCH/000000000001-000000010000.json      the manifest
 
-A row is a line: number, context, and the cells in the order of `Cells`, with tabs between; what is missing is empty,
-and at the end of a line so are its tabs. In cells `\\t`, `\\n`, `\\r` and `\\\\` stand for what would end a cell.
-A manifest without rows is a *tombstone*: these observations were dropped by the gateway, and the history knows.
+A row is a line: number, context, and the cells in the order of `Cells`, separated by tabs. A missing cell is empty,
+and trailing tabs are removed. In cells, `\t`, `\n`, `\r` and `\\` escape tab, newline, carriage return and backslash.
+A manifest without rows is a *tombstone*: it tells the history that the gateway dropped these observations.
 """
 
 from __future__ import annotations
@@ -27,84 +27,84 @@ from typing import Final
 from edge.outbox.observation import EPOCH_LENGTH, Cells, Context
 
 SCHEMA: Final = 1
-"""The version of what is written here. Who reads a newer one leaves it where it is."""
+"""Version of the format. A reader leaves segments of a newer version where they are."""
 
 ROWS: Final = ".tsv.gz"
 MANIFEST: Final = ".json"
 
 GATEWAY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What a gateway may be called."""
+"""Valid gateway names."""
 EPOCH: Final = re.compile(rf"[0-9a-f]{{{EPOCH_LENGTH}}}")
 STEM: Final = re.compile(r"(\d{12,18})-(\d{12,18})")
-"""The name of a segment's files, without what they end in."""
+"""File name of a segment without its suffix."""
 
 
 class SegmentDamaged(ValueError):
-    """It is not what the gateway wrote; the text says why."""
+    """A segment differs from the one that the gateway wrote; the text gives the reason."""
 
 
 class SegmentNewer(ValueError):
-    """It was written by a newer gateway, in a schema that this program does not know."""
+    """A newer gateway wrote the segment, in a schema that this program does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What there is to know of a segment before it is read."""
+    """Description of a segment, complete without reading its rows."""
 
     gateway: str
     epoch: str
     first: int
     last: int
     start: int
-    """The earliest time in it, microseconds since 1970."""
+    """The earliest time of its observations, in microseconds since 1970."""
     end: int
-    """The latest."""
+    """The latest time of its observations."""
     size: int = 0
-    """Bytes of the file of rows."""
+    """Size of the rows file in bytes."""
     sha256: str = ""
-    """Of the same; empty: a tombstone."""
+    """SHA-256 of the rows file in hexadecimal; empty for a tombstone."""
     contexts: Mapping[int, Context] = field(default_factory=dict)
-    """Those of its rows."""
+    """The contexts that its rows refer to."""
     replayed: bool = False
-    """Whether it was sent after an outage, later than it would have been."""
+    """Whether the segment was sent late, after an outage."""
     reason: str = ""
-    """Why a tombstone's observations were dropped."""
+    """Why the observations of a tombstone were dropped."""
     schema: int = SCHEMA
 
     @property
     def rows(self) -> int:
-        """How many observations it stands for."""
+        """Number of observations in its range."""
         return self.last - self.first + 1
 
     @property
     def tombstone(self) -> bool:
-        """Whether its observations are lost."""
+        """Whether its observations were dropped."""
         return not self.sha256
 
     @property
     def stem(self) -> str:
-        """The name of its files, without what they end in."""
+        """File name of the segment without its suffix."""
         return stem(self.first, self.last)
 
     @property
     def folder(self) -> str:
-        """Where they are in the landing zone."""
+        """Path of its directory in the landing zone."""
         return f"{self.gateway}/{self.epoch}"
 
     def to_json(self) -> bytes:
-        """The manifest as it is written: equal ones are equal bytes."""
+        """Serialise the manifest. Equal manifests give equal bytes."""
         body: dict[str, object] = {
             name: getattr(self, name)
             for name in ("schema", "gateway", "epoch", "first", "last", "start", "end", "size", "sha256", "replayed")
         }
         if self.reason:
             body["reason"] = self.reason
-        body["contexts"] = {str(number): told(context) for number, context in sorted(self.contexts.items())}
+        body["contexts"] = {str(number): context_members(context) for number, context in sorted(self.contexts.items())}
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Read a manifest. Raises `SegmentDamaged`, `SegmentNewer`."""
+        """Parse a manifest. Raises `SegmentDamaged`, `SegmentNewer`."""
         try:
             body = json.loads(text)
         except ValueError as error:
@@ -112,7 +112,7 @@ class Manifest:
         try:
             if body["schema"] > SCHEMA:
                 raise SegmentNewer(f"it has schema {body['schema']}, and this program knows {SCHEMA}; update it")
-            contexts = {int(number): Context(**told) for number, told in body.pop("contexts").items()}
+            contexts = {int(number): Context(**members) for number, members in body.pop("contexts").items()}
             manifest = cls(contexts=contexts, **body)
         except SegmentNewer:
             raise
@@ -123,7 +123,7 @@ class Manifest:
         return manifest
 
     def check(self, rows: bytes) -> None:
-        """Raises `SegmentDamaged` where the file of rows is not the one that the manifest is for."""
+        """Check size and checksum of the rows file. Raises `SegmentDamaged`."""
         if len(rows) != self.size:
             raise SegmentDamaged(f"it has {len(rows)} bytes, its manifest says {self.size}")
         if hashlib.sha256(rows).hexdigest() != self.sha256:
@@ -131,14 +131,14 @@ class Manifest:
 
 
 def stem(first: int, last: int) -> str:
-    """The name of a segment's files, without what they end in."""
+    """Return the file name of a segment without its suffix."""
     return f"{first:012d}-{last:012d}"
 
 
 def held(folder: Path) -> list[tuple[int, int]]:
-    """First and last number of each segment in a folder. Raises `FileNotFoundError`.
+    """Return the first and last number of each complete segment in a folder. Raises `FileNotFoundError`.
 
-    What is no segment is none: folders, files of other names, manifests that neither have rows nor tell of a loss.
+    Ignores folders, files with other names, and manifests that have no rows file and are not tombstones.
     """
     with os.scandir(folder) as entries:
         files = {entry.name: Path(entry.path) for entry in entries if entry.is_file()}
@@ -151,17 +151,17 @@ def held(folder: Path) -> list[tuple[int, int]]:
 
 
 def line(seq: int, context: int, cells: Cells) -> str:
-    """A row, without its end."""
+    """Format a row, without its line end."""
     return f"{seq}\t{context}\t{body(cells)}"
 
 
 def body(cells: Cells) -> str:
-    """The cells of a row."""
+    """Format the cells of a row."""
     return "\t".join(["" if cell is None else _escaped(str(cell)) for cell in cells]).rstrip("\t")
 
 
 def cells(text: str) -> Cells:
-    """Read what `body` wrote. Raises `SegmentDamaged`."""
+    """Parse the output of `body`. Raises `SegmentDamaged`."""
     try:
         time, *rest = text.split("\t")
         return Cells(int(time), *[_unescaped(cell) if cell else None for cell in rest])
@@ -170,12 +170,13 @@ def cells(text: str) -> Cells:
 
 
 def packed(lines: Iterable[str]) -> bytes:
-    """The file of rows: equal rows are equal bytes."""
+    """Compress rows to the content of the rows file. Equal rows give equal bytes."""
+    # mtime=0: a time stamp in the gzip header would change the checksum of a repeated upload.
     return gzip.compress("".join([f"{row}\n" for row in lines]).encode(), compresslevel=6, mtime=0)
 
 
 def unpacked(rows: bytes) -> Iterator[tuple[int, int, Cells]]:
-    """Number, context and cells of each row. Raises `SegmentDamaged`."""
+    """Yield number, context and cells of each row. Raises `SegmentDamaged`."""
     try:
         text = gzip.decompress(rows).decode()
     except (OSError, EOFError, ValueError, zlib.error) as error:
@@ -188,8 +189,8 @@ def unpacked(rows: bytes) -> Iterator[tuple[int, int, Cells]]:
             raise SegmentDamaged(f"a row cannot be read: {error}") from None
 
 
-def told(context: Context) -> dict[str, str]:
-    """What a context says beyond the defaults."""
+def context_members(context: Context) -> dict[str, str]:
+    """Return the members of a context that differ from their defaults."""
     return {
         name: value
         for name, value in context._asdict().items()
@@ -205,7 +206,7 @@ def _is_tombstone(path: Path) -> bool:
 
 
 def _fault(manifest: Manifest) -> str:
-    """Why it makes no sense; empty: it does."""
+    """Return the problem of a manifest; empty if it is valid."""
     numbers: tuple[object, ...] = (
         manifest.first,
         manifest.last,

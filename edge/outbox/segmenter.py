@@ -1,4 +1,4 @@
-"""From rows of the outbox to segments: made when they are shipped, and never kept."""
+"""Segmenter: builds segments from rows of the outbox when they are shipped."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from edge.outbox.table import Damaged, Lost, Row
 
 
 class Stored(Protocol):
-    """What there is to be cut: the outbox, read from a thread that is not the writer's."""
+    """Read access to the outbox from a thread other than the writer's."""
 
     @property
     def gateway(self) -> str:
-        """Its name."""
+        """Name of the gateway."""
 
     @property
     def epoch(self) -> str:
-        """Which outbox of this gateway it is."""
+        """Epoch of the outbox."""
 
     def rows(self, first: int, limit: int) -> Iterable[Row]:
-        """Number, context and `segment.body` of what is stored from `first` on, in order, `limit` at the most."""
+        """Yield number, context and `segment.body` of up to `limit` observations from `first` on, in order."""
 
     def contexts(self, ids: Iterable[int]) -> Mapping[int, Context]:
-        """What these contexts are."""
+        """Return the contexts with these ids."""
 
     def lost(self) -> Sequence[Lost]:
-        """What was dropped and not yet acknowledged, in order."""
+        """Return the ranges that were dropped and are not acknowledged, in order."""
 
 
 class Segment(NamedTuple):
-    """A segment on its way."""
+    """A segment to be shipped."""
 
     manifest: Manifest
     rows: bytes
-    """The file of rows; empty where the manifest is a tombstone."""
+    """Content of the rows file; empty for a tombstone."""
 
 
 def cut(stored: Stored, first: int, last: int) -> Segment:
-    """The segment that begins with `first` and ends with `last`, or earlier where rows and dropped ones meet.
+    """Build the segment from `first` to `last`. It ends earlier where stored and dropped rows meet.
 
-    The same rows are the same bytes. Raises `Damaged`.
+    Equal rows give equal bytes. Raises `Damaged`.
     """
     rows: list[Row] = []
     for row in stored.rows(first, last - first + 1):
         if row[0] != first + len(rows):
             break
         rows.append(row)
-    if not rows:  # only then, so that what is dropped meanwhile is found there
+    if not rows:  # The lost ranges are read after the rows: a row that the writer drops in between is found there.
         return _tombstone(stored, first, last)
     data = packed(f"{seq}\t{context}\t{body}" for seq, context, body in rows)
     times = [int(body.partition("\t")[0]) for _, _, body in rows]
@@ -71,7 +71,7 @@ def cut(stored: Stored, first: int, last: int) -> Segment:
 
 
 def _tombstone(stored: Stored, first: int, last: int) -> Segment:
-    """Ranges that were dropped one after the other are one tombstone."""
+    """Build one tombstone from adjacent dropped ranges. Raises `Damaged` if the first number is not in one."""
     ranges: list[Lost] = []
     end = first - 1
     for lost in stored.lost():

@@ -1,4 +1,4 @@
-"""The settings of the outbox. Defaults are those of the gateway's settings."""
+"""Settings of the outbox. The defaults are those of the gateway's settings."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class OutboxSettings:
-    """Whose it is, what goes there, and how much of it."""
+    """Name, content and size of the outbox."""
 
     gateway: str = ""
-    """The gateway's name in the history; empty: one that it makes up once."""
+    """Name of the gateway in the history; empty: a random name that is generated once."""
     graph: str = "urn:edge:history"
-    """What updates add to this graph goes to the history."""
+    """Updates that add quads to this graph store them in the history."""
     max_bytes: int = 64 * 1024 * 1024
-    """Bytes of observations that nobody has acknowledged, at the most."""
+    """Upper bound of observations that are not acknowledged, in bytes."""
     when_full: Literal["drop-oldest", "refuse"] = "drop-oldest"
-    """What then happens."""
+    """Reaction when the outbox is full."""

@@ -1,7 +1,7 @@
-"""The thread that ships: looks what the landing zone knows, puts there what it lacks, deletes what is acknowledged.
+"""Thread that ships segments to the landing zone and deletes acknowledged observations.
 
-What was shipped is asked of the landing zone each time; nothing of it is kept here. So a gateway that was killed goes
-on by itself, and what was quarantined or lost there is sent again.
+The shipper asks the landing zone in each round which segments it has, and keeps no record of its own. A gateway that
+was killed therefore continues correctly, and segments that were quarantined or lost there are sent again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from edge.protocol.errors import EdgeError
 
 _log = logging.getLogger(__name__)
 
-_LOOK: Final = 1.0
-"""Seconds between two looks whether a full segment waits."""
+_POLL: Final = 1.0
+"""Seconds between two checks for a full segment."""
 _MICROSECONDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadSettings:
-    """When is shipped, in seconds. Defaults are those of the gateway's settings."""
+    """Schedule of the shipper; times in seconds. The defaults are those of the gateway's settings."""
 
     every: float = 300.0
     segment_rows: int = 10_000
@@ -40,46 +40,48 @@ class OffloadSettings:
 
 
 class Shipped(NamedTuple):
-    """What came of a round."""
+    """Result of a round."""
 
     segments: int
     observations: int
-    """In them."""
+    """Number of observations in these segments."""
     failure: str
-    """Why it ended early; empty: it did not."""
+    """Why the round ended early; empty if it did not."""
 
 
 class Shippable(Stored, Protocol):
-    """The outbox, as the shipper sees it."""
+    """Interface of the outbox that the shipper needs."""
 
     @property
     def acknowledged(self) -> int:
-        """Up to which number all is in the table; 0: nothing is."""
+        """Number up to which all observations are in the table; 0 if none is."""
 
     @property
     def last(self) -> int:
-        """The highest number that may be shipped; 0: none."""
+        """The highest number that may be shipped; 0 if there is none."""
 
     def acknowledge(self, last: int) -> None:
-        """Forget all up to this number. Raises `EdgeError`: it stays for now."""
+        """Delete all observations up to this number. Raises `EdgeError`: then they stay for now."""
 
     @property
     def claimed(self) -> int:
-        """No higher number was ever shipped."""
+        """The highest number that may ever have been shipped."""
 
     def claim(self, last: int) -> None:
-        """Numbers up to this one are about to be shipped. Raises `EdgeError`: they must not be."""
+        """Record that numbers up to `last` may be shipped. Raises `EdgeError`: then they must not be."""
 
-    def begin_anew(self, acknowledged: int) -> None:
-        """It is an older copy of itself, go on in another epoch. Raises `EdgeError`."""
+    def begin_epoch(self, acknowledged: int) -> None:
+        """Continue in a new epoch, because this outbox is an older copy of itself. Raises `EdgeError`."""
 
 
 class Shipper:
-    """Ships one outbox to one landing zone. Its methods may be called from any thread, and none waits for a round.
+    """Ship one outbox to one landing zone. Thread-safe; no method waits for a round.
 
-    A segment is *replayed* where an attempt to ship had failed after its first observation was stored; and where that
-    was there before this process began, and the earliest time in it was then longer ago than `every`. So is all that
-    waited when the outbox turned out to be an older copy of itself.
+    A segment is marked *replayed* in three cases:
+
+    - An attempt to ship failed after its first observation was stored.
+    - It was stored before this process began, and its earliest time was then older than `every` seconds.
+    - It waited when the outbox turned out to be an older copy of itself.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Shipper:
         uniform: Callable[[float, float], float] = random.uniform,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`uniform`: the randomness of waits. `now`: seconds since 1970."""
+        """`uniform`: random source of the back-off. `now`: clock in seconds since 1970."""
         self._outbox = outbox
         self._landing = landing
         self._settings = settings
@@ -99,25 +101,25 @@ class Shipper:
         self._now = now
         self._thread = threading.Thread(target=self._run, name="shipper", daemon=True)
         self._condition = threading.Condition()
-        self._asked: list[Future[Shipped]] = []
+        self._requests: list[Future[Shipped]] = []
         self._stopping = False
         self._due = time.monotonic()
-        self._begun = (0, 0)
+        self._unfinished = (0, 0)
         self._failed_at = 0
         self._before = outbox.last
         self._overdue = round((now() - settings.every) * _MICROSECONDS)
         self.known = KnownOutbox(outbox.acknowledged)
-        """What the landing zone has, as far as it was told and put there."""
+        """State of the landing zone: its last answer, and the segments shipped since."""
         self.segments = 0
-        """Shipped since the start."""
+        """Segments shipped since the start."""
         self.failures = 0
         """Rounds that ended early since the start."""
         self.failure = ""
-        """Why nothing is shipped now; empty: nothing is wrong."""
+        """Why nothing is shipped now; empty if there is no problem."""
         self.acknowledged_at: float | None = None
-        """When the last acknowledgement was seen since the start, seconds since 1970."""
+        """Time of the last acknowledgement since the start, in seconds since 1970."""
         self.waits_since: float | None = None
-        """Since when the landing zone is being waited for, seconds since 1970; None: it is not."""
+        """Start of the pending request to the landing zone, in seconds since 1970; None if there is none."""
 
     @property
     def alive(self) -> bool:
@@ -125,44 +127,44 @@ class Shipper:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin, with what is there."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End. A landing zone that does not answer is not waited for longer than `timeout` seconds."""
+        """Stop the thread. Waits at most `timeout` seconds for the landing zone."""
         with self._condition:
             self._stopping = True
             self._condition.notify()
         self._thread.join(timeout)
 
     def ship(self) -> Future[Shipped]:
-        """Have a round run now, whatever the schedule says. Cancelled where there is none any more."""
-        asked: Future[Shipped] = Future()
+        """Request a round now, regardless of the schedule. The future is cancelled if the shipper is stopping."""
+        request: Future[Shipped] = Future()
         with self._condition:
             if self._stopping:
-                asked.cancel()
+                request.cancel()
             else:
-                self._asked.append(asked)
+                self._requests.append(request)
                 self._condition.notify()
-        return asked
+        return request
 
     def _run(self) -> None:
-        while (asked := self._wait()) is not None:
+        while (requests := self._wait()) is not None:
             done = self._round()
-            for one in asked:
-                if one.set_running_or_notify_cancel():
-                    one.set_result(done)
+            for request in requests:
+                if request.set_running_or_notify_cancel():
+                    request.set_result(done)
 
     def _wait(self) -> list[Future[Shipped]] | None:
-        """Until a round is due. Returns who asked for it; None: there is none any more."""
+        """Wait until a round is due. Returns the futures of its requests, or None when the shipper stops."""
         with self._condition:
-            while not (self._stopping or self._asked or self._is_due()):
-                self._condition.wait(min(_LOOK, max(0.0, self._due - time.monotonic())))
-            asked, self._asked = self._asked, []
+            while not (self._stopping or self._requests or self._is_due()):
+                self._condition.wait(min(_POLL, max(0.0, self._due - time.monotonic())))
+            requests, self._requests = self._requests, []
             if not self._stopping:
-                return asked
-        for one in asked:
-            one.cancel()
+                return requests
+        for request in requests:
+            request.cancel()
         return None
 
     def _is_due(self) -> bool:
@@ -170,18 +172,18 @@ class Shipper:
         return time.monotonic() >= self._due or (full and not self.failure)
 
     def _round(self) -> Shipped:
-        """Ship all there is, once."""
+        """Ship all waiting observations once."""
         segments = observations = 0
         try:
-            self._look()
-            failure = self._forget()
+            self._refresh()
+            failure = self._delete_acknowledged()
             for first, last in self.known.missing(self._outbox.last):
                 for segment in self._cut(first, last):
                     self._put(segment)
                     segments, observations = segments + 1, observations + segment.manifest.rows
         except (LandingFailed, Damaged, EdgeError, OSError) as error:
             failure = str(error)
-        except Exception as error:  # noqa: BLE001  whatever it is, shipping goes on
+        except Exception as error:  # noqa: BLE001  a defect must not end the thread
             _log.exception("offload.fault")
             failure = f"{type(error).__name__}: {error}"
         if failure:
@@ -190,33 +192,36 @@ class Shipper:
             self._succeeded()
         return Shipped(segments, observations, failure)
 
-    def _look(self) -> None:
-        """Ask the landing zone. What was acknowledged once stays so."""
+    def _refresh(self) -> None:
+        """Ask the landing zone for its state. An acknowledgement is never taken back."""
         outbox = self._outbox
         with self._waiting():
             known = self._landing.look(outbox.gateway, outbox.epoch)
+        # The landing zone has numbers that this outbox never sent: it was restored from an older copy.
         if known.last > outbox.claimed:
             _log.warning("offload.older_copy", extra={"shipped": outbox.claimed, "landed": known.last})
-            outbox.begin_anew(known.acknowledged)
-            self._begun, self._before, self._failed_at = (0, 0), 0, outbox.last  # what waits is late
-            known = KnownOutbox()  # of the other epoch nobody knows
+            outbox.begin_epoch(known.acknowledged)
+            # All waiting observations count as late.
+            self._unfinished, self._before, self._failed_at = (0, 0), 0, outbox.last
+            known = KnownOutbox()  # the new epoch is unknown there
         self.known = replace(known, acknowledged=max(known.acknowledged, outbox.acknowledged))
 
-    def _forget(self) -> str:
-        """Delete what is acknowledged. Returns why that cannot be; nothing else waits for it."""
+    def _delete_acknowledged(self) -> str:
+        """Delete acknowledged observations. Returns the reason if this fails; shipping continues then."""
         if self.known.acknowledged > self._outbox.acknowledged:
             try:
                 self._outbox.acknowledge(self.known.acknowledged)
             except EdgeError as error:
-                return f"what is acknowledged cannot be deleted: {error.description}"
+                return f"acknowledged observations cannot be deleted: {error.description}"
             self.acknowledged_at = self._now()
         return ""
 
     def _cut(self, first: int, last: int) -> Iterator[Segment]:
-        """The segments of a range. One that was begun is gone on with, also where more waits by now."""
+        """Yield the segments of a range. Repeats an unfinished segment with the same limits, even if more rows wait."""
         while first <= last and not self._stopping:
-            begun, end = self._begun
-            if begun != first or end > last:
+            # A different range would overlap the parts that the landing zone may already have.
+            begin, end = self._unfinished
+            if begin != first or end > last:
                 end = min(last, first + self._settings.segment_rows - 1)
             segment = cut(self._outbox, first, end)
             old = first <= self._before and segment.manifest.start < self._overdue
@@ -225,12 +230,12 @@ class Shipper:
             first = manifest.last + 1
 
     def _put(self, segment: Segment) -> None:
-        self._begun = (segment.manifest.first, segment.manifest.last)
+        self._unfinished = (segment.manifest.first, segment.manifest.last)
         self._outbox.claim(segment.manifest.last)
         with self._waiting():
             self._landing.put(segment)
         self.segments += 1
-        self.known = replace(self.known, held=(*self.known.held, self._begun))
+        self.known = replace(self.known, held=(*self.known.held, self._unfinished))
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""How the outbox is, and its shipping: for people, for monitors, for programs."""
+"""State of the outbox and its shipper for users, monitors and programs."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from edge.outbox.outbox import Outbox
 from edge.outbox.shipper import Shipper
 
 _STUCK: Final = 600.0
-"""Seconds without an answer of the landing zone after which it counts as away: a mount that hangs never says so."""
+"""Seconds without an answer of the landing zone after which it counts as unreachable. A hung mount reports no error."""
 
 
 class Status:
-    """Follows an outbox and its shipper. What has to be read from disk is read by `refresh`, not when somebody asks."""
+    """State of an outbox and its shipper. Values from disk are read by `refresh`, not on each access."""
 
     def __init__(
         self, outbox: Outbox, shipper: Shipper | None, to: str, *, now: Callable[[], float] = time.time
     ) -> None:
-        """No shipper: nothing is shipped. `to`: the landing zone. `now`: seconds since 1970."""
+        """`shipper` is None if shipping is off. `to`: the landing zone. `now`: clock in seconds since 1970."""
         self._outbox = outbox
         self._shipper = shipper
         self._to = to
         self._now = now
         self._seen: tuple[int, int, bool] | None = None
         self.oldest_time: int | None = None
-        """When the observation that waits longest was made, microseconds since 1970; None: none waits."""
+        """Time of the oldest waiting observation in microseconds since 1970; None if none waits."""
         self.dropped = 0
-        """Observations that were dropped at the disk cap and of which the history has not acknowledged to know."""
+        """Observations that were dropped at the disk cap, and whose tombstones are not acknowledged."""
 
     @property
     def stale(self) -> bool:
-        """Whether something has gone, or begun to wait, since `refresh`."""
+        """Whether the oldest observation has changed since `refresh`."""
         return self._seen != self._look()
 
     def refresh(self) -> None:
-        """Read from disk how what waits has changed. Raises `Damaged`, `OSError`."""
+        """Read the values on disk. Raises `Damaged`, `OSError`."""
         seen = self._look()
         self.oldest_time = self._outbox.oldest_time
         self.dropped = sum(lost.last - lost.first + 1 for lost in self._outbox.lost())
@@ -47,14 +47,14 @@ class Status:
 
     @property
     def state(self) -> str:
-        """`ships`, `fails`, or `off` where nothing is to be shipped."""
+        """`ships`, `fails`, or `off` if shipping is not configured."""
         if self._shipper is None:
             return "off"
         return "fails" if self.reason else "ships"
 
     @property
     def reason(self) -> str:
-        """Why nothing is shipped; empty: nothing is wrong."""
+        """Why nothing is shipped; empty if there is no problem."""
         shipper = self._shipper
         if shipper is None:
             return ""
@@ -65,26 +65,26 @@ class Status:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds since the observation was made that waits longest; 0: none waits."""
+        """Age of the oldest waiting observation in seconds; 0 if none waits."""
         return 0.0 if self.oldest_time is None else max(0.0, self._now() - self.oldest_time / 1e6)
 
     @property
     def shipped(self) -> int:
-        """The last observation that the landing zone has, as far as is known."""
+        """The last observation that the landing zone has, as far as known."""
         return self._outbox.acknowledged if self._shipper is None else self._shipper.known.last
 
     @property
     def segments(self) -> int:
-        """Shipped since the start."""
+        """Segments shipped since the start."""
         return 0 if self._shipper is None else self._shipper.segments
 
     @property
     def failures(self) -> int:
-        """Attempts to ship that failed since the start."""
+        """Failed attempts to ship since the start."""
         return 0 if self._shipper is None else self._shipper.failures
 
     def to_message(self) -> dict[str, object]:
-        """All of it as JSON. Times are microseconds since 1970, or null."""
+        """Return the state as JSON. Times are in microseconds since 1970, or null."""
         outbox, shipper = self._outbox, self._shipper
         acknowledged_at = None if shipper is None else shipper.acknowledged_at
         return {

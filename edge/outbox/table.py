@@ -1,8 +1,8 @@
-"""The outbox on disk: tables of the journal's file, changed only in the journal's transactions.
+"""Tables of the outbox in the journal file, changed only in transactions of the journal.
 
-`outbox` holds the observations that nobody has acknowledged, in the order of their numbers with none left out,
-`outbox_contexts` what many of them have in common, `outbox_lost` the ranges of numbers that were dropped. The name of
-the gateway, the epoch and what is acknowledged are one row of `meta`.
+`outbox` holds the observations that are not acknowledged, with consecutive numbers. `outbox_contexts` holds the
+values that observations of one sensor share, and `outbox_lost` the ranges of numbers that were dropped. One row of
+`meta` holds the gateway name, the epoch and the acknowledged number.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from typing import Any, Final, NamedTuple
 
 from edge.engine.journal.sqlite_schema import checksum
 from edge.outbox.observation import Context
-from edge.outbox.segment import told
+from edge.outbox.segment import context_members
 
 Select = Callable[[str, Sequence[object]], Iterable[tuple[Any, ...]]]
-"""Reads the file: of the journal, or of a connection."""
+"""Runs a SELECT, on the journal or on another connection."""
 
 Row = tuple[int, int, str]
 """Number, context and body of an observation (`edge.outbox.segment.body`)."""
 
 
 class Damaged(ValueError):
-    """What is on disk is not what was written; the text says what."""
+    """The stored data is damaged; the text names the problem."""
 
 
 class Lost(NamedTuple):
-    """A range of observations that were dropped."""
+    """A range of dropped observations."""
 
     first: int
     last: int
     start: int
-    """The earliest time in it, microseconds since 1970."""
+    """The earliest time in it, in microseconds since 1970."""
     end: int
-    """The latest."""
+    """The latest time in it."""
     reason: str
 
 
 class Head(NamedTuple):
-    """Whose outbox it is, and how far it has come."""
+    """Identity and progress of the outbox."""
 
     gateway: str
     epoch: str
     acknowledged: int = 0
-    """Up to this number all has arrived."""
+    """Number up to which all observations have arrived."""
     claimed: int = 0
-    """No higher number was ever sent."""
+    """The highest number that may ever have been sent."""
 
 
 def read_head(select: Select) -> Head | None:
-    """The row of `meta`; None: there never was one. Raises `Damaged`."""
+    """Read the row of `meta`; None if it does not exist. Raises `Damaged`."""
     for (value,) in select("SELECT value FROM meta WHERE name = ?", (_HEAD,)):
         try:
             return Head(*json.loads(value))
@@ -61,12 +61,12 @@ def read_head(select: Select) -> Head | None:
 
 
 def write_head(connection: sqlite3.Connection, head: Head) -> None:
-    """Put it in place."""
+    """Store the row of `meta`."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_HEAD, json.dumps(head)))
 
 
 def read_rows(select: Select, first: int, last: int, limit: int = -1) -> Iterator[Row]:
-    """The observations with these numbers, in order, up to `limit` of them. Raises `Damaged`."""
+    """Yield the observations `first` to `last` in order, at most `limit`. Raises `Damaged`."""
     query = "SELECT seq, context, body, crc FROM outbox WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?"
     for seq, context, body, crc in select(query, (first, last, limit)):
         if checksum(body.encode(), seq, context) != crc:
@@ -75,32 +75,32 @@ def read_rows(select: Select, first: int, last: int, limit: int = -1) -> Iterato
 
 
 class Extent(NamedTuple):
-    """What is stored, from afar."""
+    """Summary of the stored observations."""
 
     observations: int
     size: int
-    """Bytes of their bodies."""
+    """Size of their bodies in bytes."""
     first: int
     last: int
 
 
 def extent(select: Select, after: int) -> Extent:
-    """Of the observations with higher numbers. Raises `Damaged`."""
+    """Summarise the observations with numbers above `after`, without reading their bodies. Raises `Damaged`."""
     query = """
         SELECT count(*), sum(length(CAST(body AS BLOB))), min(seq), max(seq),
             min(CASE WHEN context NOT IN (SELECT id FROM outbox_contexts) THEN context END)
         FROM outbox WHERE seq > ?
     """
-    ((count, size, first, last, stranger),) = select(query, (after,))
-    if stranger is not None:
-        raise Damaged(f"the context {stranger} of stored observations is missing")
+    ((count, size, first, last, missing),) = select(query, (after,))
+    if missing is not None:
+        raise Damaged(f"the context {missing} of stored observations is missing")
     if count and count != last - first + 1:
         raise Damaged(f"of the stored observations {first} to {last} only {count} are there")
     return Extent(count, size or 0, first or 0, last or 0)
 
 
 def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[tuple[int, Context]]:
-    """Contexts by their numbers, or all of them. Raises `Damaged`."""
+    """Yield contexts with their numbers: those in `ids`, or all. Raises `Damaged`."""
     query = "SELECT id, body, crc FROM outbox_contexts"
     parameters: tuple[str, ...] = ()
     if ids is not None:
@@ -113,12 +113,12 @@ def read_contexts(select: Select, ids: Iterable[int] | None = None) -> Iterator[
 
 
 def read_lost(select: Select) -> Iterator[Lost]:
-    """The ranges that were dropped, in order."""
+    """Yield the dropped ranges in order."""
     yield from map(Lost._make, select('SELECT first, last, start, "end", reason FROM outbox_lost', ()))
 
 
 def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    """More observations."""
+    """Insert observations."""
     connection.executemany(
         "INSERT INTO outbox VALUES (?, ?, ?, ?)",
         [(seq, context, body, checksum(body.encode(), seq, context)) for seq, context, body in rows],
@@ -126,20 +126,20 @@ def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 
 
 def add_contexts(connection: sqlite3.Connection, contexts: Iterable[tuple[int, Context]]) -> None:
-    """More contexts."""
+    """Insert contexts."""
     for number, context in contexts:
-        body = json.dumps(told(context), ensure_ascii=False, separators=(",", ":"))
+        body = json.dumps(context_members(context), ensure_ascii=False, separators=(",", ":"))
         row = (number, body, checksum(body.encode(), number))
         connection.execute("INSERT INTO outbox_contexts VALUES (?, ?, ?)", row)
 
 
 def add_lost(connection: sqlite3.Connection, lost: Lost) -> None:
-    """One more range that was dropped."""
+    """Insert a dropped range."""
     connection.execute("INSERT INTO outbox_lost VALUES (?, ?, ?, ?, ?)", lost)
 
 
 def remove(connection: sqlite3.Connection, last: int) -> tuple[int, int]:
-    """Forget the observations up to this number. Returns how many these were, and the bytes of their bodies."""
+    """Delete the observations up to `last`. Returns their number and the size of their bodies in bytes."""
     query = "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM outbox WHERE seq <= ?"
     ((count, size),) = connection.execute(query, (last,))
     connection.execute("DELETE FROM outbox WHERE seq <= ?", (last,))
@@ -147,24 +147,25 @@ def remove(connection: sqlite3.Connection, last: int) -> tuple[int, int]:
 
 
 def remove_lost(connection: sqlite3.Connection, last: int) -> None:
-    """Forget the ranges up to this number, and of the one that it is amid the beginning."""
+    """Delete the dropped ranges up to `last`; shorten a range that contains it."""
     connection.execute("DELETE FROM outbox_lost WHERE last <= ?", (last,))
     connection.execute("UPDATE outbox_lost SET first = ? WHERE first <= ?", (last + 1, last))
 
 
-def renumber(connection: sqlite3.Connection, less: int) -> None:
-    """Take so much from all numbers."""
+def renumber(connection: sqlite3.Connection, offset: int) -> None:
+    """Subtract `offset` from all numbers."""
 
     def crc(body: str, seq: int, context: int) -> int:
         return checksum(body.encode(), seq, context)
 
+    # The checksum covers the number, so it has to be computed again for each row.
     connection.create_function("outbox_crc", 3, crc, deterministic=True)
-    connection.execute("UPDATE outbox SET seq = seq - ?1, crc = outbox_crc(body, seq - ?1, context)", (less,))
-    connection.execute("UPDATE outbox_lost SET first = first - ?1, last = last - ?1", (less,))
+    connection.execute("UPDATE outbox SET seq = seq - ?1, crc = outbox_crc(body, seq - ?1, context)", (offset,))
+    connection.execute("UPDATE outbox_lost SET first = first - ?1, last = last - ?1", (offset,))
 
 
 def remove_contexts(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
-    """Forget contexts."""
+    """Delete contexts."""
     connection.executemany("DELETE FROM outbox_contexts WHERE id = ?", [(number,) for number in ids])
 
 

@@ -1,4 +1,4 @@
-"""What a client may do: made by whoever knows the clients, carried by requests, enforced by the engine."""
+"""Permissions of a client: created by the authentication, carried by requests, enforced by the engine."""
 
 from __future__ import annotations
 
@@ -12,46 +12,48 @@ ACTIONS: Final[frozenset[Action]] = frozenset({"query", "update", "subscribe", "
 Priority = Literal["high", "normal", "low"]
 
 PRIORITIES: Final[tuple[Priority, ...]] = ("high", "normal", "low")
-"""The one that goes first, first."""
+"""From highest to lowest."""
 
 DEFAULT_GRAPH: Final = ""
-"""Among graph IRIs: the default graph."""
+"""Represents the default graph among graph IRIs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rights of one client."""
+    """Permissions of one client."""
 
     client: str
-    """Its identity; empty where there is no security."""
+    """Client id; empty without security."""
     actions: frozenset[Action] = ACTIONS
     read: frozenset[str] | None = None
-    """Graphs that it may see; None: all."""
+    """Graphs that it may read; None: all."""
     write: frozenset[str] | None = None
-    """Graphs that it may change; None: all."""
+    """Graphs that it may write; None: all."""
     publish: frozenset[str] | None = None
     """Filters of the MQTT topics that it may publish to; None: all."""
     receive: frozenset[str] | None = None
-    """Filters of the MQTT topics that it may hear; None: all."""
+    """Filters of the MQTT topics that it may receive; None: all."""
     expires: int | None = field(default=None, compare=False)
-    """When these rights end, in microseconds since 1970. Another token of the same client gives the same rights."""
+    """Expiry of these permissions in microseconds since 1970. Not compared: a new token of a client gives the same
+    permissions.
+    """
     registration: str = field(default="", compare=False)
-    """What is its own until it is revoked: a client of the same name that comes after it has another one."""
+    """Identifies the registration. A client that is registered under the name of a revoked one has another value."""
     priority: Priority = field(default="normal", compare=False)
-    """Whose requests go before others that wait."""
+    """Priority of its requests in the queue."""
 
     @property
     def limited(self) -> bool:
-        """Whether there are graphs that it may not see or change."""
+        """Whether it has access to some graphs only."""
         return self.read is not None or self.write is not None
 
     @property
     def operates(self) -> bool:
-        """Whether it may look after what belongs to others."""
+        """Whether it may administer data of other clients."""
         return "administer" in self.actions
 
     def narrowed(self, before: Access) -> Access:
-        """These rights, as far as it had them before, too: of graphs no more than both."""
+        """Return these permissions, with the graphs restricted to those that `before` includes too."""
         return replace(self, read=_both(self.read, before.read), write=_both(self.write, before.write))
 
 
@@ -62,4 +64,4 @@ def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset
 
 
 ANYBODY: Final = Access("")
-"""Everybody, where there is no security: everything."""
+"""Full permissions, used without security."""

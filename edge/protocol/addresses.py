@@ -1,4 +1,4 @@
-"""Addresses: what stays on this machine, and where a token can be sent that nobody else reads on the way."""
+"""Checks of addresses: loopback hosts, and URLs to which a token can be sent safely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENCRYPTED: Final = frozenset({"https", "wss", "mqtts"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Whether an address is reachable only from this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -18,7 +18,7 @@ def is_loopback(host: str) -> bool:
 
 
 def keeps_secrets(url: str) -> bool:
-    """Whether what is sent to a URL is encrypted, or stays on this machine (RFC 6750, section 5.3)."""
+    """Whether data sent to a URL is encrypted or stays on this machine (RFC 6750, section 5.3)."""
     try:
         parts = urlsplit(url)
         return parts.scheme in _ENCRYPTED or is_loopback(parts.hostname or "")

@@ -1,7 +1,7 @@
-"""The one tree of errors: what a client, an operator or a log line is told when something is refused.
+"""Errors that clients, operators and the log receive when a request is refused or fails.
 
-Each class knows its machine-readable name (`error`) and its status (`status_code`, HTTP semantics, used on every
-transport). The message form is the flat object of the SPARQL 1.1 Subscribe Language draft, "Error responses".
+Each class has a machine-readable name (`error`) and a status (`status_code`, with HTTP semantics on every transport).
+The message form is the flat object of the SPARQL 1.1 Subscribe Language draft, "Error responses".
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import ClassVar, Self
 
 
 class EdgeError(Exception):
-    """Something was refused or failed; `description` says what happened and what to do about it.
+    """A request was refused or failed; `description` names the problem and the remedy.
 
-    `alias` is the client's own name for the subscription concerned, `spuid` the engine's: clients that share one socket
-    find by them what an error is about.
+    `alias` is the client's own name for the subscription, `spuid` the engine's. Clients that share one socket use
+    them to find the subscription of an error.
     """
 
     error: ClassVar[str] = "internal_error"
@@ -28,7 +28,7 @@ class EdgeError(Exception):
         self.spuid = spuid
 
     def to_message(self) -> dict[str, str | int]:
-        """The error as a protocol message (JSON object), with `alias` and `spuid` where they are known."""
+        """Return the error as a protocol message (JSON object), with `alias` and `spuid` if they are known."""
         message: dict[str, str | int] = {
             "error": self.error,
             "error_description": self.description,
@@ -41,152 +41,152 @@ class EdgeError(Exception):
         return message
 
     def with_alias(self, alias: str | None) -> Self:
-        """The error as one client is told it. A copy where it differs: an error may go to several clients."""
+        """Return the error with this alias. A copy if the alias differs: the error may go to several clients."""
         if alias is None or self.alias == alias:
             return self
-        told = copy.copy(self)
-        told.alias = alias
-        return told
+        error = copy.copy(self)
+        error.alias = alias
+        return error
 
     def to_json(self) -> str:
-        """The error as JSON text, plain ASCII: a client's text that is quoted in it cannot make it unsendable."""
+        """Return the error as JSON text in ASCII, so that any quoted client text can be sent."""
         return json.dumps(self.to_message())
 
 
 class InvalidRequest(EdgeError):
-    """The message itself is wrong: not JSON, a member missing, a member of the wrong type."""
+    """The message is malformed: not JSON, a missing member, or a member of the wrong type."""
 
     error = "invalid_request"
     status_code = 400
 
 
 class ParsingFailed(EdgeError):
-    """The SPARQL text is not legal SPARQL 1.1."""
+    """The SPARQL text is not valid SPARQL 1.1."""
 
     error = "parsing_failed"
     status_code = 400
 
 
 class LimitExceeded(ParsingFailed):
-    """The SPARQL text is nested deeper, joins more, or is larger than this gateway accepts."""
+    """The SPARQL text is nested too deeply, has too many joins, or is too large."""
 
     error = "limit_exceeded"
 
 
 class UpdateFailed(EdgeError):
-    """A legal update that cannot be carried out as it stands (e.g. CREATE of a graph that exists). Nothing changed."""
+    """A valid update cannot be executed, e.g. CREATE of an existing graph. Nothing has changed."""
 
     error = "update_failed"
     status_code = 400
 
 
 class Unauthorized(EdgeError):
-    """Nobody knows who asks (RFC 6749, section 5.2; RFC 6750, section 3.1). What `error` is, the classes below say."""
+    """The client is not authenticated (RFC 6749, section 5.2; RFC 6750, section 3.1). Subclasses define `error`."""
 
     error = "unauthorized"
     status_code = 401
 
 
 class MissingAuthorization(Unauthorized):
-    """No token came, or none that can be read."""
+    """The token is missing or cannot be parsed."""
 
     error = "invalid_request"
 
 
 class InvalidGrant(Unauthorized):
-    """A token that is forged, expired or not for this gateway."""
+    """The token is forged, expired, or not issued for this gateway."""
 
     error = "invalid_grant"
 
 
 class InvalidClient(Unauthorized):
-    """A client that is not known, whose secret is wrong, or whose rights have ended."""
+    """The client is unknown or revoked, or its secret is wrong."""
 
     error = "invalid_client"
 
 
 class UnauthorizedClient(Unauthorized):
-    """An identity that may not register, or has registered."""
+    """The identity may not register, or is registered already."""
 
     error = "unauthorized_client"
 
 
 class Forbidden(EdgeError):
-    """Understood, and not allowed here."""
+    """The client is not permitted to do this."""
 
     error = "forbidden"
     status_code = 403
 
 
 class NotFound(EdgeError):
-    """No such path, subscription or resource."""
+    """There is no such path, subscription or resource."""
 
     error = "not_found"
     status_code = 404
 
 
 class MethodNotAllowed(EdgeError):
-    """The path exists, the method does not apply to it."""
+    """The path exists, but does not support the method."""
 
     error = "method_not_allowed"
     status_code = 405
 
 
 class NotAcceptable(EdgeError):
-    """None of the result formats that the client accepts can be given."""
+    """The client accepts none of the available result formats."""
 
     error = "not_acceptable"
     status_code = 406
 
 
 class RequestTimeout(EdgeError):
-    """The request took longer than it may."""
+    """The request exceeded its time limit."""
 
     error = "timeout"
     status_code = 408
 
 
 class UpdateConflict(EdgeError):
-    """What an update looks at keeps changing while it is evaluated."""
+    """The data that an update reads keeps changing while the engine evaluates it."""
 
     error = "update_conflict"
     status_code = 409
 
 
 class TooLarge(EdgeError):
-    """A body or message beyond the configured limit."""
+    """A body or message exceeds its size limit."""
 
     error = "payload_too_large"
     status_code = 413
 
 
 class ResultTooLarge(EdgeError):
-    """A result beyond the configured limit: it was given up before it was whole."""
+    """A result exceeds its size limit; its evaluation was aborted."""
 
     error = "result_too_large"
     status_code = 413
 
 
 class UnsupportedMediaType(EdgeError):
-    """A content type that this resource does not take."""
+    """The resource does not accept this content type."""
 
     error = "unsupported_media_type"
     status_code = 415
 
 
 class UnsupportedEncoding(UnsupportedMediaType):
-    """A body in a content coding (`Content-Encoding`) that is not accepted."""
+    """The gateway does not accept this content coding (`Content-Encoding`)."""
 
 
 class UpgradeRequired(EdgeError):
-    """A request that does not open a WebSocket, on a port that takes nothing else."""
+    """The request does not open a WebSocket, on a port that accepts only WebSockets."""
 
     error = "upgrade_required"
     status_code = 426
 
 
 class TooManyRequests(EdgeError):
-    """A queue or a limit is full; try again later."""
+    """A queue or a quota is full; try again later."""
 
     error = "too_many_requests"
     status_code = 429
@@ -194,12 +194,12 @@ class TooManyRequests(EdgeError):
     def __init__(
         self, description: str, *, alias: str | None = None, spuid: str | None = None, retry_after: int | None = None
     ) -> None:
-        """`retry_after`: seconds until it is worth while, where that is known."""
+        """`retry_after`: seconds after which a retry can succeed, if known."""
         super().__init__(description, alias=alias, spuid=spuid)
         self.retry_after = retry_after
 
     def to_message(self) -> dict[str, str | int]:
-        """See `EdgeError`; with `retry_after` where it is known."""
+        """Return the error as a protocol message, with `retry_after` if it is known."""
         message = super().to_message()
         if self.retry_after is not None:
             message["retry_after"] = self.retry_after
@@ -214,28 +214,28 @@ class NotReady(EdgeError):
 
 
 class ReadOnly(EdgeError):
-    """The journal file is damaged, so that nothing can be stored: queries are answered, nothing else."""
+    """The journal file is damaged, so the gateway answers queries only."""
 
     error = "read_only"
     status_code = 503
 
 
 class HeaderTooLarge(EdgeError):
-    """A request line and header beyond the configured limit."""
+    """The request line or the headers exceed their size limit."""
 
     error = "header_too_large"
     status_code = 431
 
 
 class SubscriptionFailed(EdgeError):
-    """A subscribed query can no longer be evaluated; the subscription has ended."""
+    """The engine can no longer evaluate a subscribed query; the subscription has ended."""
 
     error = "subscription_failed"
     status_code = 500
 
 
 class StorageFailed(EdgeError):
-    """The update could not be made durable (disk full, I/O error); it was undone."""
+    """The update could not be made durable (disk full, I/O error) and was rolled back."""
 
     error = "storage_failed"
     status_code = 507

@@ -1,4 +1,4 @@
-"""The messages of the SPARQL 1.1 Subscribe Language, JSON serialisation (seed draft; SEPA paper, Listings 1-4)."""
+"""Messages of the SPARQL 1.1 Subscribe Language in JSON (seed draft; SEPA paper, Listings 1-4)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
 
 def _as_list(value: object) -> object:
-    """Graph members come as arrays or as one string."""
+    """Convert a single string to a list: graph members are arrays or one string."""
     return [value] if isinstance(value, str) else value
 
 
 def _unicode(value: str) -> str:
-    """JSON can escape half a surrogate pair, which is no character and fits no other serialisation."""
+    """Reject unpaired surrogates. JSON can escape them, but they are not characters and have no UTF-8 encoding."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -32,7 +32,7 @@ def _unicode(value: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_unicode)]
-"""A string that can be written as UTF-8."""
+"""A string with a UTF-8 encoding."""
 
 
 def _duration(value: object) -> object:
@@ -48,20 +48,20 @@ GraphUris = Annotated[list[Text] | None, BeforeValidator(_as_list)]
 
 
 MAX_ALIAS: Final = 1024
-"""Characters of an alias. It is kept with the subscription and comes back in each notification."""
+"""Maximum length of an alias in characters. Each subscription stores its alias and each notification contains it."""
 MAX_ENCODED_ALIAS: Final = 40 * 1024
-"""Characters of an alias in which a gate has put the client's own one, and where to answer."""
+"""Maximum length of an alias that contains the client's alias and the address for the response."""
 _MAX_AUTHORIZATION: Final = 16 * 1024
-"""Characters of a token; it is kept with the subscription."""
+"""Maximum length of a token in characters; each subscription stores its token."""
 _MAX_NAME: Final = 1024
-"""Characters of a spuid, and of the name of a client."""
+"""Maximum length of a spuid and of a client name in characters."""
 
 Name = Annotated[Text, Field(max_length=_MAX_NAME)]
 """An identifier."""
 
 
 class _Message(BaseModel):
-    """What messages have in common. Members that nobody defined are ignored: clients in the wild send some."""
+    """Common members of all messages. Unknown members are ignored: existing clients send some."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -70,7 +70,7 @@ class _Message(BaseModel):
 
 
 class SubscribeMessage(_Message):
-    """`{"subscribe": {...}}`."""
+    """Subscribe request: `{"subscribe": {...}}`."""
 
     kind: ClassVar = "subscribe"
 
@@ -78,13 +78,13 @@ class SubscribeMessage(_Message):
     default_graph_uri: GraphUris = Field(default=None, alias="default-graph-uri")
     named_graph_uri: GraphUris = Field(default=None, alias="named-graph-uri")
     timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Milliseconds after which the client no longer wants the answer; the gate may give up then."""
+    """Milliseconds after which the client does not need the response; the gate may stop then."""
     resume: bool = False
-    """Whether the subscription is to be kept for a while when the connection is lost."""
+    """Whether the subscription survives the loss of its connection for a while."""
     spuid: Name | None = None
-    """The subscription of a lost connection that is to go on."""
+    """Suspended subscription to resume."""
     sequence: int | None = Field(default=None, ge=0)
-    """The last that the client has had of it."""
+    """The last sequence number that the client received of it."""
 
     @model_validator(mode="after")
     def _check_resumed(self) -> Self:
@@ -94,7 +94,7 @@ class SubscribeMessage(_Message):
 
 
 class UnsubscribeMessage(_Message):
-    """`{"unsubscribe": {"spuid": ".."}}`. Some clients add the alias: errors carry it then."""
+    """Unsubscribe request: `{"unsubscribe": {"spuid": ".."}}`. With an alias, errors contain it."""
 
     kind: ClassVar = "unsubscribe"
 
@@ -102,7 +102,7 @@ class UnsubscribeMessage(_Message):
 
 
 class UpdateMessage(_Message):
-    """`{"update": {...}}`: an update by the socket that the client has already."""
+    """Update request over the socket: `{"update": {...}}`."""
 
     kind: ClassVar = "update"
 
@@ -110,11 +110,11 @@ class UpdateMessage(_Message):
     using_graph_uri: GraphUris = Field(default=None, alias="using-graph-uri")
     using_named_graph_uri: GraphUris = Field(default=None, alias="using-named-graph-uri")
     delay: Duration | None = None
-    """After which it is to run."""
+    """Delay before it runs."""
     at: int | Text | None = None
-    """When it is to run: xsd:dateTime, or microseconds since 1970."""
+    """Time at which it runs: xsd:dateTime, or microseconds since 1970."""
     id: Text | None = None
-    """By which it is asked for, cancelled and replaced while it waits."""
+    """Id to query, cancel and replace it while it is pending."""
 
     @model_validator(mode="after")
     def _check_when(self) -> Self:
@@ -123,12 +123,12 @@ class UpdateMessage(_Message):
 
     @property
     def when(self) -> When | None:
-        """When it is to run; None: now."""
+        """Time at which it runs; None: now."""
         return read_when(self.delay, self.at, self.id)
 
 
 class QueryMessage(_Message):
-    """`{"query": {...}}`: a query by the socket that the client has already."""
+    """Query request over the socket: `{"query": {...}}`."""
 
     kind: ClassVar = "query"
 
@@ -138,7 +138,7 @@ class QueryMessage(_Message):
 
 
 class TimersMessage(_Message):
-    """`{"timers": {}}`: which delayed updates there are."""
+    """Request for the list of delayed updates: `{"timers": {}}`."""
 
     kind: ClassVar = "timers"
 
@@ -147,17 +147,17 @@ class TimersMessage(_Message):
 
 
 class TimerMessage(_Message):
-    """`{"timer": {"id": ".."}}`: what became of a delayed update."""
+    """Request for the state of a delayed update: `{"timer": {"id": ".."}}`."""
 
     kind: ClassVar = "timer"
 
     id: Name
     client: Name | None = None
-    """Whose it is, where it is another client's; for those who may administer."""
+    """Owner of the delayed update, if it is another client; requires permission to administer."""
 
 
 class CancelMessage(_Message):
-    """`{"cancel": {"id": ".."}}`: a delayed update is not to be run."""
+    """Request to cancel a delayed update: `{"cancel": {"id": ".."}}`."""
 
     kind: ClassVar = "cancel"
 
@@ -175,7 +175,7 @@ _ALIAS = re.compile(r'"alias"\s*:\s*"([^"\\\x00-\x1f]*)"')
 
 
 class _GivenTwice(ValueError):
-    """An object has two members of this name: readers of JSON disagree on which of them counts (RFC 8259, 4)."""
+    """An object has two members with this name. JSON parsers disagree on which one counts (RFC 8259, section 4)."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -189,9 +189,9 @@ _decoded = json.JSONDecoder(object_pairs_hook=_members).decode
 
 
 def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
-    """One JSON message from a client. Raises `InvalidRequest`, carrying the alias whenever it could be read.
+    """Parse a JSON message from a client. Raises `InvalidRequest`, with the alias if it could be read.
 
-    `max_alias`: characters of the alias; a gate that puts more into it than the client did allows more.
+    `max_alias`: maximum length of the alias; a gate that adds data to the alias allows more.
     """
     try:
         message: Any = _decoded(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
@@ -214,7 +214,7 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
         body = {**body, "authorization": message["authorization"]}
     alias = body.get("alias")
     if isinstance(alias, str) and len(alias) > max_alias:
-        # Without the alias: an error must not cost more to answer than the request did to send.
+        # No alias in the error: the response must not be larger than the request.
         raise InvalidRequest(f'"{kind}": member "alias" has {len(alias)} characters; give it {MAX_ALIAS} at most')
     try:
         return _MESSAGES[kind].model_validate(body)
@@ -229,9 +229,9 @@ def parse_message(text: str | bytes, max_alias: int = MAX_ALIAS) -> Message:
 def notification_message(
     spuid: str, alias: str | None, sequence: int, added: str, removed: str, merged: int = 1
 ) -> str:
-    """A notification as JSON text. `added` and `removed` are SPARQL results as JSON text, written once for all.
+    """Format a notification as JSON. `added` and `removed` are SPARQL results in JSON, shared by all subscribers.
 
-    `merged`: how many notifications it stands for.
+    `merged`: number of notifications that it combines.
     """
     named = "" if alias is None else f'"alias":{json.dumps(alias)},'
     several = "" if merged == 1 else f'"merged":{merged},'
@@ -242,44 +242,44 @@ def notification_message(
 
 
 def updated_message(alias: str | None, added: int, removed: int, stored: int = 0) -> str:
-    """The answer to an update, as JSON text: triples that are new and that are gone, what it stored for the history."""
+    """Format the response to an update: the numbers of added, removed and (for the history) stored items."""
     named = {} if alias is None else {"alias": alias}
     more = {"stored": stored} if stored else {}
     return json.dumps({"updated": {**named, "added": added, "removed": removed, **more}})
 
 
 def scheduled_message(alias: str | None, scheduled: Mapping[str, object]) -> str:
-    """The answer to a delayed update: its id, and when it will run."""
+    """Format the response to a delayed update: its id, and when it will run."""
     named = {} if alias is None else {"alias": alias}
     return json.dumps({"scheduled": {**named, **scheduled}})
 
 
 def result_message(alias: str | None, result: str) -> str:
-    """The answer to a query. `result` is an object of the SPARQL results format as JSON text."""
+    """Format the response to a query. `result` is an object of the SPARQL results format in JSON."""
     named = "" if alias is None else f'"alias":{json.dumps(alias)},'
     return f'{{"result":{{{named}{result[1:]}}}'
 
 
 def timers_message(alias: str | None, timers: Sequence[Mapping[str, object]]) -> str:
-    """Delayed updates."""
+    """Format a list of delayed updates."""
     named = {} if alias is None else {"alias": alias}
     return json.dumps({"timers": timers, **named})
 
 
 def timer_message(alias: str | None, timer: Mapping[str, object]) -> str:
-    """One delayed update."""
+    """Format one delayed update."""
     named = {} if alias is None else {"alias": alias}
     return json.dumps({"timer": {**named, **timer}})
 
 
 def cancelled_message(alias: str | None, name: str) -> str:
-    """The answer to a cancel request."""
+    """Format the response to a cancel request."""
     named = {} if alias is None else {"alias": alias}
     return json.dumps({"cancelled": {**named, "id": name}})
 
 
 def unsubscribed_message(spuid: str, alias: str | None) -> str:
-    """The answer to an unsubscribe request, as JSON text."""
+    """Format the response to an unsubscribe request."""
     body = {"spuid": spuid} if alias is None else {"spuid": spuid, "alias": alias}
     return json.dumps({"unsubscribed": body})
 
@@ -290,13 +290,13 @@ def _alias_of(body: dict[str, Any]) -> str | None:
 
 
 def _only_alias(message: dict[str, Any]) -> str | None:
-    """The alias of a message of which it is not clear what it asks for, if there is one alias in it."""
+    """Return the alias of a message of unknown kind, if it contains exactly one."""
     found = {_alias_of(body) for body in (message, *message.values()) if isinstance(body, dict)} - {None}
     return found.pop() if len(found) == 1 else None
 
 
 def _salvaged_alias(text: str | bytes) -> str | None:
-    """The alias in a message that is no JSON, if it has exactly one that can be told."""
+    """Return the alias of a message that is not valid JSON, if exactly one can be found."""
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     found = _ALIAS.findall(text)

@@ -1,4 +1,4 @@
-"""When a delayed update is to run: after a delay, or at a time of day; and how clients write that.
+"""Time of a delayed update: a delay or a time of day, in the syntax that clients use.
 
 Delays are xsd:dayTimeDuration (XML Schema 1.1 Part 2, 3.4.27) or weeks (ISO 8601). Times are xsd:dateTime with a time
 zone (3.3.7), or Unix time in microseconds.
@@ -14,20 +14,20 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """A delay: so many microseconds from now, however the machine's clock is set meanwhile."""
+    """A delay in microseconds from now. Changes of the machine's clock do not affect it."""
 
     microseconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A time of day: when the machine's clock shows so many microseconds since 1970, or more."""
+    """A time of day: the machine's clock reaches this number of microseconds since 1970."""
 
     microseconds: int
 
 
 When = After | At
-"""When a delayed update is to be run (SPS paper, section II)."""
+"""Time at which a delayed update runs (SPS paper, section II)."""
 
 _SECOND: Final = 1_000_000
 _UNITS: Final = {"weeks": 7 * 86_400, "days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
@@ -40,18 +40,18 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\
 _NUMBER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 100 * 366 * 86_400
-"""Seconds: a hundred years."""
+"""Seconds of a hundred years."""
 _EARLIEST: Final = 10**14
-"""In 1973. A smaller number is one of seconds or milliseconds."""
+"""A time in 1973. A smaller number is probably in seconds or milliseconds."""
 _LATEST: Final = 253_402_300_800 * _SECOND
-"""The year 10000."""
+"""The year 10000, which Python's datetime cannot represent."""
 _ID_LENGTH: Final = 200
 
 
 def read_when(delay: str | None, at: str | int | None, name: str | None = None) -> When | None:
-    """When a request wants to be carried out; None: now. `name` is the id that it wants.
+    """Return the time at which a request is to run; None: now. `name` is the id of the delayed update.
 
-    Raises `ValueError` with what to do about it.
+    Raises `ValueError` with the remedy.
     """
     if delay is not None and at is not None:
         raise ValueError('"delay" and "at" exclude each other; give one of them')
@@ -65,13 +65,13 @@ def read_when(delay: str | None, at: str | int | None, name: str | None = None) 
 
 
 def check_id(name: str) -> None:
-    """Raises `ValueError` for what is no id of a delayed update."""
+    """Check the id of a delayed update. Raises `ValueError`."""
     if not (0 < len(name) <= _ID_LENGTH and name.isprintable()):
         raise ValueError(f'"id" must have 1 to {_ID_LENGTH} printable characters')
 
 
 def read_delay(text: str) -> int:
-    """The microseconds of a duration. Raises `ValueError`."""
+    """Parse a duration to microseconds. Raises `ValueError`."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(
@@ -85,7 +85,7 @@ def read_delay(text: str) -> int:
 
 
 def read_time(value: str | int) -> int:
-    """The microseconds since 1970 of a time. Raises `ValueError`."""
+    """Parse a time to microseconds since 1970. Raises `ValueError`."""
     text = str(value)
     if _NUMBER.fullmatch(text):
         number = int(text)
@@ -100,17 +100,17 @@ def read_time(value: str | int) -> int:
                 f"{text[:50]!r}{hint}"
             )
         try:
-            moment = datetime.fromisoformat(found[1] + found[3])
+            timestamp = datetime.fromisoformat(found[1] + found[3])
         except ValueError as error:
             raise ValueError(f'"at": {text[:50]!r} is no time: {error}') from None
-        number = (moment - _EPOCH) // timedelta(microseconds=1) + _fraction(found[2])
+        number = (timestamp - _EPOCH) // timedelta(microseconds=1) + _fraction(found[2])
     if number >= _LATEST:
         raise ValueError('"at" must be before the year 10000')
     return number
 
 
 def _fraction(digits: str | None) -> int:
-    """The microseconds of a fraction of a second."""
+    """Return the microseconds of a fraction of a second."""
     return int((digits or "").ljust(6, "0")[:6])
 
 

@@ -10,16 +10,16 @@ from json.encoder import encode_basestring as _quoted
 import pyoxigraph as ox
 
 Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
-"""An RDF term as it appears in a binding."""
+"""An RDF term as it occurs in a binding."""
 
 Row = tuple[Term | None, ...]
-"""One solution: a term, or None for unbound, for each of the result's variables in order."""
+"""One solution: for each variable of the result in order, a term, or None if it is unbound."""
 
 _XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
 
 
 def term_to_json(term: Term) -> str:
-    """One RDF term as JSON text of the results format, section 3.2.2."""
+    """Format an RDF term as JSON of the results format, section 3.2.2."""
     if isinstance(term, ox.NamedNode):
         return f'{{"type":"uri","value":{_quoted(term.value)}}}'
     if isinstance(term, ox.Literal):
@@ -37,16 +37,16 @@ def term_to_json(term: Term) -> str:
 
 
 def results_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
-    """A whole SELECT result as JSON text: `{"head":{"vars":[..]},"results":{"bindings":[..]}}`.
+    """Format a complete SELECT result as JSON: `{"head":{"vars":[..]},"results":{"bindings":[..]}}`.
 
-    Unbound variables are left out of a binding. The text is joined from parts: this is written once for each
+    Unbound variables are omitted from a binding. The text is joined from parts, because it is written for each
     notification, and a general JSON encoder over dictionaries takes about three times as long.
     """
     return whole_to_json(variables, [bindings_to_json(variables, rows)])
 
 
 def bindings_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
-    """Some bindings of a result, separated by commas."""
+    """Format some bindings of a result, separated by commas."""
     names, _ = _head(tuple(variables))
     return ",".join(
         "{"
@@ -57,12 +57,12 @@ def bindings_to_json(variables: Sequence[str], rows: Iterable[Row]) -> str:
 
 
 def whole_to_json(variables: Sequence[str], pieces: Iterable[str]) -> str:
-    """A whole SELECT result as JSON text, of its bindings in pieces (`bindings_to_json`)."""
+    """Format a complete SELECT result as JSON from pieces of its bindings (`bindings_to_json`)."""
     _, head = _head(tuple(variables))
     return f'{head}"results":{{"bindings":[{",".join(pieces)}]}}}}'
 
 
 @lru_cache(maxsize=1024)
 def _head(variables: tuple[str, ...]) -> tuple[list[str], str]:
-    """Variables as JSON strings, and the beginning of a result that has them."""
+    """Return the variables as JSON strings, and the beginning of a result with these variables."""
     return [_quoted(name) for name in variables], f'{{"head":{{"vars":{json.dumps(variables)}}},'

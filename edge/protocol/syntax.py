@@ -1,7 +1,7 @@
-"""SPARQL text as tokens: enough syntax to take a request apart, never to judge it (Oxigraph judges).
+"""Tokenizer for SPARQL: enough syntax to split a request into parts. Oxigraph validates it.
 
-Terminals follow SPARQL 1.1 Query Language, section 19.8. Everything here works on positions in the original text, so
-that a part of a request, its WHERE clause for example, can be handed on as its author wrote it.
+Terminals follow SPARQL 1.1 Query Language, section 19.8. All functions use positions in the original text, so that
+they can extract a part, for example the WHERE clause, exactly as its author wrote it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PN_BASE: Final = (
 _PN_U: Final = _PN_BASE + "_"
 _PN_CHARS: Final = _PN_U + r"0-9\u00B7\u0300-\u036F\u203F-\u2040\-"
 _PLX: Final = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
-# No name goes on for ever: where there is no colon, every word of a text would else be searched for it to the end.
+# The length limit keeps matching linear: without a colon, each word would be searched to the end of the text.
 _PREFIX: Final = rf"(?:[{_PN_BASE}](?:[{_PN_CHARS}.]{{0,200}}[{_PN_CHARS}])?)?:"
 _LOCAL: Final = rf"(?:(?:[{_PN_U}:0-9]|{_PLX})(?:(?:[{_PN_CHARS}.:]|{_PLX})*(?:[{_PN_CHARS}:]|{_PLX}))?)?"
 
@@ -37,7 +37,7 @@ _TOKEN: Final = re.compile(
             rf"(?P<name>{_PREFIX}{_LOCAL})",
             r"(?P<lang>@[A-Za-z]+(?:-[A-Za-z0-9]+)*)",
             r"(?P<number>(?:[0-9]++(?>(?:\.[0-9]*+)?)|\.[0-9]++)[eE][+-]?[0-9]++|[0-9]*+\.[0-9]++|[0-9]++)",
-            # `a1` is `a 1`: no keyword goes on like that, and white space is not needed.
+            # `a1` means `a 1`: white space is optional there, because no keyword continues like that.
             r"(?P<word>a(?=[0-9])|[A-Za-z_][A-Za-z_0-9]*)",
             r"(?P<punct>\^\^|<<\(|\)>>|<<|>>|&&|\|\||!=|<=|>=|[{}()\[\].,;=<>!+\-*/^|?~@])",
         )
@@ -55,15 +55,15 @@ class Token(NamedTuple):
     end: int
 
     def word(self) -> str:
-        """The keyword in upper case, or an empty string if the token is no word."""
+        """Return the keyword in upper case, or an empty string if the token is not a word."""
         return self.text.upper() if self.kind == "word" else ""
 
 
 def tokenize(text: str) -> list[Token]:
-    """The terminals of a request, without white space and comments.
+    """Return the terminals of a request, without white space and comments.
 
-    Raises `ParsingFailed` for a character that begins no terminal, and `LimitExceeded` for brackets deeper than
-    `MAX_DEPTH`.
+    Raises `ParsingFailed` for a character that begins no terminal, and `LimitExceeded` for brackets nested deeper
+    than `MAX_DEPTH`.
     """
     tokens: list[Token] = []
     context = _Context()
@@ -84,7 +84,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 MAX_DEPTH: Final = 100
-"""Brackets within brackets. From about 800 Oxigraph overflows the stack, which nothing can catch."""
+"""Maximum nesting of brackets. From about 800 on, Oxigraph overflows the stack, which crashes the process."""
 
 _OPENING: Final = frozenset("{([")
 _CLOSING: Final = frozenset("})]")
@@ -97,26 +97,26 @@ _EXPRESSIONS: Final = frozenset({"SELECT", "BY", "HAVING"})
 
 
 class _Context:
-    """Where the tokens so far have led: into an expression, where `<` compares, or to where it begins an IRI.
+    """Parser state that decides whether `<` compares two values or begins an IRI.
 
-    `FILTER(?v<?most&&?v>?least)` has no IRI in it, though `<?most&&?v>` could be one.
+    `FILTER(?v<?most&&?v>?least)` contains no IRI, though `<?most&&?v>` could be one.
     """
 
     def __init__(self) -> None:
         self._brackets: list[bool] = []
-        """For each open bracket whether it holds an expression."""
+        """For each open bracket, whether it contains an expression."""
         self._clause = True
 
     def compares(self, tokens: Sequence[Token]) -> bool:
-        """Whether a `<` is an operator here."""
+        """Whether a `<` at this position is an operator."""
         return self._inside() and _is_operand(tokens[-1])
 
     def begins_expression(self, tokens: Sequence[Token], index: int) -> bool:
-        """Whether there is an expression in the round bracket that opens at `index`."""
+        """Whether the round bracket that opens at `index` contains an expression."""
         return self._clause or self._inside() or _calls_or_constrains(tokens, index)
 
     def follow(self, tokens: Sequence[Token], index: int) -> None:
-        """Take note of the token at `index`. Raises `LimitExceeded` for brackets that are too deep."""
+        """Process the token at `index`. Raises `LimitExceeded` if brackets are nested too deeply."""
         token = tokens[index]
         if token.kind == "word":
             self._clause = self._clause or token.word() in _EXPRESSIONS
@@ -141,7 +141,7 @@ def _is_operand(token: Token) -> bool:
 
 
 def _calls_or_constrains(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the bracket at `index` belongs to a built-in call, to FILTER, to BIND or the like."""
+    """Whether the bracket at `index` belongs to a built-in call, FILTER, BIND or a similar keyword."""
     if not index:
         return False
     before = tokens[index - 1]
@@ -151,7 +151,7 @@ def _calls_or_constrains(tokens: Sequence[Token], index: int) -> bool:
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int:
-    """The index of the token that closes the bracket at `opening`."""
+    """Return the index of the token that closes the bracket at `opening`."""
     depth = 0
     for index in range(opening, len(tokens)):
         token = tokens[index]
@@ -166,7 +166,7 @@ def closing(tokens: Sequence[Token], opening: int) -> int:
 
 
 def read_prologue(text: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """The declarations from token `index` on, as text, and the index of the first token after them."""
+    """Return the declarations from token `index` on as text, and the index of the first token after them."""
     start = index
     while index < len(tokens):
         word = tokens[index].word()
@@ -182,7 +182,7 @@ def read_prologue(text: str, tokens: Sequence[Token], index: int) -> tuple[str, 
 
 
 def variables(tokens: Sequence[Token]) -> Iterator[str]:
-    """Names of variables in order of first appearance."""
+    """Yield the names of variables in order of first appearance."""
     seen: set[str] = set()
     for token in tokens:
         if token.kind == "var" and token.text[1:] not in seen:
@@ -191,16 +191,16 @@ def variables(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def built_in_calls(tokens: Sequence[Token], name: str) -> Iterator[int]:
-    """Indexes of the tokens where the built-in function `name` (upper case) is called."""
+    """Yield the indexes of tokens that call the built-in function `name` (upper case)."""
     for index, token in enumerate(tokens):
         if token.text == "(" and index and tokens[index - 1].word() == name:
             yield index - 1
 
 
 def named_calls(tokens: Sequence[Token]) -> Iterator[int]:
-    """Indexes of the tokens where a function that an IRI names is called.
+    """Yield the indexes of tokens that call a function by IRI.
 
-    Outside of expressions a bracket after an IRI is a list: `?s ex:p (1 2)`.
+    Outside expressions, a bracket after an IRI is a list: `?s ex:p (1 2)`.
     """
     if not any(token.text == "(" and before.kind in _IRIS for before, token in pairwise(tokens)):
         return
@@ -213,5 +213,5 @@ def named_calls(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def has_word(tokens: Sequence[Token], word: str) -> bool:
-    """Whether a keyword occurs as such. A prefixed name or a string that contains it does not count."""
+    """Whether a keyword occurs as a token. Prefixed names and strings that contain it do not count."""
     return any(token.kind == "word" and token.text.upper() == word for token in tokens)

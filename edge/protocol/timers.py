@@ -1,4 +1,4 @@
-"""Delayed updates as clients see them, on every transport."""
+"""Delayed updates in the form that clients see on every transport."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 TimerState = Literal["pending", "done", "unchanged", "failed", "missed", "cancelled"]
-"""What became of a delayed update. "unchanged": it ran and changed nothing. "missed": it would have run too late."""
+"""Outcome of a delayed update. "unchanged": it ran and changed nothing. "missed": it was too late to run it."""
 
 DEFAULT_LISTED: Final = 100
 MAX_LISTED: Final = 1000
-"""Delayed updates in one answer, by default and at the most."""
+"""Default and maximum number of delayed updates in one response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A delayed update that is stored and will be run. `at`: microseconds since 1970, as far as can be told now."""
+    """Confirmation of a stored delayed update. `at`: its expected time in microseconds since 1970."""
 
     id: str
     at: int
     replaced: bool
-    """Whether it took the place of one that had the same id."""
+    """Whether it replaced a delayed update with the same id."""
 
     def to_message(self) -> dict[str, object]:
-        """As a JSON object."""
+        """Return it as a JSON object."""
         return {"id": self.id, "at": self.at, "replaced": self.replaced}
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A delayed update. Times are microseconds since 1970."""
+    """A delayed update. Times are in microseconds since 1970."""
 
     id: str
     state: TimerState
     at: int
-    """When it is to run, or was."""
+    """Time at which it runs or ran."""
     scheduled: int
-    """When it was given."""
+    """Time at which the client sent it."""
     sparql: str | None = None
-    """Its text, while it is pending."""
+    """Its text while it is pending."""
     client: str = ""
-    """Who gave it; empty: given without security."""
+    """Client that sent it; empty without security."""
     finished: int | None = None
     added: int = 0
     removed: int = 0
@@ -48,7 +48,7 @@ class Timer:
     error_description: str | None = None
 
     def to_message(self) -> dict[str, object]:
-        """As a JSON object, without the members that say nothing."""
+        """Return it as a JSON object, without empty members."""
         message: dict[str, object] = {"id": self.id, "state": self.state, "at": self.at, "scheduled": self.scheduled}
         if self.client:
             message["client"] = self.client

@@ -1,18 +1,18 @@
-"""MQTT topics and topic filters (MQTT 3.1.1, section 4.7): which filter another one lies within."""
+"""MQTT topics and topic filters, and containment of filters (MQTT 3.1.1, section 4.7)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _LONGEST: Final = 65_535
-"""Bytes."""
+"""Maximum length in bytes."""
 
 EVERYTHING: Final = "#"
-"""The filter of all topics but those that begin with `$`."""
+"""The filter of all topics except those that begin with `$`."""
 
 
 def is_filter(text: str) -> bool:
-    """Whether a text is a topic filter, or a topic."""
+    """Whether a text is a valid topic filter or topic."""
     levels = text.split("/")
     if not text or "\0" in text or len(text.encode()) > _LONGEST or "#" in "".join(levels[:-1]):
         return False
@@ -20,22 +20,22 @@ def is_filter(text: str) -> bool:
 
 
 def is_topic(text: str) -> bool:
-    """Whether a message can have this topic."""
+    """Whether a text is a valid topic name."""
     return is_filter(text) and not set("+#") & set(text)
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether a filter matches everything that another one matches; the other may be a topic.
+    """Whether the filter `wide` matches everything that `narrow` matches, a filter or a topic.
 
-    Topics that begin with `$` are matched by filters that name their first level, and by no other (4.7.2).
+    Topics that begin with `$` are matched only by filters that name their first level (section 4.7.2).
     """
-    asked = narrow.split("/")
-    given = wide.split("/")
-    if narrow.startswith("$") and given[0] != asked[0]:
+    narrow_levels = narrow.split("/")
+    wide_levels = wide.split("/")
+    if narrow.startswith("$") and wide_levels[0] != narrow_levels[0]:
         return False
-    for number, level in enumerate(given):
+    for number, level in enumerate(wide_levels):
         if level == "#":
             return True
-        if number == len(asked) or asked[number] == "#" or level not in ("+", asked[number]):
+        if number == len(narrow_levels) or narrow_levels[number] == "#" or level not in ("+", narrow_levels[number]):
             return False
-    return len(given) == len(asked)
+    return len(wide_levels) == len(narrow_levels)

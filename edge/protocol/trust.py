@@ -1,4 +1,4 @@
-"""Whom a connection with TLS trusts."""
+"""Certificate verification of TLS connections."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 
 def trusting(ca_file: Path | None) -> ssl.SSLContext:
-    """A context for clients: certificates are checked, against those authorities or, without a file, the system's.
+    """Return a TLS context for clients that verifies certificates against `ca_file`, or else the system's
+    authorities.
 
-    From Python 3.13 on an authority has to say what its key is for (RFC 5280, section 4.2.1.3); many that people made
-    by a manual, Mosquitto's for one, do not. They are trusted as before. Raises `OSError`, `ssl.SSLError`.
+    Since Python 3.13, the default is to reject authorities without a key usage extension (RFC 5280, section 4.2.1.3).
+    Many private authorities, such as those made by Mosquitto's manual, lack it. This context accepts them. Raises
+    `OSError`, `ssl.SSLError`.
     """
     context = ssl.create_default_context(cafile=ca_file)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

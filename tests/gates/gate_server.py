@@ -30,7 +30,7 @@ class Gateway:
     http_port: int
     ws_port: int
     ws_gate: WsGate
-    parking: ResumeRegistry
+    resume_registry: ResumeRegistry
     http_gate: HttpGate
     clients: list[Client] = field(default_factory=list)
 
@@ -77,26 +77,33 @@ async def running(
     quota: ByteQuota | None = None,
 ) -> AsyncIterator[Gateway]:
     metrics = Metrics()
-    allowance = RateLimit(limits or LimitSettings(), quota)
-    parking = ResumeRegistry(
+    rate_limit = RateLimit(limits or LimitSettings(), quota)
+    resume_registry = ResumeRegistry(
         engine,
         guard,
         metrics.parked_subscriptions,
         seconds=resume_for,
         limit=max_parked,
         max_sent=max_sent,
-        quota=allowance.bytes,
+        quota=rate_limit.bytes,
     )
-    ws_gate = WsGate(engine, ws or WsGateSettings(port=0), metrics, guard=guard, allowance=allowance, parking=parking)
+    ws_gate = WsGate(
+        engine,
+        ws or WsGateSettings(port=0),
+        metrics,
+        guard=guard,
+        rate_limit=rate_limit,
+        resume_registry=resume_registry,
+    )
     ports: dict[str, int] = {}
     views = views or Views(endpoints=lambda: {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()})
-    http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views, guard=guard, allowance=allowance)
+    http_gate = HttpGate(engine, http or HttpGateSettings(port=0), metrics, views, guard=guard, rate_limit=rate_limit)
     clients: list[Client] = []
     try:
         ports["ws"], ports["http"] = await ws_gate.start(), await http_gate.start()
-        yield Gateway(engine, metrics, ports["http"], ports["ws"], ws_gate, parking, http_gate, clients)
+        yield Gateway(engine, metrics, ports["http"], ports["ws"], ws_gate, resume_registry, http_gate, clients)
     finally:
-        parking.close()
+        resume_registry.close()
         for client in clients:
             await client.socket.close()
         await ws_gate.stop()

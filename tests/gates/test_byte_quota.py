@@ -34,7 +34,7 @@ def data(first: int, count: int) -> str:
 
 
 def total(gateway: Gateway) -> int:
-    return gateway.parking._quota.total
+    return gateway.resume_registry._quota.total
 
 
 async def test_changes_for_a_client_that_may_resume_count_until_it_is_back(serve):
@@ -204,8 +204,8 @@ async def _live(engine: Any, quota: ByteQuota, steps: list[tuple[str, int]]) -> 
         for client, _ in clients:
             await client.socket.close()
         await eventually(lambda: not gateway.metric("edge_connections", gate="ws"), "the end of the connections")
-        for place in list(gateway.parking._places.values()):
-            gateway.parking._end(place.parked)
+        for place in list(gateway.resume_registry._places.values()):
+            gateway.resume_registry._end(place.parked)
         await eventually(lambda: not engine.subscriptions and not quota.total, "an empty account")
 
 

@@ -35,8 +35,8 @@ async def test_it_is_openapi_and_of_this_version(gateway):
 
 async def test_it_tells_every_path_and_method_and_no_other(gateway):
     told = operations((await description(gateway))["paths"])
-    allowance = RateLimit(LimitSettings())
-    made = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, allowance, authority=object())
+    rate_limit = RateLimit(LimitSettings())
+    made = Routes(gateway.engine, HttpGateSettings(), Metrics(), Views(), OPEN_GUARD, rate_limit, authority=object())
     routes = made.app().routes
     there = {
         (route.path.replace(":path", ""), method)

@@ -34,24 +34,24 @@ class ByName:
         return lambda: None
 
 
-def goes(allowance: RateLimit, who: str, now: float) -> bool:
+def goes(rate_limit: RateLimit, who: str, now: float) -> bool:
     try:
-        allowance.request(who, now)
+        rate_limit.request(who, now)
     except TooManyRequests:
         return False
     return True
 
 
-# The allowance
+# The rate_limit
 
 
 @given(st.integers(1, 20), st.integers(1, 50), st.lists(st.floats(0, 3), max_size=80))
 def test_nobody_sends_more_than_rate_and_burst_and_who_keeps_to_the_rate_is_never_refused(rate, burst, pauses):
-    allowance = RateLimit(LimitSettings(rate=rate, burst=burst))
+    rate_limit = RateLimit(LimitSettings(rate=rate, burst=burst))
     now, sent = 100.0, []
     for pause in pauses:
         now += pause
-        if goes(allowance, "one", now):
+        if goes(rate_limit, "one", now):
             sent.append(now)
     for first, begin in enumerate(sent):
         for last in range(first, len(sent)):
@@ -61,25 +61,25 @@ def test_nobody_sends_more_than_rate_and_burst_and_who_keeps_to_the_rate_is_neve
 
 
 def test_a_client_that_is_refused_may_go_on_after_the_time_it_was_told():
-    allowance = RateLimit(LimitSettings(rate=2, burst=4))
-    assert [goes(allowance, "one", 0.0) for _ in range(6)] == [True] * 4 + [False] * 2
+    rate_limit = RateLimit(LimitSettings(rate=2, burst=4))
+    assert [goes(rate_limit, "one", 0.0) for _ in range(6)] == [True] * 4 + [False] * 2
     with pytest.raises(TooManyRequests) as refused:
-        allowance.request("one", 0.0)
+        rate_limit.request("one", 0.0)
     assert refused.value.retry_after == 1
-    assert goes(allowance, "other", 0.0)
-    assert goes(allowance, "one", 0.0 + refused.value.retry_after)
+    assert goes(rate_limit, "other", 0.0)
+    assert goes(rate_limit, "one", 0.0 + refused.value.retry_after)
 
 
 def test_clients_that_are_quiet_are_forgotten():
-    allowance = RateLimit(LimitSettings(rate=1000, burst=10))
+    rate_limit = RateLimit(LimitSettings(rate=1000, burst=10))
     for number in range(10_000):
-        allowance.request(f"client {number}", number / 100)
-    assert len(allowance._requests._due) <= 1001
+        rate_limit.request(f"client {number}", number / 100)
+    assert len(rate_limit._requests._due) <= 1001
 
 
 def test_no_rate_is_no_limit():
-    allowance = RateLimit(LimitSettings(rate=0, burst=1))
-    assert all(goes(allowance, "one", 0.0) for _ in range(100))
+    rate_limit = RateLimit(LimitSettings(rate=0, burst=1))
+    assert all(goes(rate_limit, "one", 0.0) for _ in range(100))
 
 
 @pytest.mark.parametrize(

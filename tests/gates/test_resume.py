@@ -298,7 +298,7 @@ async def test_when_the_gateway_stops_the_engine_is_left_what_it_may_keep(engine
         await client.subscribe(VALUES, resume=True)
         await client.subscribe(VALUES)
         await vanish(gateway, lost)
-        gateway.parking.close()
+        gateway.resume_registry.close()
         await gateway.ws_gate.stop()
         await eventually(lambda: engine.subscriptions == 2, "the end of the third")
         assert gateway.metric("edge_parked_subscriptions", gate="ws") == 0

@@ -21,7 +21,7 @@ from websockets.asyncio.client import connect
 
 from edge.config import Settings
 from edge.gateway import Gateway
-from edge.gateway.health import for_strangers, without_texts
+from edge.gateway.health import for_unauthenticated, without_texts
 from tests.adapters.serial_device import Wire
 
 
@@ -185,7 +185,7 @@ async def test_what_has_ended_begins_again_alone_and_readings_come_in(tmp_path, 
 def test_clients_are_told_of_ports_and_not_of_devices():
     told = {"serial": {"a": "connected", "b": "disconnected: /dev/ttyUSB0: No such file or directory"}}
     assert without_texts(told) == {"serial": {"a": "connected", "b": "disconnected"}}
-    assert for_strangers(told) == {}
+    assert for_unauthenticated(told) == {}
 
 
 @pytest.mark.parametrize("thread", ["_thread", "ports"])

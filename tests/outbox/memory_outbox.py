@@ -52,7 +52,7 @@ class MemoryOutbox:
     def claim(self, last):
         self.claimed = max(last, self.claimed)
 
-    def begin_anew(self, acknowledged):
+    def begin_epoch(self, acknowledged):
         self.acknowledge(min(acknowledged, self.claimed))
         less = self.acknowledged
         self.stored = {seq - less: row for seq, row in self.stored.items()}

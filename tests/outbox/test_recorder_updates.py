@@ -215,7 +215,7 @@ def test_an_older_copy_goes_on_in_another_epoch_with_all_that_is_not_acknowledge
     with House(tmp_path, OutboxSettings(max_bytes=6000)) as house:
         assert house.outbox.claimed == 8
         epoch = house.outbox.epoch
-        house.outbox.begin_anew(50)  # up to where the later self had come
+        house.outbox.begin_epoch(50)  # up to where the later self had come
         assert house.outbox.epoch != epoch
         assert (house.outbox.acknowledged, house.outbox.claimed, house.outbox.oldest) == (0, 0, 1)
         assert [(each.seq, each.cells.value) for each in house.stored()] == [(1, "8"), (2, "9")]
@@ -224,7 +224,7 @@ def test_an_older_copy_goes_on_in_another_epoch_with_all_that_is_not_acknowledge
             house.update(storing(f"{number:0200}"))
         house.outbox.acknowledge(house.outbox.lost()[0].first)
         waiting, lost = house.stored(), house.outbox.lost()
-        house.outbox.begin_anew(0)
+        house.outbox.begin_epoch(0)
         less = lost[0].first - 1
     with House(tmp_path) as house:
         assert [each._replace(seq=each.seq + less) for each in house.stored()] == waiting

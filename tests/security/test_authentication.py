@@ -96,8 +96,8 @@ async def test_what_is_open_is_this_and_no_more(house):
 
 def _routes(house):
     security = house.security
-    allowance = RateLimit(LimitSettings())
-    routes = Routes(None, HttpGateSettings(), Metrics(), Views(), security.guard, allowance, security.authority)
+    rate_limit = RateLimit(LimitSettings())
+    routes = Routes(None, HttpGateSettings(), Metrics(), Views(), security.guard, rate_limit, security.authority)
     return routes.app().routes
 
 

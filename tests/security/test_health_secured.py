@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edge.gateway.health import for_strangers, without_texts
+from edge.gateway.health import for_unauthenticated, without_texts
 from edge.security.clients import Rights
 
 BAD = "this is no mapping"
@@ -64,7 +64,7 @@ def test_no_text_of_a_fault_is_told():
         "query_faults": {private: private},
     }
     assert private not in json.dumps(without_texts(health))
-    assert for_strangers(health) == {
+    assert for_unauthenticated(health) == {
         "version": "1",
         "parts": {"ws": "moves", "mqtt": "stands still"},
     }

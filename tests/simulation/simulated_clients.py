@@ -298,7 +298,7 @@ class Clients:
         """
         engine = _Engine(scheduler, restored, sinks)
         metrics = _metrics()
-        parking = ResumeRegistry(
+        resume_registry = ResumeRegistry(
             engine,  # type: ignore[arg-type]
             OPEN_GUARD,
             metrics.parked_subscriptions,
@@ -313,15 +313,15 @@ class Clients:
             guard=OPEN_GUARD,
             gate="ws",
             limits=self._limits,
-            allowance=RateLimit(LimitSettings(), self.quota),
-            parking=parking,
+            rate_limit=RateLimit(LimitSettings(), self.quota),
+            resume_registry=resume_registry,
         )
-        task = self._loop.create_task(parking.restore())
+        task = self._loop.create_task(resume_registry.restore())
         while not task.done():
             self._loop.turn()
         task.result()
 
-        self._devices.serve(scheduler, metrics, self._limits, self._sessions.allowance, sure)
+        self._devices.serve(scheduler, metrics, self._limits, self._sessions.rate_limit, sure)
 
     def end(self) -> None:
         """It ends."""
@@ -369,10 +369,10 @@ class Clients:
         for _ in range(20):  # each end is one piece of work for the writer
             self._turn()
             turn()
-        allowance, parking = self._sessions.allowance, self._sessions.parking
-        assert not allowance._subscriptions, "subscriptions count that have ended"
-        assert not parking._places, "subscriptions are parked for ever"
-        assert not parking._living, "subscriptions live without a connection"
+        rate_limit, resume_registry = self._sessions.rate_limit, self._sessions.resume_registry
+        assert not rate_limit._subscriptions, "subscriptions count that have ended"
+        assert not resume_registry._places, "subscriptions are parked for ever"
+        assert not resume_registry._living, "subscriptions live without a connection"
         held = {who: size for who, size in self.quota._held.items() if who.startswith(("127.", "coap:"))}
         assert not held, f"bytes are held for clients that have gone: {held}"
 
@@ -510,7 +510,7 @@ class LateSink:
 
 
 class _Engine:
-    """The engine as the parking sees it, whose subscriptions of before are those of the simulated clients."""
+    """The engine as the resume_registry sees it, whose subscriptions of before are those of the simulated clients."""
 
     def __init__(self, scheduler: Scheduler, restored: Sequence[Restored], sinks: dict[str, LateSink]) -> None:
         self._restored = restored

@@ -128,16 +128,16 @@ class Devices:
         scheduler: Scheduler,
         metrics: Metrics,
         limits: SessionLimits,
-        allowance: RateLimit,
+        rate_limit: RateLimit,
         sure: Callable[[], bool],
     ) -> None:
         """A gateway serves them. `sure`: whether an update that is refused was not done."""
         self._sure = sure
         bridge = LoopDispatcher(asyncio.get_running_loop())
         sessions = Sessions(
-            scheduler, bridge, metrics, guard=OPEN_GUARD, gate="coap", limits=limits, allowance=allowance
+            scheduler, bridge, metrics, guard=OPEN_GUARD, gate="coap", limits=limits, rate_limit=rate_limit
         )
-        blocks = Blocks(10_000, 100_000, allowance.bytes)
+        blocks = Blocks(10_000, 100_000, rate_limit.bytes)
         site = Site(sessions, blocks, _no_readings, own_topics="", max_pending=10, protected=False)
         self._endpoint = Endpoint(site)
         manager = self._endpoint._manager

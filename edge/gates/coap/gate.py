@@ -34,7 +34,7 @@ class CoapGate:
         readings: Readings,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: RateLimit | None = None,
+        rate_limit: RateLimit | None = None,
         contexts: Contexts | None = None,
         own_topics: str = "",
     ) -> None:
@@ -47,7 +47,7 @@ class CoapGate:
         self._metrics = metrics
         self._readings = readings
         self._guard = guard
-        self._allowance = allowance
+        self._rate_limit = rate_limit
         self._contexts = contexts
         self._own_topics = own_topics
         self._endpoint: Endpoint | None = None
@@ -75,7 +75,7 @@ class CoapGate:
                 merge_after=0.0,
                 max_waiting=settings.max_result,
             ),
-            allowance=self._allowance,
+            rate_limit=self._rate_limit,
         )
         blocks = self._blocks(settings.max_body, settings.max_blocks, sessions)
         site = Site(
@@ -105,7 +105,7 @@ class CoapGate:
         return ProtectedSite(site, sessions, guard, blocks, plain=self._settings.plain)
 
     def _blocks(self, max_body: int, max_kept: int, sessions: Sessions) -> Blocks:
-        self._kept.append(Blocks(max_body, max_kept, sessions.allowance.bytes))
+        self._kept.append(Blocks(max_body, max_kept, sessions.rate_limit.bytes))
         return self._kept[-1]
 
     async def stop(self) -> None:

@@ -201,7 +201,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         request, started = pipe.request, time.perf_counter()
         check_acceptable(request)
         access = self._sessions.guard.access(token(request))
-        self._sessions.allowance.request(client_of(access, peer(request)), time.monotonic())
+        self._sessions.rate_limit.request(client_of(access, peer(request)), time.monotonic())
         topic = self._topic(request)
         check_publish(access, topic)
         with self._work(request):

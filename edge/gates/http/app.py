@@ -94,7 +94,7 @@ class Routes:
         metrics: Metrics,
         views: Views,
         guard: Guard,
-        allowance: RateLimit,
+        rate_limit: RateLimit,
         authority: Authority | None,
     ) -> None:
         self._engine = engine
@@ -102,7 +102,7 @@ class Routes:
         self._metrics = metrics
         self._views = views
         self._guard = guard
-        self._allowance = allowance
+        self._rate_limit = rate_limit
         self._authority = authority
 
     def app(self) -> ASGIApp:
@@ -136,15 +136,15 @@ class Routes:
         """What there is where there is security."""
 
         async def register(request: Request) -> Response:
-            self._allowance.introduce(_peer(request), time.monotonic())
+            self._rate_limit.introduce(_peer(request), time.monotonic())
             return await oauth.register(request, authority, self._settings)
 
         async def token(request: Request) -> Response:
-            self._allowance.introduce(_peer(request), time.monotonic())
+            self._rate_limit.introduce(_peer(request), time.monotonic())
             return await oauth.token(request, authority)
 
         async def enrolment(request: Request) -> Response:
-            self._allowance.introduce(_peer(request), time.monotonic())
+            self._rate_limit.introduce(_peer(request), time.monotonic())
             # A browser says that a page of another origin asks, a proxy that it asks for somebody else.
             near = "" if request.client is None or _NOT_THEMSELVES & set(request.headers) else request.client.host
             here = (request.scope.get("server") or ("",))[0]
@@ -165,11 +165,11 @@ class Routes:
         try:
             access = self._guard.access(request.headers.get("authorization"))
         except EdgeError:
-            self._allowance.request(_peer(request), time.monotonic())
+            self._rate_limit.request(_peer(request), time.monotonic())
             raise
         client = client_of(access, _peer(request))
-        self._allowance.request(client, time.monotonic())
-        request.scope[CHARGE] = self._allowance.bytes.charge(client)
+        self._rate_limit.request(client, time.monotonic())
+        request.scope[CHARGE] = self._rate_limit.bytes.charge(client)
         return access
 
     def _still(self, request: Request) -> Access:

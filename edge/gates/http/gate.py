@@ -36,7 +36,7 @@ class HttpGate:
         views: Views | None = None,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: RateLimit | None = None,
+        rate_limit: RateLimit | None = None,
         authority: Authority | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -44,8 +44,8 @@ class HttpGate:
         if tls is not None:
             settings = replace(settings, hosts=(ANY,))  # what names it has its certificate says
         self._settings = settings
-        allowance = allowance or RateLimit(LimitSettings())
-        self._app = Routes(engine, settings, metrics, views or Views(), guard, allowance, authority).app()
+        rate_limit = rate_limit or RateLimit(LimitSettings())
+        self._app = Routes(engine, settings, metrics, views or Views(), guard, rate_limit, authority).app()
         self._tls = tls
         self._connections = metrics.connections.labels("http" if tls is None else "https")
         self._server: _Server | None = None

@@ -55,7 +55,7 @@ class MqttClient:
         self._session = Session(sessions, self._connection, peer=f"mqtt:{name}")
         self._limit = sessions.limits.max_pending_requests
         self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
-        self._charge = sessions.allowance.bytes.charge(incoming(self._session.peer))
+        self._charge = sessions.rate_limit.bytes.charge(incoming(self._session.peer))
         """For what is in there."""
         loop = asyncio.get_running_loop()
         self._heard = loop.time()

@@ -58,11 +58,11 @@ class MqttGate:
         health: Callable[[], Mapping[str, object]] = dict,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: RateLimit | None = None,
-        parking: ResumeRegistry | None = None,
+        rate_limit: RateLimit | None = None,
+        resume_registry: ResumeRegistry | None = None,
         strays: UnhandledTopics | None = None,
     ) -> None:
-        """`health` is what is told of the gateway: a JSON object. Without `parking` nothing can be resumed.
+        """`health` is what is told of the gateway: a JSON object. Without `resume_registry` nothing can be resumed.
 
         `strays`: who else hears what is said below the root, so that all of it is told once.
         """
@@ -71,8 +71,8 @@ class MqttGate:
         self._metrics = metrics
         self._make_link = make_link
         self._guard = guard
-        self._allowance = allowance
-        self._parking = parking
+        self._rate_limit = rate_limit
+        self._resume_registry = resume_registry
         self._health = health
         self._topics = Topics(settings.root)
         self._strays = strays or UnhandledTopics(settings.root)
@@ -114,8 +114,8 @@ class MqttGate:
             another="ask under another NAME",
             max_alias=MAX_ENCODED_ALIAS,
             limits=SessionLimits.of(settings),
-            allowance=self._allowance,
-            parking=self._parking,
+            rate_limit=self._rate_limit,
+            resume_registry=self._resume_registry,
         )
         will = (self._topics.status, _OFFLINE)
         self._wire = BrokerConnection(bridge, self, self._topics.filters, will, self._make_link)

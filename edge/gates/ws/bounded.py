@@ -36,13 +36,13 @@ class BoundedConnection(ServerConnection):
         protocol: ServerProtocol,
         server: Server,
         *,
-        allowance: RateLimit,
+        rate_limit: RateLimit,
         max_message: int,
         **options: Any,  # noqa: ANN401 - the library's own
     ) -> None:
         """`max_message` in bytes, with `FRAME` for each fragment. `options` are the library's."""
         super().__init__(protocol, server, **options)
-        self._allowance = allowance
+        self._rate_limit = rate_limit
         self._max_message = max_message
         self._peer = ""
         self._charge: Charge | None = None
@@ -59,7 +59,7 @@ class BoundedConnection(ServerConnection):
         super().connection_made(transport)
         self._unlink = Unlink(transport)
         self._peer = peer_of(*self.remote_address[:2])
-        self._charge = self._allowance.bytes.charge(incoming(self._peer))
+        self._charge = self._rate_limit.bytes.charge(incoming(self._peer))
         self.server.handlers[self].add_done_callback(self._handled)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -119,7 +119,7 @@ class BoundedConnection(ServerConnection):
 
     def _may_send_frame(self) -> bool:
         try:
-            self._allowance.frame(self._peer, self.loop.time())
+            self._rate_limit.frame(self._peer, self.loop.time())
         except TooManyRequests:
             return False
         return True

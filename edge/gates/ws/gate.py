@@ -57,17 +57,17 @@ class WsGate:
         metrics: Metrics,
         *,
         guard: Guard = OPEN_GUARD,
-        allowance: RateLimit | None = None,
-        parking: ResumeRegistry | None = None,
+        rate_limit: RateLimit | None = None,
+        resume_registry: ResumeRegistry | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Without `parking` nothing can be resumed. Without `tls`: plain WebSockets."""
+        """Without `resume_registry` nothing can be resumed. Without `tls`: plain WebSockets."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._guard = guard
-        self._allowance = allowance or RateLimit(LimitSettings())
-        self._parking = parking
+        self._rate_limit = rate_limit or RateLimit(LimitSettings())
+        self._resume_registry = resume_registry
         self._tls = tls
         self._open = metrics.connections.labels(_GATE)
         self._server: Server | None = None
@@ -82,8 +82,8 @@ class WsGate:
             guard=self._guard,
             gate=_GATE,
             limits=SessionLimits.of(settings),
-            allowance=self._allowance,
-            parking=self._parking,
+            rate_limit=self._rate_limit,
+            resume_registry=self._resume_registry,
         )
         listener = Listener(settings.host, settings.port, settings.max_connections, settings.max_connections_of_one)
         with listener.closed_on_failure():
@@ -96,7 +96,7 @@ class WsGate:
                 process_request=partial(self._admit, listener),
                 process_response=_in_our_form,
                 create_connection=partial(  # type: ignore[arg-type]  # it is only called
-                    BoundedConnection, allowance=self._allowance, max_message=2 * settings.max_message
+                    BoundedConnection, rate_limit=self._rate_limit, max_message=2 * settings.max_message
                 ),
                 compression="deflate" if settings.compression else None,
                 ping_interval=settings.ping_interval or None,

@@ -44,7 +44,7 @@ def serving(engine):
     """`async with serving(max_body=...) as gate`."""
 
     @asynccontextmanager
-    async def start(allowance: RateLimit | None = None, own_topics: str = "", **limits: Any) -> AsyncIterator[Gate]:
+    async def start(rate_limit: RateLimit | None = None, own_topics: str = "", **limits: Any) -> AsyncIterator[Gate]:
         metrics, came = Metrics(), []
 
         async def readings(topic: str, payload: bytes) -> int:
@@ -52,7 +52,7 @@ def serving(engine):
             return 0 if topic == "unmapped" else 1
 
         gate = CoapGate(
-            engine, CoapGateSettings(port=0, **limits), metrics, readings, allowance=allowance, own_topics=own_topics
+            engine, CoapGateSettings(port=0, **limits), metrics, readings, rate_limit=rate_limit, own_topics=own_topics
         )
         port = await gate.start()
         try:

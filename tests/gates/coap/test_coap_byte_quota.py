@@ -15,7 +15,7 @@ from edge.gates.settings import LimitSettings
 BLOCK = 1024
 
 
-def allowance(limit: int) -> RateLimit:
+def rate_limit(limit: int) -> RateLimit:
     return RateLimit(LimitSettings(max_client_bytes=limit, max_total_bytes=4 * limit))
 
 
@@ -27,8 +27,8 @@ async def send(client: Datagrams, number: int, query: str = "a") -> Code:
 
 
 async def test_a_body_that_is_not_complete_counts_until_it_is_forgotten(serving, monkeypatch):
-    limits = allowance(100_000)
-    async with serving(allowance=limits) as gate:
+    limits = rate_limit(100_000)
+    async with serving(rate_limit=limits) as gate:
         client = Datagrams(gate.port)
         for number in range(20):
             assert await send(client, number) == Code.CONTINUE
@@ -39,8 +39,8 @@ async def test_a_body_that_is_not_complete_counts_until_it_is_forgotten(serving,
 
 
 async def test_more_than_the_limit_is_refused_and_given_back(serving):
-    limits = allowance(30_000)
-    async with serving(allowance=limits) as gate:
+    limits = rate_limit(30_000)
+    async with serving(rate_limit=limits) as gate:
         client, other = Datagrams(gate.port), Datagrams(gate.port)
         number = 0
         while (code := await send(client, number)) == Code.CONTINUE:
@@ -59,8 +59,8 @@ async def test_more_than_the_limit_is_refused_and_given_back(serving):
 
 
 async def test_an_answer_in_blocks_counts_until_it_is_forgotten(serving, monkeypatch):
-    limits = allowance(100_000)
-    async with serving(allowance=limits) as gate, CoapClient(gate.url) as client:
+    limits = rate_limit(100_000)
+    async with serving(rate_limit=limits) as gate, CoapClient(gate.url) as client:
         await client.update("INSERT DATA { <urn:s> <urn:p> '" + "x" * 20_000 + "' }")
         raw = Datagrams(gate.port)
         assert (await raw.ask(FETCH, "/query", ALL, content_format=0)).code == Code.CONTENT
@@ -71,8 +71,8 @@ async def test_an_answer_in_blocks_counts_until_it_is_forgotten(serving, monkeyp
 
 
 async def test_an_answer_or_notification_that_would_be_too_much_is_refused(serving):
-    limits = allowance(20_000)
-    async with serving(allowance=limits) as gate, CoapClient(gate.url) as client:
+    limits = rate_limit(20_000)
+    async with serving(rate_limit=limits) as gate, CoapClient(gate.url) as client:
         path = await client.subscribe()
         observation = await client.observe(path)
         assert body(await observation.message())["sequence"] == 0

@@ -10,8 +10,8 @@ from edge.gates.settings import LimitSettings
 
 @pytest.mark.parametrize(("code", "path", "payload"), [(FETCH, "/query", ALL), (POST, "/reading/sensor", b"21")])
 async def test_what_is_too_much_is_refused_with_the_time_to_wait(serving, code, path, payload):
-    allowance = RateLimit(LimitSettings(rate=0.001, burst=1))
-    async with serving(allowance=allowance) as gate, CoapClient(gate.url) as client:
+    rate_limit = RateLimit(LimitSettings(rate=0.001, burst=1))
+    async with serving(rate_limit=rate_limit) as gate, CoapClient(gate.url) as client:
         first = await client.ask(code, path, payload)
         assert first.code in (Code.CONTENT, Code.CHANGED)
         refused = await client.ask(code, path, payload)
