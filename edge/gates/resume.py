@@ -1,7 +1,7 @@
-"""Subscriptions that outlive a lost connection for a while: whoever comes back to one gets what it missed, no more.
+"""Resume registry: subscriptions that survive a lost connection, so that their clients can resume them.
 
-Only those that asked for it (`Subscribe.resumable`). There is one resume_registry for all gates, and it holds those, too, that
-the gateway served before it was started anew. All methods are called on the event loop.
+Only subscriptions that asked for it are kept (`Subscribe.resumable`). All gates share one registry. It also holds the
+subscriptions that were served before the last restart of the gateway. All methods are called on the event loop.
 """
 
 from __future__ import annotations
