@@ -1,4 +1,4 @@
-"""Change sets: what one update really changed, and nothing that it left as it was."""
+"""Change sets: the exact effect of one update on the live graph."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from edge.engine.store.oxigraph_transaction import GraphName
 from edge.protocol.results import Term
 
 Statement = tuple[Term, Term, Term, GraphName | None]
-"""Subject, predicate, object and graph (None: the default graph). A quad made of it costs more than all the rest."""
+"""Subject, predicate, object and graph (None: the default graph). Creating an `ox.Quad` costs more than all other work.
+"""
 
 
 class ChangeSet:
-    """The exact effect of one update request: quads that are new, quads that are gone, named graphs likewise.
+    """Exact effect of one update request: added and removed quads, created and dropped named graphs.
 
-    Disjoint and minimal: no quad is in both, none that was there is in `added`, none that was not is in `removed`.
-    `created` and `dropped` are the named graphs that began or ceased to exist (an empty graph can exist).
+    The sets are disjoint and minimal. `added` contains no quad that existed before, `removed` only quads that existed.
+    `created` and `dropped` name the graphs that began or ceased to exist. A named graph can exist and be empty.
     """
 
     __slots__ = ("_added", "_removed", "created", "dropped")
@@ -36,26 +37,26 @@ class ChangeSet:
 
     @property
     def added(self) -> tuple[ox.Quad, ...]:
-        """The quads that are new."""
+        """Added quads."""
         return tuple(map(as_quad, self._added))
 
     @property
     def removed(self) -> tuple[ox.Quad, ...]:
-        """The quads that are gone."""
+        """Removed quads."""
         return tuple(map(as_quad, self._removed))
 
     @property
     def statements(self) -> tuple[Iterable[Statement], Iterable[Statement]]:
-        """What was added and what was removed, without a quad being made of it."""
+        """Added and removed statements. Creates no quads."""
         return map(_statement, self._added), map(_statement, self._removed)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """How many quads were added and removed, how many named graphs created and dropped."""
+        """Numbers of added quads, removed quads, created graphs and dropped graphs."""
         return len(self._added), len(self._removed), len(self.created), len(self.dropped)
 
     def lines(self) -> Iterator[str]:
-        """The quads that were added and then those that were removed, as lines of N-Quads."""
+        """Yield the added quads, then the removed quads, as lines of N-Quads."""
         for quads in (self._added, self._removed):
             for quad in quads:
                 if isinstance(quad, tuple):
@@ -68,7 +69,7 @@ class ChangeSet:
                     yield f"{quad} .\n"
 
     def inverse(self) -> ChangeSet:
-        """The change set that undoes this one."""
+        """Return the change set that undoes this one."""
         return ChangeSet(self._removed, self._added, self.dropped, self.created)
 
     def __bool__(self) -> bool:
@@ -88,7 +89,7 @@ class ChangeSet:
 
 
 def as_quad(quad: ox.Quad | Statement) -> ox.Quad:
-    """A statement as a quad."""
+    """Return a statement as a quad."""
     return ox.Quad(*quad) if isinstance(quad, tuple) else quad  # type: ignore[arg-type]
 
 

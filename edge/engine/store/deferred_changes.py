@@ -1,4 +1,4 @@
-"""Change sets that wait to be taken in, in pieces: to take in a large one in one go would hold up the writer."""
+"""Queue of change sets that are processed in pieces, because a large one at once would block the writer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from edge.engine.store.changes import ChangeSet, Statement
 
 LARGE: Final = 1_000
-"""Quads from which a change is taken in later."""
+"""Number of quads from which a change set is deferred."""
 
 
 class DeferredChanges:
-    """The quads of change sets, in order. It belongs to whoever holds its owner's lock."""
+    """Quads of deferred change sets, in order. Not thread-safe: the owner's lock protects it."""
 
     def __init__(self) -> None:
         self._waiting: deque[Iterator[tuple[Statement, bool]]] = deque()
@@ -23,16 +23,16 @@ class DeferredChanges:
         return bool(self._waiting)
 
     def defers(self, changes: ChangeSet) -> bool:
-        """Whether a change must wait: it is large, or others wait that come before it."""
+        """Return whether a change set must wait: it is large, or earlier ones still wait."""
         return bool(self._waiting) or sum(changes.sizes) >= LARGE
 
     def put(self, changes: ChangeSet) -> None:
-        """Add the quads of a change."""
+        """Append the quads of a change set."""
         added, removed = changes.statements
         self._waiting.append(chain(zip(removed, repeat(False)), zip(added, repeat(True))))
 
     def take(self, most: int | None = None) -> Iterator[tuple[Statement, bool]]:
-        """The next quads, at most so many (None: all), each with whether it came or went."""
+        """Yield the next quads, at most `most` (None: all), each with True if added and False if removed."""
         left = most
         while self._waiting and left != 0:
             number = 0
@@ -44,5 +44,5 @@ class DeferredChanges:
                 left -= number
 
     def clear(self) -> None:
-        """Forget all."""
+        """Discard all waiting changes."""
         self._waiting.clear()

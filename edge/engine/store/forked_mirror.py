@@ -1,6 +1,6 @@
-"""The mirror in a forked process: the store as it was at the fork, moved by what the process itself does.
+"""The mirror in a forked process: the store as of the fork, plus the changes that the process itself makes.
 
-It takes no lock: a thread of the parent may have held it at the fork.
+It takes no lock, because a thread of the parent may have held the lock at the fork.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from edge.engine.store.changes import NO_CHANGE, ChangeSet
 
 
 class ForkedMirror:
-    """Has the part of a `Mirror` that an update needs."""
+    """The subset of `Mirror` that an update needs."""
 
     ready = True
 
     def __init__(self, store: ox.Store | None) -> None:
-        """`store`: None where no update needs it."""
+        """`store`: None if no update needs the mirror."""
         self._store = store
         self._staged = NO_CHANGE
 
     def note(self, changes: ChangeSet) -> None:
-        """Show a change of the live graph, instead of what is staged."""
+        """Apply a change of the live graph, in place of the staged one."""
         self.stage(changes)
         self._staged = NO_CHANGE
 
     def stage(self, changes: ChangeSet) -> None:
-        """Show an uncommitted change set, in place of the one staged before."""
+        """Apply an uncommitted change set, in place of the one staged before."""
         if self._store is not None:
             for each in (self._staged.inverse(), changes):
                 self._apply(self._store, each)
         self._staged = changes
 
     def open(self) -> ox.Store:
-        """The store."""
+        """Return the store."""
         assert self._store is not None, "no update needs it"  # noqa: S101
         return self._store
 

@@ -1,8 +1,8 @@
-"""The live graph: a dictionary index of quads, the authoritative state (the paper's Context Triple Store).
+"""The live graph: a dictionary index of quads and the authoritative state (Context Triple Store of the SEPA paper).
 
-Two nested indexes a graph, over interned terms: by subject and predicate, by predicate and object. Where only an object
-is known each predicate is asked for it, for there are few predicates; a third index would cost every update its time,
-and half as much memory again. Nothing here knows SPARQL, files or time.
+Each graph has two nested indexes over interned terms: by subject and predicate, and by predicate and object. A look-up
+by object alone probes every predicate, since a graph has few predicates. A third index would slow down every update and
+take half as much memory again. This module does not depend on SPARQL, files or time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ Quad = tuple[int, int, int, int]
 """Subject, predicate, object, graph: ids of the dictionary."""
 
 DEFAULT_GRAPH: Final = 0
-"""The id under which the default graph stands. The dictionary reserves it."""
+"""Id of the default graph. The dictionary reserves it."""
 
 SOME: Final = -1
-"""Stands for the id of a term that is given and not known (`TripleIndex.most`)."""
+"""Placeholder for the id of a term that is given but not known (`TripleIndex.most`)."""
 
 _EMPTY: Final[dict[int, Leaf]] = {}
 
 
 def _insert(index: Index, first: int, second: int, third: int) -> int:
-    """0: it was there; 2: there are others with the same first and second; 1: there are not."""
+    """Insert an entry.
+
+    Returns 0 if it existed, 1 if it is the only one with this first and second, and 2 if there are others.
+    """
     branch = index.get(first)
     if branch is None:
         index[first] = {second: third}
@@ -54,7 +57,10 @@ def _insert(index: Index, first: int, second: int, third: int) -> int:
 
 
 def _delete(index: Index, first: int, second: int, third: int) -> int:
-    """0: it was not there; 2: others with the same first and second are left; 1: none is."""
+    """Delete an entry.
+
+    Returns 0 if it did not exist, 1 if no other has the same first and second, and 2 if others remain.
+    """
     branch = index.get(first)
     if branch is None:
         return 0
@@ -68,6 +74,7 @@ def _delete(index: Index, first: int, second: int, third: int) -> int:
             del branch[second]
         return 1
     if leaf is None or third not in leaf:
+        # A leaf with one entry is stored as a plain int: most pairs of subject and predicate have one object.
         return 0
     leaf.remove(third)
     if len(leaf) == 1:
@@ -76,9 +83,10 @@ def _delete(index: Index, first: int, second: int, third: int) -> int:
 
 
 def _subtract(index: Index, other: Index, left: dict[int, int]) -> None:
-    """Remove the entries of another index, all of which are here.
+    """Remove the entries of `other`, all of which exist in `index`.
 
-    `left` counts, by second, the pairs of first and second of the other that still have entries here.
+    Adds to `left`, for each second, the number of its pairs (first, second) in `other` that still have entries in
+    `index`.
     """
     for first, less in other.items():
         branch = index[first]
@@ -91,7 +99,7 @@ def _subtract(index: Index, other: Index, left: dict[int, int]) -> None:
                 del branch[second]
                 continue
             left[second] = left.get(second, 0) + 1
-            assert isinstance(rest, set)  # noqa: S101  it has more than the other
+            assert isinstance(rest, set)  # noqa: S101  `leaf` is a part of it
             rest.difference_update(members(leaf))
             if len(rest) == 1:
                 branch[second] = rest.pop()
@@ -119,11 +127,11 @@ class TripleIndex:
         self._pos: Index = {}
         self._predicates: dict[int, int] = {}
         self._further: dict[int, int] = {}
-        """Triples of a predicate beyond the first of each subject."""
+        """By predicate: its triples beyond the first of each subject."""
         self.size = 0
 
     def contains(self, s: int, p: int, o: int) -> bool:
-        """Whether the triple is there."""
+        """Return whether the index has the triple."""
         branch = self._spo.get(s)
         if branch is None:
             return False
@@ -131,7 +139,7 @@ class TripleIndex:
         return leaf == o if isinstance(leaf, int) else leaf is not None and o in leaf
 
     def add(self, s: int, p: int, o: int) -> bool:
-        """Add a triple. False: it was there."""
+        """Add a triple. Returns False if it existed."""
         inserted = _insert(self._spo, s, p, o)
         if not inserted:
             return False
@@ -143,7 +151,7 @@ class TripleIndex:
         return True
 
     def remove(self, s: int, p: int, o: int) -> bool:
-        """Remove a triple. False: it was not there."""
+        """Remove a triple. Returns False if it did not exist."""
         deleted = _delete(self._spo, s, p, o)
         if not deleted:
             return False
@@ -160,11 +168,11 @@ class TripleIndex:
         return True
 
     def absorb(self, other: TripleIndex) -> None:
-        """Add the triples of another index, none of which is here. The other must not be used any more."""
+        """Add the triples of another index, which must be disjoint and must not be used afterwards."""
         TripleMerge(self, other).apply()
 
     def take_in(self, other: TripleIndex, met: Mapping[int, int]) -> None:
-        """Count the triples of another index. `met`: by predicate, the subjects that have it in both."""
+        """Add the counts of another index. `met`: by predicate, the number of subjects that have it in both indexes."""
         for p, count in other._predicates.items():
             self._predicates[p] = self._predicates.get(p, 0) + count
             further = other._further.get(p, 0) + met.get(p, 0)
@@ -173,11 +181,11 @@ class TripleIndex:
         self.size += other.size
 
     def merges(self, other: TripleIndex) -> tuple[IndexMerge, IndexMerge]:
-        """How another index is merged into this one: by subject, and by predicate."""
+        """Return the merges of another index into this one: by subject, and by predicate."""
         return IndexMerge(self._spo, other._spo), IndexMerge(self._pos, other._pos)
 
     def subtract(self, other: TripleIndex) -> None:
-        """Remove the triples of another index, all of which are here."""
+        """Remove the triples of another index, all of which are in this one."""
         left: dict[int, int] = {}
         _subtract(self._spo, other._spo, left)
         _subtract(self._pos, other._pos, {})
@@ -193,21 +201,21 @@ class TripleIndex:
         self.size -= other.size
 
     def terms(self) -> tuple[Collection[int], Collection[int], set[int]]:
-        """The subjects, predicates and objects of its triples."""
+        """Return the ids of all subjects, predicates and objects."""
         return self._spo.keys(), self._pos.keys(), {o for branch in self._pos.values() for o in branch}
 
     def objects(self, s: int, p: int) -> Leaf | None:
-        """The objects of the triples with this subject and predicate: None, one, or a set. Read it, never write it."""
+        """Return the objects for a subject and a predicate: None, one id, or a set that must not be changed."""
         branch = self._spo.get(s)
         return None if branch is None else branch.get(p)
 
     def subjects(self, p: int, o: int) -> Leaf | None:
-        """The subjects of the triples with this predicate and object, likewise."""
+        """Return the subjects for a predicate and an object, in the same form as `objects`."""
         branch = self._pos.get(p)
         return None if branch is None else branch.get(o)
 
     def match(self, s: int | None, p: int | None, o: int | None) -> Iterator[tuple[int, int, int]]:
-        """The triples that agree with what is given; None stands for anything. Do not change the graph meanwhile."""
+        """Yield the triples that match; None matches anything. The graph must not change during the iteration."""
         if s is not None:
             branch = self._spo.get(s)
             if branch is None:
@@ -249,15 +257,15 @@ class TripleIndex:
                         yield subject, predicate, third
 
     def all_subjects(self) -> list[int]:
-        """All subjects."""
+        """Return all subjects."""
         return list(self._spo)
 
     def predicates_of(self, s: int) -> list[int]:
-        """The predicates of a subject."""
+        """Return the predicates of a subject."""
         return list(self._spo.get(s, _EMPTY))
 
     def estimate(self, s: int | None, p: int | None, o: int | None) -> int:
-        """About how many triples `match` would give, without walking them."""
+        """Return approximately how many triples `match` would yield, without iterating over them."""
         if s is not None:
             branch = self._spo.get(s)
             if branch is None:
@@ -277,13 +285,15 @@ class TripleIndex:
         return sum([1 if isinstance(leaf, int) else len(leaf) for leaf in leaves])
 
     def most(self, s: int | None, p: int | None, o: int | None) -> int:
-        """How many triples `match` can give at the most, where an id may be `SOME`: that of a term not known yet.
+        """Return an upper bound of the triples that `match` yields. An id may be `SOME`: that of a term not known yet.
 
-        Any thread may ask; while another changes the graph the answer is about right.
+        Any thread may call it. While another thread changes the graph, the result is approximate.
         """
         predicates = self._predicates
         if p is None or p == SOME:
             return min(self.size, sum([self.most(s, each, o) for each in list(predicates)]))
+        # The index has the exact number for known terms. For `SOME` the bound is the largest group that the counts
+        # allow.
         count = predicates.get(p, 0)
         if s is None and o is None:
             return count
@@ -292,7 +302,7 @@ class TripleIndex:
         if o is None:
             if s == SOME:
                 return min(count, self._further.get(p, 0) + 1)
-            leaf = self._spo.get(s, _EMPTY).get(p)  # type: ignore[arg-type]  # it is one
+            leaf = self._spo.get(s, _EMPTY).get(p)  # type: ignore[arg-type]  # s is an id here
         else:
             branch = self._pos.get(p, _EMPTY)
             if o == SOME:
@@ -302,36 +312,36 @@ class TripleIndex:
 
 
 class TripleMerge:
-    """Merging the triples of an index into another one that has none of them, prepared in pieces (`index_merge`)."""
+    """Merge of the triples of one index into another that has none of them, prepared in pieces (see `index_merge`)."""
 
     def __init__(self, into: TripleIndex, other: TripleIndex) -> None:
-        """Until `apply` the other must not be used, but for triples that were taken back."""
+        """Until `apply`, `other` must not be used, except for triples passed to `take_back`."""
         self.into = into
         self._other = other
         self._by_subject, self._by_predicate = into.merges(other)
 
     def prepare(self) -> Iterator[None]:
-        """Prepare it, piece by piece."""
+        """Prepare the merge. Yields after each piece."""
         yield from self._by_subject.prepare()
         yield from self._by_predicate.prepare()
 
     def take_back(self, s: int, p: int, o: int) -> None:
-        """Take back what was prepared for a triple, which changes in either index or has changed."""
+        """Undo the preparation for a triple that changes, or has changed, in either index."""
         self._by_subject.take_back(s, p)
         self._by_predicate.take_back(p, o)
 
     def take_all_back(self) -> Iterator[None]:
-        """Take everything back, piece by piece."""
+        """Undo all preparation. Yields after each piece."""
         yield from self._by_subject.take_all_back()
         yield from self._by_predicate.take_all_back()
 
     def apply(self) -> None:
-        """Merge. Nearly all of it is done in C as far as it was prepared. The other must not be used any more."""
+        """Merge. The prepared parts are merged almost entirely in C. `other` must not be used afterwards."""
         self._by_predicate.merge()
         self.into.take_in(self._other, self._by_subject.merge())
 
     def release(self) -> Iterator[None]:
-        """Free what is no longer used, piece by piece."""
+        """Free the replaced parts. Yields after each piece."""
         yield from self._by_subject.release()
         yield from self._by_predicate.release()
 
@@ -340,9 +350,9 @@ _NO_TRIPLES: Final = TripleIndex()
 
 
 def _walk(index: Callable[[], TripleIndex]) -> Iterator[tuple[int, int, int]]:
-    """The triples of an index that may change, or become another one, between two steps."""
-    # A step uses ids of earlier ones, which may stand for other terms by now, and an update may have replaced an
-    # index by one with the same quads (MOVE). So everything is looked up again, and `contains` has the last word.
+    """Yield the triples of an index that may change, or be replaced by another one, between two steps."""
+    # A step uses ids from earlier steps. Those ids may stand for other terms by now, and an update may have replaced an
+    # index by one with the same quads (MOVE). So each step looks everything up again, and `contains` decides.
     for s in index().all_subjects():
         for p in index().predicates_of(s):
             for o in list(members(index().objects(s, p))):
@@ -351,28 +361,29 @@ def _walk(index: Callable[[], TripleIndex]) -> Iterator[tuple[int, int, int]]:
 
 
 class LiveGraph:
-    """The RDF dataset that the gateway serves: a default graph and named graphs, which may exist and be empty."""
+    """The RDF dataset that the gateway serves: a default graph and named graphs, which may be empty."""
 
     def __init__(self, effort: StepBudget | None = None) -> None:
         self.dictionary = Dictionary()
-        self.dictionary.retain(self.dictionary.intern(ox.BlankNode()))  # takes the id; nobody can name it
+        # reserves id 0; no client can name the blank node
+        self.dictionary.retain(self.dictionary.intern(ox.BlankNode()))
         self.graphs: dict[int, TripleIndex] = {DEFAULT_GRAPH: TripleIndex()}
-        """Graph id -> its triples. The default graph is always there; named graphs come and go."""
+        """Graph id -> its triples. The default graph always exists; named graphs are created and dropped."""
         self.effort = effort or StepBudget()
-        """Of the evaluation on it that runs: one at a time does."""
+        """Step budget of the running evaluation. Only one evaluation runs at a time."""
 
     def __len__(self) -> int:
-        """How many quads there are."""
+        """Return the number of quads."""
         return sum(index.size for index in self.graphs.values())
 
     def contains(self, quad: Quad) -> bool:
-        """Whether the quad is there."""
+        """Return whether the graph has the quad."""
         s, p, o, g = quad
         index = self.graphs.get(g)
         return index is not None and index.contains(s, p, o)
 
     def add(self, quad: Quad) -> bool:
-        """Add a quad to a graph that exists. False: it was there."""
+        """Add a quad to an existing graph. Returns False if the quad existed."""
         s, p, o, g = quad
         if not self.graphs[g].add(s, p, o):
             return False
@@ -380,7 +391,7 @@ class LiveGraph:
         return True
 
     def remove(self, quad: Quad) -> bool:
-        """Remove a quad. False: it was not there."""
+        """Remove a quad. Returns False if it did not exist."""
         s, p, o, g = quad
         index = self.graphs.get(g)
         if index is None or not index.remove(s, p, o):
@@ -389,7 +400,7 @@ class LiveGraph:
         return True
 
     def create(self, graph: int) -> bool:
-        """Begin an empty named graph. False: it exists."""
+        """Create an empty named graph. Returns False if it exists."""
         if graph in self.graphs:
             return False
         self.graphs[graph] = TripleIndex()
@@ -397,7 +408,7 @@ class LiveGraph:
         return True
 
     def drop(self, graph: int) -> bool:
-        """End a named graph, which must be empty. False: there is none."""
+        """Drop a named graph, which must be empty. Returns False if it does not exist."""
         if graph == DEFAULT_GRAPH or graph not in self.graphs:
             return False
         del self.graphs[graph]
@@ -405,47 +416,52 @@ class LiveGraph:
         return True
 
     def legal(self, quad: Quad) -> bool:
-        """Whether the terms may stand where they stand (RDF 1.1 Concepts, section 3.1)."""
+        """Return whether each term is allowed in its position (RDF 1.1 Concepts, section 3.1)."""
         kinds = self.dictionary.kinds
         s, p, _, g = quad
+        # The kinds are ordered IRI < BLANK < LITERAL < TRIPLE, so one comparison covers several of them.
         return kinds[s] <= BLANK and kinds[p] == IRI and kinds[g] < LITERAL
 
     def intern_quad(self, quad: ox.Quad) -> Quad:
-        """A quad of terms as a quad of ids."""
+        """Return the ids of a quad's terms. Interns new terms."""
         intern = self.dictionary.intern
         return intern(quad.subject), intern(quad.predicate), intern(quad.object), self.intern_graph(quad.graph_name)
 
     def intern_graph(self, name: Term | ox.DefaultGraph) -> int:
-        """A graph's name as an id."""
+        """Return the id of a graph name."""
         return DEFAULT_GRAPH if isinstance(name, ox.DefaultGraph) else self.dictionary.intern(name)
 
     def decode_graph(self, graph: int) -> ox.NamedNode | ox.BlankNode | ox.DefaultGraph:
-        """A graph's id as its name."""
+        """Return the name of a graph id."""
         if graph == DEFAULT_GRAPH:
             return ox.DefaultGraph()
         return self.dictionary.terms[graph]  # type: ignore[return-value]
 
     def decode(self, quad: Quad) -> ox.Quad:
-        """A quad of ids as a quad of terms."""
+        """Return the quad of terms for a quad of ids."""
         terms = self.dictionary.terms
         s, p, o, g = quad
         return ox.Quad(terms[s], terms[p], terms[o], self.decode_graph(g))  # type: ignore[arg-type]
 
     def quads(self) -> Iterator[ox.Quad]:
-        """Every quad, as terms."""
+        """Yield every quad, as terms."""
         for graph, index in self.graphs.items():
             for s, p, o in index.match(None, None, None):
                 yield self.decode((s, p, o, graph))
 
     def walk(self) -> Iterator[Statement]:
-        """Every quad that is there before each step, as terms. The graph may change between two steps.
+        """Yield every quad that exists before each step, as terms. The graph may change between two steps.
 
-        Others that are there before some of the steps may or may not come; none of a graph that does not exist now.
+        Quads that exist only before some of the steps may be missing. Graphs that do not exist at the call are not
+        visited.
         """
         return self._walk([(graph, self.decode_graph(graph)) for graph in self.graphs])
 
     def walk_ids(self, graph: int) -> Iterator[Quad]:
-        """The same of one graph, as ids, while somebody holds a reference to its name."""
+        """Yield the quads of one graph as ids, like `walk`.
+
+        The caller must hold a reference to the name of the graph.
+        """
         for s, p, o in _walk(lambda: self.graphs.get(graph, _NO_TRIPLES)):
             yield s, p, o, graph
 
@@ -457,11 +473,11 @@ class LiveGraph:
                 yield terms[s], terms[p], terms[o], of_quad
 
     def _index(self, graph: int, name: GraphName | ox.DefaultGraph) -> TripleIndex:
-        """The triples of the graph that has this id and name; none, if there is no such graph."""
+        """Return the triples of the graph with this id and name; an empty index if there is none."""
         index = self.graphs.get(graph)
         return _NO_TRIPLES if index is None or self.decode_graph(graph) != name else index
 
     def named_graphs(self) -> list[ox.NamedNode | ox.BlankNode]:
-        """The names of the named graphs that exist."""
+        """Return the names of the existing named graphs."""
         terms = self.dictionary.terms
         return [terms[graph] for graph in self.graphs if graph != DEFAULT_GRAPH]  # type: ignore[misc]

@@ -30,7 +30,7 @@ class GraphCopy:
         self._quads: dict[Statement, bool] = {}
         self._graphs: dict[GraphName, bool] = {}
         self._deferred = DeferredChanges()
-        """What is not in `_quads` yet."""
+        """Changes that are not in `_quads` yet."""
 
     def take(self, size: int) -> list[Statement]:
         """Return the next quads, at most `size`; an empty list when all were returned."""
@@ -49,15 +49,15 @@ class GraphCopy:
 
     @property
     def untidy(self) -> bool:
-        """Whether large changes that were noted are to be taken in."""
+        """Whether large changes still wait for `tidy`."""
         return bool(self._deferred)
 
     def tidy(self) -> None:
-        """Take in a piece of them."""
+        """Process one piece of the large changes."""
         self._quads.update(self._deferred.take(LARGE))
 
     def behind(self, most: int) -> bool:
-        """Whether so many states or more are remembered."""
+        """Return whether at least `most` states are remembered."""
         return bool(self._deferred) or len(self._quads) + len(self._graphs) >= most
 
     def take_changes(self) -> ChangeSet:
@@ -68,7 +68,7 @@ class GraphCopy:
         return self.detach_changes()()
 
     def detach_changes(self) -> Callable[[], ChangeSet]:
-        """The same in two steps: what is returned makes the change set, and needs no lock for that."""
+        """Detach the remembered states. Returns a function that makes the change set and needs no lock."""
         quads, graphs, deferred = self._quads, self._graphs, self._deferred
         self._quads, self._graphs, self._deferred = {}, {}, DeferredChanges()
 

@@ -1,8 +1,8 @@
-"""Merging an index into a larger one, prepared in pieces while the larger one changes.
+"""Merge an index into a larger one that changes meanwhile, with preparation in small pieces.
 
-To merge two nested dictionaries is fast where they have no key in common: it is done by `dict.update`, in C. So the
-parts that both have are joined ahead of time, as copies, and put in place of the larger one's parts when it is time.
-Whoever changes the larger index before that says so, and what was joined there is taken back.
+Two nested dictionaries without common keys merge fast: `dict.update` does it in C. So the parts that both indexes have
+are joined ahead of time, as copies, and `merge` then replaces the parts of the larger index. A caller that changes the
+larger index before the merge must call `take_back`, which discards the joined copy.
 """
 
 from __future__ import annotations
@@ -15,36 +15,39 @@ Branch = dict[int, Leaf]
 Index = dict[int, Branch]
 
 _SMALL: Final = 64
-"""Entries of a part that is copied. Those that have more are few, and are joined when it is time."""
+"""Entries up to which a part is copied. Larger parts are rare; `merge` joins them in place."""
 _PIECE: Final = 250
-"""Parts that are joined at a time: less than a millisecond."""
+"""Parts that are joined in one piece: less than a millisecond."""
 
 
 class IndexMerge:
-    """Of one index into another that has none of its entries. One caller at a time."""
+    """Merge of one index into another that has none of its entries. Not thread-safe."""
 
     def __init__(self, index: Index, other: Index) -> None:
-        """`other` must not be used any more, but for entries of which `take_back` was told."""
+        """`other` must not be used afterwards, except for entries passed to `take_back`."""
         self._index = index
         self._other = other
         self._branches: Index = {}
         """Joined branches."""
         self._own_branches: Index = {}
-        """What the other index has of them."""
+        """The branches of `other` that were joined."""
         self._leaves: Index = {}
-        """Joined leaves of branches that are too large to be copied."""
+        """Joined leaves, of branches that are too large to copy."""
         self._own_leaves: Index = {}
-        """What the other index has of them."""
+        """The leaves of `other` that were joined."""
         self._prepared = False
         self._common: dict[int, set[int] | None] = {}
-        """Once it is prepared: all that is left for `merge` of what both have. None: it is not known which parts."""
+        """First -> seconds in both indexes that are left for `merge`, complete after `prepare`. None: seconds unknown.
+        """
         self._met: dict[int, int] = {}
-        """By second, the pairs of first and second that both have, as far as they are joined."""
+        """By second: number of pairs (first, second) in both indexes, as far as they are joined."""
         self._replaced: list[Branch | set[int]] = []
-        """Parts that are no longer used when it is done: they are freed by `release`, and not in one go."""
+        """Parts that the merge replaces. `release` frees them in pieces, because freeing all of them at once takes
+        long.
+        """
 
     def prepare(self) -> Iterator[None]:
-        """Join what is to be joined, piece by piece."""
+        """Join the common parts. Yields after each piece."""
         for number, first in enumerate(list(self._other), 1):
             branch = self._index.get(first)
             if branch is not None and first in self._other:
@@ -57,11 +60,12 @@ class IndexMerge:
         self._prepared = True
 
     def take_back(self, first: int, second: int) -> None:
-        """Take back what was joined of a pair: it changes in either index, or has changed."""
+        """Discard the joined copy of a pair that changes, or has changed, in either index."""
         own = self._own_branches.pop(first, None)
         if own is None:
             self._leave(first, second)
         else:
+            # The whole branch of `other` goes back, so `merge` has to find its common seconds itself.
             self._common[first] = None
             joined = self._branches.pop(first)
             for each, leaf in own.items():
@@ -74,7 +78,7 @@ class IndexMerge:
             self._other.setdefault(first, {})[second] = self._own_leaves[first].pop(second)
 
     def take_all_back(self) -> Iterator[None]:
-        """Take everything back, piece by piece."""
+        """Discard all joined copies. Yields after each piece."""
         self._prepared = False
         for number, first in enumerate(list(self._own_branches), 1):
             self.take_back(first, 0)
@@ -87,7 +91,7 @@ class IndexMerge:
                     yield
 
     def merge(self) -> dict[int, int]:
-        """Merge. Returns, by second, the pairs of first and second that both had."""
+        """Merge. Returns, by second, the number of pairs (first, second) that both indexes had."""
         met = {second: count for second, count in self._met.items() if count}
         for first, leaves in self._leaves.items():
             if leaves:
@@ -112,7 +116,7 @@ class IndexMerge:
         return met
 
     def release(self) -> Iterator[None]:
-        """Free what is no longer used, piece by piece."""
+        """Free the replaced parts. Yields after each piece."""
         while self._replaced:
             del self._replaced[-_PIECE:]
             yield
@@ -143,7 +147,7 @@ class IndexMerge:
 
     def _join_leaves(self, first: int) -> Iterator[None]:
         self._common.setdefault(first, set())
-        for number, second in enumerate(list(self._other[first]), 1):  # another index may change between two pieces
+        for number, second in enumerate(list(self._other[first]), 1):  # the other index may change between two pieces
             before, own = self._index.get(first, {}).get(second), self._other.get(first, {}).get(second)
             if before is not None and own is not None and _size(before) <= _SMALL:
                 del self._other[first][second]

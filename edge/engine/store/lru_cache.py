@@ -1,6 +1,6 @@
-"""Functions that remember what they gave for recent arguments, as long as that is not too many characters.
+"""LRU caches of function results, bounded by the number of characters of the arguments.
 
-Terms can be megabytes long. Thousands of answers about such must not be kept when the graph has forgotten them.
+Terms can be megabytes long, so a cache must not hold thousands of results after the graph has dropped the terms.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, Final, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CHARACTERS: Final = 16_000_000
-"""Of arguments since all was last forgotten."""
+"""Characters of all cached arguments at which a cache is cleared."""
 
 
 def bounded_cache(most: int, size: Callable[..., int]) -> Callable[[F], F]:
-    """Have a function remember `most` answers. `size`: how many characters its arguments have.
+    """Cache the last `most` results of a function. `size`: function that returns the characters of the arguments.
 
-    It costs nothing where the answer is known: arguments are measured when they are new.
+    A cache hit costs nothing extra, since only new arguments are measured.
     """
 
     def decorate(function: F) -> F:
         held = 0
 
-        def anew(*arguments: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
+        def compute(*arguments: Any) -> Any:  # noqa: ANN401  whatever the function accepts
             nonlocal held
             held += size(*arguments)
             if held > _CHARACTERS:
@@ -32,7 +32,7 @@ def bounded_cache(most: int, size: Callable[..., int]) -> Callable[[F], F]:
                 cached.cache_clear()
             return function(*arguments)
 
-        cached = lru_cache(maxsize=most)(anew)
+        cached = lru_cache(maxsize=most)(compute)
         return update_wrapper(cached, function)  # type: ignore[return-value]
 
     return decorate

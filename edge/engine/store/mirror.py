@@ -1,19 +1,18 @@
 """The mirror: an Oxigraph store that follows the live graph and evaluates all of SPARQL 1.1 on it.
 
-It receives every change set, and is brought up to date, with the net change only, when a query needs it. There are two:
-one for the writer, which can also see the uncommitted state of the update that is running, and one for the readers,
-which sees what is committed. So a query never waits for an update, and no lock is shared between them.
+It receives every change set, but applies only the combined change, when a query needs it. There are two mirrors. The
+writer's mirror can also show the uncommitted state of the running update. The readers' mirror shows committed data. So
+a query never waits for an update, and the two share no lock.
 
 A mirror costs nothing before its first use. Then it is filled in pieces of some hundred quads (`GraphCopy`). Updates
-go on between two pieces. The thread that needs the mirror fills it; `prepare` does so on a thread in the background.
+continue between two pieces. The thread that needs the mirror fills it; `prepare` fills it on a background thread.
 
-Oxigraph's in-memory store is three to six times faster here than its disk store, but never frees what is overwritten.
-So the mirror counts overwritten quads. When they outnumber its quads, it fills a new store in the background, likewise
-in pieces, and uses the old one until that is complete.
+Oxigraph's in-memory store is three to six times faster here than its disk store, but never frees overwritten quads. So
+the mirror counts them. When they outnumber its live quads, it fills a new store in the background, also in pieces, and
+uses the old store until the new one is complete.
 
-Locks are taken in this order: `writing` (the live graph), `_filling` (the store that is filled), `_noting`.
-`_moving` (the store that is read) is never waited for by a thread that holds one of the others, except by the thread
-that opens the writer's mirror.
+Lock order: `writing` (the live graph), `_filling` (the store that is being filled), `_noting`. A thread that holds one
+of these never waits for `_moving` (the store that is read), except the thread that opens the writer's mirror.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ from edge.protocol.errors import NotReady
 T = TypeVar("T")
 
 Ahead = Callable[[], Sequence[ChangeSet]]
-"""Gives what that graph has, in order, and the mirror is not to show before it is noted."""
+"""Returns, in order, the change sets that the graph has but the mirror must not show before they are noted."""
 
 MIN_GARBAGE = 20_000
-"""Overwritten quads that never justify a new store."""
+"""Number of overwritten quads below which a new store is never worth its cost."""
 
 PIECE = 500
 """Quads that are copied at a time. Updates wait for one piece, about a millisecond."""
 
 
 _MOVING_WAIT: Final = 0.001
-"""Seconds. Updates wait meanwhile, and a thread that has `_moving` may wait for nothing that updates have."""
+"""Seconds. Updates wait meanwhile, and a thread that holds `_moving` must not wait for a lock that updates hold."""
 
 
 class Mirror:
-    """Follows the live graph from its first use on; before that it costs nothing."""
+    """Oxigraph store that follows the live graph from its first use on. Before that it costs nothing."""
 
     def __init__(self, graph: LiveGraph, writing: threading.RLock, *, shared: bool, ahead: Ahead = tuple) -> None:
-        """`writing` is held by whoever changes the live graph and notes the change, and while a piece is copied.
+        """`writing`: lock held during each change of the live graph and its `note`, and during the copy of a piece.
 
-        `shared`: several threads read it. It then moves in one transaction, at about twice the cost: a query that
-        begins while another brings the mirror up to date must not see half of an update.
+        `shared`: several threads read the mirror. It then applies changes in one transaction, at about twice the cost,
+        so that a query that starts meanwhile does not see half of an update.
         """
         self._graph = graph
         self._shared = shared
@@ -69,7 +68,7 @@ class Mirror:
         self._quads: dict[Statement, bool] = {}
         self._graphs: dict[GraphName, bool] = {}
         self._deferred = DeferredChanges()
-        """What is not in `_quads` yet."""
+        """Changes that are not in `_quads` yet."""
         self._staged = NO_CHANGE
         self._size = 0
         self._garbage = 0
@@ -77,7 +76,7 @@ class Mirror:
         self._draft = ox.Store()
         """The store that is filled from `_copy`."""
         self._hidden: Sequence[ChangeSet] = ()
-        """Uncommitted changes that were taken out of it."""
+        """Uncommitted changes that were removed from the copy."""
         self._renewing = False
         self._closed = False
         self._filler: threading.Thread | None = None
@@ -88,46 +87,49 @@ class Mirror:
         return self._store is not None
 
     def note(self, changes: ChangeSet) -> None:
-        """Remember a change of the live graph, instead of what is staged. The caller holds `writing`.
+        """Remember a committed change, in place of the staged one. The caller holds `writing`.
 
-        Costs a few dictionary entries, and nothing before the first use.
+        It costs a few dictionary entries, and nothing before the first use.
         """
         self._replace_staged(changes)
         self._staged = NO_CHANGE
 
     @property
     def untidy(self) -> bool:
-        """Whether large changes that were noted are to be taken in."""
+        """Whether large changes still wait for `tidy`."""
         copy = self._copy
         return bool(self._deferred) or (copy is not None and copy.untidy)
 
     def tidy(self) -> None:
-        """Take in a piece of them. The writer does so between two requests."""
+        """Process one piece of the large changes. The writer calls it between two requests."""
         if self.untidy:
             copy = self._copy
             with self._noting:
-                _net(self._quads, self._deferred.take(LARGE))
+                _merge(self._quads, self._deferred.take(LARGE))
                 if copy is not None:
                     copy.tidy()
 
     def stage(self, changes: ChangeSet) -> None:
-        """Show an uncommitted change set, in place of the one staged before. The writer's mirror only."""
+        """Show an uncommitted change set, in place of the one staged before. Only for the writer's mirror."""
         self._replace_staged(changes)
         self._staged = changes
 
     def note_undone(self, changes: ChangeSet) -> None:
-        """Note that changes that were never noted are undone: a piece may have been copied while they were there."""
+        """Note that changes were undone that were never noted.
+
+        A piece may have been copied while the graph had them.
+        """
         if self._copy is not None:
             with self._noting:
                 self._copy.note(changes.inverse())
 
     def prepare(self) -> None:
-        """Fill the mirror in the background, unless it is filled or that has begun. Returns at once."""
+        """Start to fill the mirror in the background, unless it is filled or being filled. Returns at once."""
         if self._store is None:
             self._fill_behind()
 
     def fill(self) -> None:
-        """Fill the mirror on this thread, which must not be the writer's. Raises `NotReady` if it is closed."""
+        """Fill the mirror on this thread, which must not be the writer thread. Raises `NotReady` if it is closed."""
         while self._store is None:
             if self._closed:
                 raise NotReady("The gateway is stopping; try again when it is back")
@@ -138,9 +140,9 @@ class Mirror:
         self._closed = True
 
     def open(self) -> ox.Store:
-        """The store, in the state of all that was noted. Results that are being read keep the state they began with.
+        """Return the store, with all noted changes applied. Results that are being read keep their initial state.
 
-        The first time this takes about 6 microseconds a quad, during which other threads go on.
+        The first call takes about 6 microseconds a quad. Other threads continue meanwhile.
         """
         while (store := self._current()) is None:
             self.fill_step()
@@ -148,22 +150,22 @@ class Mirror:
 
     @contextmanager
     def held(self) -> Iterator[ox.Store]:
-        """The store, likewise; nobody moves it meanwhile."""
+        """Return the store as `open` does, and prevent changes of it until the context ends."""
         self.open()
         with self._moving:
             assert self._store is not None  # noqa: S101
             yield self._store
 
     def fill_step(self) -> None:
-        """Fill the mirror a bit further, where it has to be filled. Any thread."""
+        """Fill the mirror by one piece, if it needs filling. Any thread may call it."""
         with self._writing:
             if self._copy is None:
                 if self._store is not None and not self._renewing:
                     return  # another thread has just filled it
                 self._begin()
-            self._filling.acquire()  # a thread that has it does not wait for `writing`
+            self._filling.acquire()  # a thread that holds it never waits for `writing`
             copy = self._copy
-            assert copy is not None  # noqa: S101  it changes with `writing` held only
+            assert copy is not None  # noqa: S101  it changes only while `writing` is held
             try:
                 piece = copy.take(PIECE)
                 changes = self._changes(copy) if not piece else NO_CHANGE
@@ -193,9 +195,10 @@ class Mirror:
         self._copy, self._hidden = copy, ()
 
     def _changes(self, copy: GraphCopy) -> ChangeSet:
-        """What was changed since all pieces, or the last changes, were taken."""
+        """Return the changes since all pieces, or the last changes, were taken."""
         ahead = tuple(self._ahead())
         with self._noting:
+            # Compare by identity: equal change sets at different times are different uncommitted changes.
             if len(ahead) != len(self._hidden) or any(a is not b for a, b in zip(ahead, self._hidden, strict=True)):
                 for changes in reversed(ahead):
                     copy.note(changes.inverse())
@@ -203,7 +206,7 @@ class Mirror:
             return copy.take_changes()
 
     def _finish(self) -> None:
-        """Use the store that was filled, unless the other one is being moved: then the next step tries again."""
+        """Switch to the filled store. If the other store is being changed, the next step tries again."""
         if not self._moving.acquire(timeout=_MOVING_WAIT):
             return
         try:
@@ -216,7 +219,7 @@ class Mirror:
             self._moving.release()
 
     def _abandon(self) -> None:
-        """Forget what was filled after an error (no memory): the next use begins again."""
+        """Discard the partly filled store after an error (out of memory). The next use starts from the beginning."""
         self._copy, self._draft = None, ox.Store()
 
     def _fill_behind(self) -> None:
@@ -244,10 +247,10 @@ class Mirror:
             self._deferred.put(changes)
         else:
             added, removed = changes.statements
-            _net(self._quads, zip(removed, repeat(False)))
-            _net(self._quads, zip(added, repeat(True)))
-        _net(self._graphs, zip(changes.dropped, repeat(False)))
-        _net(self._graphs, zip(changes.created, repeat(True)))
+            _merge(self._quads, zip(removed, repeat(False)))
+            _merge(self._quads, zip(added, repeat(True)))
+        _merge(self._graphs, zip(changes.dropped, repeat(False)))
+        _merge(self._graphs, zip(changes.created, repeat(True)))
 
     def _current(self) -> ox.Store | None:
         with self._moving:
@@ -256,7 +259,7 @@ class Mirror:
             try:
                 self._apply(self._store)
             except BaseException:
-                self._store = None  # it may have half of the changes
+                self._store = None  # it may have only half of the changes
                 raise
             return self._store
 
@@ -266,7 +269,7 @@ class Mirror:
             if not quads and not graphs and not deferred:
                 return
             self._quads, self._graphs, self._deferred = {}, {}, DeferredChanges()
-        _net(quads, deferred.take())
+        _merge(quads, deferred.take())
         added = [as_quad(statement) for statement, present in quads.items() if present]
         removed = [as_quad(statement) for statement, present in quads.items() if not present]
         if self._shared:
@@ -297,8 +300,8 @@ def _graph_states(changes: ChangeSet) -> dict[GraphName, bool]:
     return dict.fromkeys(changes.created, True) | dict.fromkeys(changes.dropped, False)
 
 
-def _net(pending: dict[T, bool], changes: Iterable[tuple[T, bool]]) -> None:
-    """Note what came or went. What cancels a change that is still pending takes that away instead."""
+def _merge(pending: dict[T, bool], changes: Iterable[tuple[T, bool]]) -> None:
+    """Combine changes with pending ones: a change that cancels a pending one removes it."""
     for item, present in changes:
         if pending.pop(item, present) == present:
             pending[item] = present

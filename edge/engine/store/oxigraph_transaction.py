@@ -1,6 +1,6 @@
-"""Changing an Oxigraph store in one transaction, so that whoever reads it meanwhile sees all of a change or nothing.
+"""Change an Oxigraph store in one transaction, so that concurrent readers see all of a change or none of it.
 
-Oxigraph's `add`, `remove` and `extend` are transactions of their own each. One update request is a single one.
+Oxigraph's `add`, `remove` and `extend` are one transaction each. A SPARQL update request is a single transaction.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ GraphName = ox.NamedNode | ox.BlankNode
 def apply_atomically(
     store: ox.Store, removed: Sequence[ox.Quad], added: Sequence[ox.Quad], graphs: Mapping[GraphName, bool]
 ) -> None:
-    """Remove quads, create (True) and drop (False) named graphs, add quads: all at once.
+    """Remove quads, create (True) and drop (False) named graphs, and add quads, in one transaction.
 
-    A named graph that has a blank node for a name and no quads comes or goes on its own: SPARQL cannot name it.
+    An empty named graph whose name is a blank node changes in its own transaction, because SPARQL cannot name it.
     """
     if not removed and not graphs:
         store.extend(added)
@@ -46,7 +46,7 @@ def apply_atomically(
 
 
 def _split(quads: Iterable[ox.Quad]) -> tuple[list[ox.Quad], list[ox.Quad]]:
-    """Those without and those with blank nodes, which DATA would name anew. Triple terms count as such."""
+    """Split quads into those without and with blank nodes, which DATA would relabel. Triple terms count as blank."""
     plain: list[ox.Quad] = []
     blank: list[ox.Quad] = []
     for quad in quads:
@@ -68,14 +68,15 @@ def _data(quads: Iterable[ox.Quad]) -> str:
 
 
 _FUNCTION: Final = "urn:x-edge:term-"
-_PLACES: Final = ("subject", "predicate", "object", "graph")
+_POSITIONS: Final = ("subject", "predicate", "object", "graph")
 
 
 def _by_functions(start: int, end: int, verb: str) -> str:
-    """An operation on the quads `start` to `end`, whose terms come from functions: also blank nodes, as they are."""
+    """Return an operation on the quads `start` to `end`, with terms from functions, so blank nodes keep their labels."""
     numbers = " ".join(str(number) for number in range(start, end))
-    binds = " ".join(f"BIND(<{_FUNCTION}{place}>(?i) AS ?{place})" for place in _PLACES)
-    # A graph that is not bound takes its triple template with it, and there is none for the default graph otherwise.
+    binds = " ".join(f"BIND(<{_FUNCTION}{position}>(?i) AS ?{position})" for position in _POSITIONS)
+    # A template with an unbound variable is dropped. So the GRAPH template applies only where ?graph is bound, and the
+    # default-graph template only where it is not.
     default = f"BIND(IF(BOUND(?graph), 1/0, <{_FUNCTION}predicate>(?i)) AS ?default)"
     template = "?subject ?default ?object . GRAPH ?graph { ?subject ?predicate ?object }"
     return f"{verb} {{ {template} }} WHERE {{ VALUES ?i {{ {numbers} }} {binds} {default} }}"
@@ -99,4 +100,6 @@ def _functions(quads: Sequence[ox.Quad]) -> dict[ox.NamedNode, Callable[..., Ter
         return None if isinstance(name, ox.DefaultGraph) else name
 
     functions = (subject, predicate, object_, graph)
-    return {ox.NamedNode(_FUNCTION + place): function for place, function in zip(_PLACES, functions, strict=True)}
+    return {
+        ox.NamedNode(_FUNCTION + position): function for position, function in zip(_POSITIONS, functions, strict=True)
+    }

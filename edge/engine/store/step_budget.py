@@ -1,6 +1,6 @@
-"""Effort: how long an evaluation may go on that everything else waits for.
+"""Step budget: limits how long an evaluation can block everything else.
 
-Steps are counted, not timed, so a request fares the same on every machine and each time that it is replayed.
+It counts steps, not time. So a request has the same outcome on every machine and at every replay.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final
 from edge.protocol.errors import ResultTooLarge
 
 MAX_STEPS: Final = 5_000_000
-"""Steps of one evaluation, unless the operator says otherwise: some seconds."""
+"""Default limit of the steps of one evaluation: some seconds."""
 MAX_TEXT: Final = 10_000_000
-"""Characters of a text that an expression makes, unless the operator says otherwise."""
+"""Default limit of the characters of a text that an expression creates."""
 
 _READ: Final = 512
-"""Characters that are read in a step."""
+"""Characters that are read in one step."""
 _MADE: Final = 32
-"""Characters that are made in a step: they also take memory, until the evaluation ends."""
+"""Characters that are created in one step. They also take memory until the evaluation ends."""
 
 
 class StepBudget:
-    """The steps that the evaluation which runs has left.
+    """Steps that the running evaluation has left.
 
-    A step is a look-up of a triple pattern, each triple that it finds if there are several, a row of VALUES, each
-    call of an expression but the first, and so many characters of a text that is read or made.
+    Each of these takes one step: a look-up of a triple pattern, each found triple if there are several, a row of
+    VALUES, each call of an expression except the first, and a fixed number of characters that are read or created.
     """
 
     __slots__ = ("left", "max_text", "most", "refusal")
@@ -34,37 +34,39 @@ class StepBudget:
         self.most = most
         self.max_text = max_text
         self.left = most
-        """Take from it one by one where `spend` would be too slow. It may be below zero until the next `spend`."""
+        """Inner loops decrement it directly, where `spend` would be too slow. It may be negative until the next
+        `spend`.
+        """
         self.refusal: ResultTooLarge | None = None
-        """What was not allowed to what must not stop. Whoever lifts the limit clears it and looks at it afterwards."""
+        """The error that could not be raised while the limit was lifted. The caller of `lift` clears and checks it."""
 
     def begin(self, limit: int | None = None) -> None:
-        """An evaluation begins. `limit`: fewer steps than it may take elsewhere."""
+        """Start an evaluation. `limit`: fewer steps than the default limit."""
         self.left = self.most if limit is None else min(limit, self.most)
 
     def lift(self) -> None:
-        """What runs until the next `begin` must not stop half way."""
+        """Remove the limit until the next `begin`, for work that must not stop half way."""
         self.left = sys.maxsize
 
     def spend(self, steps: int) -> None:
-        """Take steps. Raises `ResultTooLarge` if there are none left."""
+        """Take steps. Raises `ResultTooLarge` if none are left."""
         self.left -= steps
         if self.left < 0:
             raise self.spent()
 
     def read(self, length: int) -> None:
-        """Take the steps of reading a text of so many characters."""
+        """Take the steps for reading a text of `length` characters."""
         self.left -= self.reading(length)
 
     def reading(self, length: int) -> int:
-        """These steps."""
+        """Return the steps for reading a text of `length` characters."""
         return length // _READ
 
     def may_make(self, length: int) -> bool:
-        """Whether a text of so many characters may be made; its steps are taken.
+        """Return whether a text of `length` characters may be created, and take its steps.
 
-        It is asked before the text is made, which nothing can stop. Raises `ResultTooLarge` if it may not; what must
-        not stop is told so, and has no value then.
+        Call it before the text is created, since nothing can stop that. Raises `ResultTooLarge` if the text is too
+        long. While the limit is lifted it returns False instead, and the expression has no value.
         """
         if length > self.max_text:
             return self._refuse(
@@ -75,20 +77,21 @@ class StepBudget:
         return self.may_take(length // _MADE)
 
     def may_take(self, steps: int) -> bool:
-        """The same of a call that takes so many steps, and cannot be stopped either."""
+        """Return whether an uninterruptible call may take `steps` steps, and take them. Errors as in `may_make`."""
         if steps > self.most:
             return self._refuse(self.spent())
         self.spend(steps)
         return True
 
     def _refuse(self, error: ResultTooLarge) -> bool:
+        # `left` exceeds `most` only while the limit is lifted.
         if self.left <= self.most:
             raise error
         self.refusal = error
         return False
 
     def spent(self) -> ResultTooLarge:
-        """The error for what takes too many steps."""
+        """Return the error for too many steps."""
         return ResultTooLarge(
             f"More than {self.most} steps (engine.max_steps) to find the solutions; are there patterns that share no "
             "variable, long lists of values, or long texts? Ask for less, or change it in parts"

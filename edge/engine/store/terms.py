@@ -1,7 +1,7 @@
-"""The dictionary: RDF terms interned as small integers, and the one literal policy of the engine.
+"""The dictionary: RDF terms interned as small integers, and the literal normalization of the engine.
 
-Literals are kept in the value form that Oxigraph gives them (`"01"^^xsd:integer` becomes `"1"^^xsd:integer`, `@EN`
-becomes `@en`), whoever wrote them: index, mirror and deltas then always agree on what is the same term.
+Literals have the value form that Oxigraph gives them (`"01"^^xsd:integer` becomes `"1"^^xsd:integer`, `@EN` becomes
+`@en`), whatever their source. So index, mirror and deltas always agree on which terms are equal.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LITERAL: Final = 2
 TRIPLE: Final = 3
 
 SHORT: Final = 256
-"""Characters that are no effort to read."""
+"""Characters up to which reading a term costs no steps."""
 
 LONGEST_TERM: Final = 15 * 1024 * 1024
-"""Bytes of a term as N-Quads. Oxigraph's parser gives up at a token of 16 MiB, so the journal could not be read."""
+"""Bytes of a term as N-Quads. Oxigraph's parser rejects tokens of 16 MiB, so the journal could not be read back."""
 
 _KINDS: Final[dict[type, int]] = {ox.NamedNode: IRI, ox.BlankNode: BLANK, ox.Literal: LITERAL, ox.Triple: TRIPLE}
 
-# Datatypes whose lexical forms Oxigraph leaves alone, and forms of others that are known to be in value form already.
-# All else asks Oxigraph itself, which costs about 20 us.
+# Datatypes whose lexical forms Oxigraph does not change, and patterns of forms that are already in value form. Any
+# other literal takes a round trip through Oxigraph, about 20 us.
 _LANGUAGE_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 _PLAIN: Final = frozenset({XSD + "string", XSD + "anyURI", _LANGUAGE_STRING})
 _VALUE_FORMS: Final = {
@@ -45,7 +45,7 @@ _VALUE_FORMS: Final = {
 
 
 def size(term: Term) -> int:
-    """The characters of a term. A datatype or a language counts if it has more than `SHORT`."""
+    """Return the characters of a term. A datatype or language counts only if it is longer than `SHORT`."""
     kind = type(term)
     if kind is ox.Literal:
         return _literal_size(term, term.datatype.value)  # type: ignore[arg-type, union-attr]
@@ -53,8 +53,8 @@ def size(term: Term) -> int:
 
 
 def _literal_size(literal: ox.Literal, datatype: str) -> int:
-    beside = len(literal.language or "") if datatype == _LANGUAGE_STRING else len(datatype)
-    return len(literal.value) + (beside if beside > SHORT else 0)
+    suffix = len(literal.language or "") if datatype == _LANGUAGE_STRING else len(datatype)
+    return len(literal.value) + (suffix if suffix > SHORT else 0)
 
 
 @bounded_cache(4096, size)
@@ -68,7 +68,7 @@ def _by_oxigraph(literal: ox.Literal) -> ox.Literal:
 
 
 def canonical(term: Term) -> Term:
-    """The term as the engine keeps it: literals in value form, everything else as it is."""
+    """Return the term in the engine's form: literals in value form, other terms unchanged."""
     kind = type(term)
     if kind is ox.Literal:
         literal: ox.Literal = term  # type: ignore[assignment]
@@ -103,7 +103,7 @@ def problem(term: Term, length: int = 0) -> str | None:
         return "has a base direction of RDF 1.2; leave it out, as STRLANG(STR(?x), LANG(?x)) does"
     if kind is ox.BlankNode and not _has_plain_label(term):  # type: ignore[arg-type]
         return "has a label that N-Quads does not allow; use letters and digits, or BNODE() without a label"
-    # One character takes 6 bytes at most, as \u0000 does. The parser has room for a short datatype more.
+    # A character takes at most 6 bytes, as \u0000 does. The parser also has room for a short datatype.
     if (length or size(term)) >= LONGEST_TERM // 6 and len(str(term).encode()) > LONGEST_TERM:
         return (
             f"is longer than {LONGEST_TERM // 1024 // 1024} MiB as N-Quads; split it, or store it elsewhere and insert "
@@ -116,7 +116,7 @@ POSITIONS: Final = ("subject", "predicate", "object", "graph name")
 
 
 def describe_problem(position: str, term: Term) -> str:
-    """The error message for a quad that is not inserted because of its term at this position."""
+    """Return the error message for a quad that cannot be inserted because of its term at `position`."""
     text = f"<<( {term} )>>" if isinstance(term, ox.Triple) else str(term)
     excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
     return f"The graph cannot hold the {position} of a quad that is inserted: {excerpt} {problem(term)}"
@@ -140,24 +140,24 @@ def _has_plain_label(node: ox.BlankNode) -> bool:
 class Dictionary:
     """Terms to ints and back. An id is valid while something refers to it, and at least until the next `sweep`.
 
-    `retain` and `release` count the references of quads, results and patterns. A term that nobody refers to any more
-    is forgotten by `sweep`, which the engine calls only between requests: within one, ids never change their meaning.
+    `retain` and `release` count the references from quads, results and patterns. `sweep` forgets unreferenced terms.
+    The engine calls it only between requests, so an id keeps its meaning during a request.
     """
 
     def __init__(self) -> None:
         self._ids: dict[Term, int] = {}
         self.find = self._ids.get
-        """The id of a term in value form, or None."""
+        """Return the id of a term in value form, or None."""
         self.terms: list[Term] = []
-        """id -> term. Read it directly in inner loops; never write it."""
+        """id -> term. Inner loops read it directly; only this class may change it."""
         self.kinds = bytearray()
         """id -> IRI, BLANK, LITERAL or TRIPLE."""
         self.long: dict[int, int] = {}
-        """id -> characters, of terms that have more than `SHORT`. Never write it."""
+        """id -> characters, for terms longer than `SHORT`. Only this class may change it."""
         self.longest = SHORT
-        """No term has more characters."""
+        """Upper bound of the characters of any term."""
         self.unstorable: set[int] = set()
-        """Ids of the terms that the live graph cannot hold (`problem` says why). Never write it."""
+        """Ids of terms that the live graph cannot hold (see `problem`). Only this class may change it."""
         self._references: list[int] = []
         self._idle: set[int] = set()
         self._free: list[int] = []
@@ -166,26 +166,26 @@ class Dictionary:
         return len(self._ids)
 
     def intern(self, term: Term) -> int:
-        """The id of a term, given one if it has none. `term` may be in any form: it is made canonical."""
+        """Return the id of a term; assign one if needed. The term may have any form: it is normalized."""
         found = self._ids.get(term)
         if found is not None:
             return found
         value = canonical(term)
-        return self.intern_value(value) if value is not term else self._take_in(term)
+        return self.intern_value(value) if value is not term else self._assign_id(term)
 
     def intern_value(self, term: Term) -> int:
-        """As `intern`, for a term that is in value form."""
+        """Return the id of a term in value form; assign one if needed."""
         found = self._ids.get(term)
-        return self._take_in(term) if found is None else found
+        return self._assign_id(term) if found is None else found
 
     def intern_values(self, terms: Sequence[Term]) -> list[int]:
-        """The ids of terms that are in value form."""
+        """Return the ids of terms in value form."""
         found = list(map(self.find, terms))
         if None in found:
             return list(map(self.intern_value, terms))
         return found  # type: ignore[return-value]
 
-    def _take_in(self, term: Term) -> int:
+    def _assign_id(self, term: Term) -> int:
         kind = _KINDS[type(term)]
         if self._free:
             new = self._free.pop()
@@ -208,24 +208,24 @@ class Dictionary:
         return new
 
     def retain(self, term_id: int) -> None:
-        """One more reference to a term."""
+        """Count one more reference to a term."""
         self._references[term_id] += 1
 
     def release(self, term_id: int) -> None:
-        """One reference fewer. The term itself goes at the next `sweep`."""
+        """Count one reference less. `sweep` removes the term when none is left."""
         left = self._references[term_id] = self._references[term_id] - 1
         if not left:
             self._idle.add(term_id)
 
     def retain_triple(self, s: int, p: int, o: int) -> None:
-        """One more reference to each: one call, for there is one for every triple."""
+        """Count one more reference to each term. One call instead of three, because it runs for every triple."""
         references = self._references
         references[s] += 1
         references[p] += 1
         references[o] += 1
 
     def release_triple(self, s: int, p: int, o: int) -> None:
-        """One reference fewer to each."""
+        """Count one reference less to each term."""
         references = self._references
         for term_id in (s, p, o):
             left = references[term_id] = references[term_id] - 1
@@ -234,11 +234,11 @@ class Dictionary:
 
     @property
     def idle(self) -> int:
-        """Terms that are new, or have lost their last reference, since the last sweep."""
+        """Number of terms that are new, or have lost their last reference, since the last sweep."""
         return len(self._idle)
 
     def sweep(self, most: int | None = None) -> None:
-        """Forget the terms that nothing refers to. `most`: look at no more than so many, at others the next time."""
+        """Forget unreferenced terms. `most`: number of terms to check in this call; the next call continues."""
         idle = self._idle
         if not idle:
             return

@@ -1,4 +1,4 @@
-"""Transaction: the changes of one update request, applied to the live graph, net, and able to be undone."""
+"""Transaction: the combined changes of one update request, applied to the live graph and reversible."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ from edge.engine.store.earlier_index import EarlierIndex
 from edge.engine.store.graph import LiveGraph, Quad, TripleIndex
 from edge.protocol.errors import Forbidden, ResultTooLarge, UpdateFailed
 
-_MOST_BESIDE: Final = 20_000
-"""Quads that one request may add to the ledger: to take them in takes about 0.15 s, in one go."""
+_MAX_LEDGER_QUADS: Final = 20_000
+"""Quads that one request may add to the ledger. The ledger inserts them at once, which takes about 0.15 s."""
 
 
 class Transaction:
-    """The changes of one request so far: applied to the live graph, net, and able to be undone."""
+    """The combined changes of one request so far, applied to the live graph and reversible."""
 
     def __init__(self, graph: LiveGraph, writable: Collection[int] | None = None, ledger: int | None = None) -> None:
-        """`writable`: ids of the graphs that may be changed; None: all. `ledger`: that of the one that is none.
+        """Begin without changes.
 
-        Whoever keeps a transaction until others have changed the graph must hold references to these ids.
+        `writable`: ids of the graphs that may be changed; None: all. `ledger`: id of the name that stands for the
+        ledger.
+
+        A caller that keeps a transaction while others change the graph must hold references to these ids.
         """
         self._graph = graph
         self.writable = writable
         self._ledger = ledger
         self.beside: dict[Quad, None] = {}
-        """What was added to that graph, so to the ledger."""
+        """Quads that were added to the ledger."""
         self._quads: dict[Quad, bool] = {}
         self.ids: tuple[Set[int], Set[int], Set[int], Set[int]] | None = None
-        """Subjects, predicates, objects and graphs of the net change, and perhaps some more; None: not collected."""
+        """Subjects, predicates, objects and graphs of the combined change, possibly more; None: not collected."""
         self._graphs: dict[int, bool] = {}
         self._parts: Mapping[int, tuple[int, TripleIndex]] | None = None
-        """Of a large change, the parts in each graph; None: the change is small, or was made quad by quad."""
+        """Parts of a large change, by graph; None if the change is small or was made quad by quad."""
 
     def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
-        """Remove quads that are there, and then add others, and their graphs if these do not exist."""
+        """Remove existing quads, then add others, and create their graphs if needed."""
         graph, quads = self._graph, self._quads
         if self.writable is not None:
             removed, added = list(removed), list(added)
@@ -55,12 +58,12 @@ class Transaction:
                 quads[quad] = True
 
     def add_beside(self, quad: Quad) -> None:
-        """Add a quad to the ledger. Raises `ResultTooLarge`."""
+        """Add a quad to the ledger. Raises `ResultTooLarge` if the request adds too many."""
         self.beside[quad] = None
-        if len(self.beside) > _MOST_BESIDE:
+        if len(self.beside) > _MAX_LEDGER_QUADS:
             raise ResultTooLarge(
-                f"The request adds more than {_MOST_BESIDE} triples to the history, which would hold up other clients "
-                "for long; add them in several requests"
+                f"The request adds more than {_MAX_LEDGER_QUADS} triples to the history, which would delay other "
+                "clients; add them in several requests"
             )
 
     def adopt(
@@ -69,14 +72,14 @@ class Transaction:
         ids: tuple[Set[int], Set[int], Set[int], Set[int]],
         parts: Mapping[int, tuple[int, TripleIndex]],
     ) -> None:
-        """Take over a net change that is already applied to the live graph.
+        """Take over a combined change that is already applied to the live graph.
 
-        `parts`: by graph, how many triples were added and an index of those that were removed.
+        `parts`: by graph, the number of added triples and an index of the removed ones.
         """
         self._quads, self.ids, self._parts = quads, ids, parts
 
     def create(self, graph: int) -> None:
-        """Begin a named graph if there is none of that name."""
+        """Create a named graph unless it exists."""
         self.check(graph)
         if graph != self._ledger and self._graph.create(graph) and self._graphs.pop(graph, True):
             self._graphs[graph] = True
@@ -93,41 +96,44 @@ class Transaction:
         self.apply([(s, p, o, graph) for s, p, o in self._graph.graphs[graph].match(None, None, None)], ())
 
     def check(self, graph: int) -> None:
-        """Raises `Forbidden` where the client may not change a graph: whether or not it would, so it learns nothing."""
+        """Raise `Forbidden` if the client may not change a graph.
+
+        It raises even if nothing would change, so that a client learns nothing about the content.
+        """
         if self.writable is not None and graph not in self.writable:
             name = self._graph.decode_graph(graph)
-            raise Forbidden(f"This client may not change the graph {name}; who runs the gateway can allow it")
+            raise Forbidden(f"This client may not change the graph {name}; the operator can allow it")
 
     def check_named(self, graph: int) -> None:
-        """The same for a graph that a template names, before it is known whether its WHERE has solutions."""
+        """Check a graph that a template names, before it is known whether the WHERE clause has solutions."""
         self.check(graph)
 
     def check_all(self) -> None:
-        """Raises `Forbidden` where the client may not change every graph."""
+        """Raise `Forbidden` unless the client may change every graph."""
         if self.writable is not None:
             raise Forbidden("This client may not change all graphs: name those that it may")
 
     def is_ledger(self, graph: int) -> bool:
-        """Whether what is added to a graph goes to the ledger."""
+        """Return whether quads for this graph are added to the ledger."""
         return graph == self._ledger
 
     @property
     def quads(self) -> Mapping[Quad, bool]:
-        """The net change: True for a quad that is new, False for one that is gone."""
+        """The combined change: True for an added quad, False for a removed one."""
         return self._quads
 
     @property
     def graphs(self) -> Mapping[int, bool]:
-        """The named graphs that began (True) or ceased (False) to exist."""
+        """The named graphs that were created (True) or dropped (False)."""
         return self._graphs
 
     def entries(self) -> list[Statement]:
-        """What was added to the ledger, as terms."""
+        """Return the quads added to the ledger, as terms."""
         terms = self._graph.dictionary.terms
         return [(terms[s], terms[p], terms[o], terms[g] if g else None) for s, p, o, g in self.beside]  # type: ignore[misc]
 
     def change_set(self) -> ChangeSet:
-        """The net change, as terms."""
+        """Return the combined change, as terms."""
         terms = self._graph.dictionary.terms
         added: list[Statement] = []
         removed: list[Statement] = []
@@ -141,13 +147,13 @@ class Transaction:
         return ChangeSet(added, removed, created, dropped)  # type: ignore[arg-type]
 
     def undo(self) -> None:
-        """Bring the live graph back to where it was before. Nothing else may have changed it since."""
+        """Restore the live graph to its state before the transaction. Nothing else may have changed it since."""
         self._set(forward=False)
         self._quads, self._graphs, self.beside, self._parts = {}, {}, {}, None
 
     @contextmanager
     def reverted(self) -> Iterator[None]:
-        """The state before the transaction, to be read only."""
+        """Show the state before the transaction until the context ends. The graph may only be read meanwhile."""
         if self._parts is not None:
             with self._earlier(self._parts):
                 yield
@@ -160,13 +166,13 @@ class Transaction:
 
     @contextmanager
     def _earlier(self, parts: Mapping[int, tuple[int, TripleIndex]]) -> Iterator[None]:
-        """The same without changing an index: views take the place of those that the change has changed."""
+        """Show the earlier state of a large change without undoing it: views replace the indexes of the changed graphs."""
         graphs = self._graph.graphs
         names = parts.keys() | self._graphs.keys()
         now = {name: graphs[name] for name in names if name in graphs}
         try:
             for name in names:
-                if self._graphs.get(name):  # it did not exist
+                if self._graphs.get(name):  # the graph did not exist
                     del graphs[name]
                     continue
                 added, removed = parts.get(name, (0, TripleIndex()))
@@ -178,6 +184,7 @@ class Transaction:
             graphs.update(now)
 
     def _set(self, *, forward: bool) -> None:
+        # Graphs must exist before their quads are added, and be empty before they are dropped.
         for graph, present in self._graphs.items():
             if present == forward:
                 self._graph.create(graph)
@@ -189,29 +196,29 @@ class Transaction:
 
 
 class Deposit(Transaction):
-    """The changes of a request that leaves the live graph alone: all that it adds goes to the ledger."""
+    """The changes of a request that does not touch the live graph: all its quads are added to the ledger."""
 
     def apply(self, removed: Iterable[Quad], added: Iterable[Quad]) -> None:
-        """Take in what is added; nothing can be removed from a ledger."""
+        """Add quads to the ledger. Removals are ignored, since the ledger only grows."""
         if self._ledger is not None:
             self.check(self._ledger)
         for quad in added:
             self.add_beside(quad)
 
     def check_named(self, graph: int) -> None:
-        """Whatever graph the client names, what it adds goes to the ledger."""
+        """Allow any graph: the quads are added to the ledger whatever graph the client names."""
 
     def create(self, graph: int) -> None:
-        """Raises `UpdateFailed`."""
+        """Raise `UpdateFailed`."""
         self._refuse()
 
     def drop(self, graph: int) -> None:
-        """Raises `UpdateFailed`."""
+        """Raise `UpdateFailed`."""
         self._refuse()
 
     def clear(self, graph: int) -> None:
-        """Raises `UpdateFailed`."""
+        """Raise `UpdateFailed`."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise UpdateFailed("What is sent here is stored in the history, which only grows: insert triples")
+        raise UpdateFailed("The history only grows, so this update can only insert triples")
