@@ -1,4 +1,4 @@
-"""Account of the bytes that the gateway holds for each client, with a limit for one client and for all of them."""
+"""Byte quota: accounts for the bytes held for each client, with a limit for one client and for all clients together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_TOTAL_BYTES: Final = 128 * MIB
 
 
 class ByteQuota:
-    """Bytes held by client. Any thread may call it.
+    """Bytes held for each client. Thread-safe.
 
-    One client may hold as much as it leaves to others, up to `max_client`: a client that takes all it can leaves half
-    of the total, two of them a third, and a new client always finds room. The gateway's own data does not count.
+    One client may hold as much as it leaves for others, up to `max_client`: one greedy client leaves half of the total,
+    two leave a third, and a new client always finds room. The gateway's own data does not count.
     """
 
     def __init__(self, max_client: int = MAX_CLIENT_BYTES, max_total: int = MAX_TOTAL_BYTES) -> None:
@@ -28,7 +28,7 @@ class ByteQuota:
         self._lock = threading.Lock()
         self._total = 0
         self._held: dict[str, int] = {}
-        """By client; clients that hold nothing are absent."""
+        """By client; clients that hold nothing have no entry."""
 
     @property
     def total(self) -> int:
@@ -40,15 +40,16 @@ class ByteQuota:
         return self._held.get(client, 0)
 
     def charge(self, client: str, size: int = 0) -> Charge:
-        """Begin to hold something for a client. Raises `TooManyRequests` if the client or all clients hold too much."""
+        """Open a charge for a client. Raises `TooManyRequests` if the client or all clients together hold too much."""
         charge = Charge(self, client)
         charge.set(size)
         return charge
 
     def add(self, client: str, size: int, *, check: bool = True) -> None:
-        """Hold more for a client, or less if `size` is negative. Raises `TooManyRequests`, and nothing has changed.
+        """Charge a client with more bytes, or with less if `size` is negative.
 
-        `check=False`: it is held already, so it counts whether or not it exceeds a limit.
+        Raises `TooManyRequests` and changes nothing if a limit is exceeded. `check=False`: the bytes are held already,
+        so they count even beyond a limit.
         """
         if client == GATEWAY:
             return
@@ -79,7 +80,7 @@ class ByteQuota:
 
 
 class Charge:
-    """One thing that is held for a client. Its size may change until it is released."""
+    """Bytes held for a client on one purpose. The size may change until the charge is released."""
 
     __slots__ = ("_client", "_quota", "_size")
 
@@ -90,29 +91,26 @@ class Charge:
 
     @property
     def size(self) -> int:
-        """Bytes that it counts for."""
+        """Number of charged bytes."""
         return self._size
 
     @property
     def client(self) -> str:
-        """The client that it counts for."""
+        """Client that is charged."""
         return self._client
 
     def set(self, size: int, *, check: bool = True) -> None:
-        """Change the size. Raises `TooManyRequests` if it would grow too much; then it is as before.
-
-        `check`: see `ByteQuota.add`.
-        """
+        """Change the size. Raises `TooManyRequests` if it would grow too much; the size then stays as it was."""
         if size != self._size:
             self._quota.add(self._client, size - self._size, check=check)
             self._size = size
 
     def move(self, client: str, *, check: bool = True) -> None:
-        """Count for another client. Raises `TooManyRequests` if that holds too much; then it is as before."""
+        """Charge another client instead. Raises `TooManyRequests` if that one holds too much; nothing changes then."""
         self._quota.add(client, self._size, check=check)
         self._quota.add(self._client, -self._size)
         self._client = client
 
     def release(self) -> None:
-        """Hold it no longer. To be called any number of times."""
+        """Release the bytes. Idempotent."""
         self.set(0)

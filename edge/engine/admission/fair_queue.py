@@ -1,8 +1,8 @@
-"""Fair queue: priorities first, then clients in turn, each charged for the time that its work has taken.
+"""Fair queue: priorities first, then clients in turn, each charged for the time that its work took.
 
 Start-time fair queuing (Goyal, Vin and Cheng, SIGCOMM 1996) with costs that are known only after the work is done. A
 client with expensive requests gets the same share of the writer's time as one with cheap requests, so it gets fewer
-turns. The requests of one client keep their order. The queue reads no clock: its owner reports what work has cost.
+turns. The requests of one client keep their order. The queue reads no clock: its owner reports the cost of the work.
 """
 
 from __future__ import annotations
@@ -17,49 +17,52 @@ from edge.engine.admission.slots import GATEWAY
 from edge.protocol.access import PRIORITIES, Priority
 
 SHARE: Final[dict[Priority, int]] = {"normal": 4, "low": 16}
-"""How many times as long as its own last turn a lower priority waits for higher ones; then it has a turn, so it never
-starves."""
+"""How many times the length of its own last turn a lower priority waits for higher ones before it gets a turn. So it
+never starves.
+"""
 LEAST_TURN: Final = 10_000
-"""Microseconds that such a turn counts as at least."""
+"""Lower bound of the length of that last turn, in microseconds."""
 LEAST_COST: Final = 20
-"""Microseconds that any piece of work is charged at least: turns also rotate on a clock that stands still."""
+"""Lower bound of the charge for any piece of work, in microseconds. So turns rotate even if the clock does not advance.
+"""
 
 LEAD: Final = 20_000
-"""Microseconds by which a client that has had less than its share goes before others when it comes back. So it waits
-for the piece that runs, and not for one of each client, which all have had about the same."""
+"""Upper bound of the credit of a returning client, in microseconds. A client that used less than its share goes first,
+so it waits for the running piece of work only, and not for one piece of each other client.
+"""
 
 _FORGET_FROM: Final = 1_000
-"""Clients from which those that have nothing waiting are looked for and forgotten."""
+"""Number of clients from which idle ones are evicted."""
 
 
 class Item(Protocol):
-    """What waits."""
+    """An item of the queue."""
 
     source: str
-    """The client that asked; empty: the gateway itself, whose work has high priority."""
+    """The client that sent the item. Empty: the gateway itself, whose work has high priority."""
     priority: Priority
 
     @property
     def ready(self) -> bool:
-        """Whether it can be carried out now. While it cannot, later items of its client wait, others do not."""
+        """Whether the item can be carried out now. If not, it blocks later items of its client only."""
 
 
 T = TypeVar("T", bound=Item)
 
 
 class _Client(Generic[T]):
-    """One client: what waits of it, and its virtual time."""
+    """One client: its waiting items and its virtual time."""
 
     __slots__ = ("active", "entry", "items", "outside", "priority", "unready", "virtual", "wanted")
 
     def __init__(self, virtual: float) -> None:
         self.items: deque[T] = deque()
         self.priority: Priority = "normal"
-        """The lane in which it is."""
+        """The lane that the client is in."""
         self.wanted: Priority = "normal"
-        """That in which it is unless it has used more than it may."""
+        """The client's own lane. It is in the low lane instead while its step rate is exceeded."""
         self.virtual = virtual
-        """Microseconds that it has been charged, counted from the lane's virtual time when it became active."""
+        """Charged microseconds, starting at the virtual time of the lane when the client became active."""
         self.outside = False
         """Whether one of its items was taken and is being evaluated elsewhere."""
         self.unready = False
@@ -78,20 +81,20 @@ class _Lane(Generic[T]):
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, _Client[T]]] = []
         self.active = 0
-        """Clients that have something to take."""
+        """Number of clients with an item to take."""
         self.virtual = 0.0
-        """Where a client that comes now begins: what each active client has had of the lane's time."""
+        """Virtual time at which a new client starts: the lane time that each active client has received."""
         self.passed = 0.0
-        """Microseconds that higher lanes took while this one waited, since its last turn."""
+        """Microseconds of higher lanes while this one waited, since its last turn."""
         self.last = 0.0
-        """Microseconds that its last turn took."""
+        """Microseconds of its last turn."""
 
 
 class FairQueue(Generic[T]):
-    """Not thread-safe: its owner holds a lock."""
+    """Queue of items by priority and client. Not thread-safe: the owner's lock protects it."""
 
     def __init__(self, late: Callable[[str], bool] = lambda _: False) -> None:
-        """`late`: whether a client has used more than it may; its items wait behind those of others, as of `low`."""
+        """`late`: returns whether a client exceeds its step rate. Its items then wait behind others, as if `low`."""
         self._late = late
         self._lanes: dict[Priority, _Lane[T]] = {priority: _Lane() for priority in PRIORITIES}
         self._clients: dict[str, _Client[T]] = {}
@@ -99,16 +102,16 @@ class FairQueue(Generic[T]):
         self._forget_at = _FORGET_FROM
 
     def __bool__(self) -> bool:
-        """Whether there is something to take now."""
+        """Return whether an item can be taken now."""
         return any(lane.active for lane in self._lanes.values())
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in it, and nothing that was taken from it is outside."""
+        """Whether the queue has no items, and no taken item is being evaluated elsewhere."""
         return not any(client.items or client.outside for client in self._clients.values())
 
     def put(self, item: T) -> None:
-        """Add an item behind all others of its client. It takes the priority of those, so that order holds."""
+        """Append an item to those of its client. It gets their priority, so that their order holds."""
         client = self._client(item.source)
         if not client.items and not client.outside:
             client.wanted = "high" if item.source == GATEWAY else item.priority
@@ -128,6 +131,7 @@ class FairQueue(Generic[T]):
             if not fits(item):
                 return None
             client.items.popleft()
+            # As in start-time fair queuing, the virtual time is the start tag of the item in service, and never falls.
             lane.virtual = max(lane.virtual, client.virtual)
             lane.passed = lane.last = 0.0
             self._deactivate(client)
@@ -136,7 +140,7 @@ class FairQueue(Generic[T]):
         return None
 
     def look_late(self, source: str) -> None:
-        """A client has used steps: it may have to wait behind others from now on."""
+        """Move a client to the low lane, or back, after it used steps."""
         client = self._clients.get(source)
         if client is not None and client.wanted != "low":
             active = client.active
@@ -153,6 +157,8 @@ class FairQueue(Generic[T]):
         lane = self._lanes[client.priority]
         client.virtual += cost
         lane.last += cost
+        # The lane's virtual time grows by the share of one active client. This client counts even if it just became
+        # idle.
         lane.virtual += cost / (lane.active + (not client.active))
         for priority in reversed(PRIORITIES):
             if priority == client.priority:
@@ -161,13 +167,13 @@ class FairQueue(Generic[T]):
                 self._lanes[priority].passed += cost
 
     def hold(self, item: T) -> None:
-        """An item that was taken is evaluated elsewhere: take nothing more of its client until `put_back`."""
+        """Note that a taken item is evaluated elsewhere: no more items of its client are taken until `put_back`."""
         client = self._client(item.source)
         client.outside = True
         self._deactivate(client)
 
     def put_back(self, item: T) -> None:
-        """Such an item is next of its client again."""
+        """Return a held item to the front of its client's items."""
         client = self._client(item.source)
         client.outside = False
         client.items.appendleft(item)
@@ -175,14 +181,14 @@ class FairQueue(Generic[T]):
         self._activate(client)
 
     def look_again(self, source: str) -> None:
-        """An item of this client has become ready."""
+        """Note that an item of this client has become ready."""
         client = self._clients.get(source)
         if client is not None and client.unready:
             client.unready = False
             self._activate(client)
 
     def clear(self) -> list[T]:
-        """Take everything out, ready or not."""
+        """Remove and return all items, ready or not."""
         left = [item for client in self._clients.values() for item in client.items]
         for client in self._clients.values():
             client.items.clear()
@@ -191,12 +197,13 @@ class FairQueue(Generic[T]):
         return left
 
     def __iter__(self) -> Iterator[T]:
-        """The first item of each client."""
+        """Yield the first item of each client."""
         return (client.items[0] for client in self._clients.values() if client.items)
 
     def _place(self, source: str, client: _Client[T]) -> None:
         """Choose the lane of a client that is not active."""
         before = self._lanes[client.priority]
+        # Debt moves with the client in full, credit only up to `LEAD`.
         ahead = max(-LEAD, client.virtual - before.virtual)
         client.priority = "low" if self._late(source) else client.wanted
         client.virtual = self._lanes[client.priority].virtual + ahead
@@ -210,7 +217,7 @@ class FairQueue(Generic[T]):
         return client
 
     def _forget(self) -> None:
-        """Forget clients that have nothing waiting and no debt."""
+        """Evict clients without items and without debt."""
         lanes = self._lanes
         self._clients = {
             source: client
@@ -237,7 +244,7 @@ class FairQueue(Generic[T]):
         heapq.heappush(lane.heap, (client.virtual, client.entry, client))
 
     def _next_lane(self) -> _Lane[T] | None:
-        """The highest lane, or a lower one that has waited for its share. The lowest of those goes first."""
+        """Return the highest active lane, or the lowest one that has waited for its share."""
         first: _Lane[T] | None = None
         due: _Lane[T] | None = None
         for priority, lane in self._lanes.items():
@@ -250,13 +257,13 @@ class FairQueue(Generic[T]):
         return due or first
 
     def _first(self, lane: _Lane[T]) -> _Client[T]:
-        """The active client with the least virtual time; of several, the one that has waited longest."""
+        """Return the active client with the least virtual time; of several, the one that has waited longest."""
         heap = lane.heap
         while True:
             virtual, entry, client = heap[0]
             if client.entry != entry:
                 heapq.heappop(heap)
-            elif virtual < client.virtual:  # charged since
+            elif virtual < client.virtual:  # charged since it was pushed
                 heapq.heappop(heap)
                 self._push(lane, client)
             else:

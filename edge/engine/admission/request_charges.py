@@ -1,4 +1,4 @@
-"""What requests and subscriptions count for in the account of their clients."""
+"""Charges of requests and subscriptions in the byte quota of their clients."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from edge.engine.requests import Notification, QueryRequest, Sink, SubscribeFail
 from edge.protocol.errors import TooManyRequests
 
 _REQUEST: Final = 1024
-"""Bytes that a request counts beside its texts."""
+"""Bytes of a request in addition to its texts."""
 _SUBSCRIPTION: Final = 4
-"""Times the bytes of its request that a subscription counts: its text, its plan and its place among the others."""
+"""Factor from the bytes of a subscribe request to those of the subscription: text, plan and index entries."""
 _TOKEN: Final = 300
-"""Bytes that a token of a long list takes in a plan: a number of VALUES or IN takes 330, an IRI 210."""
+"""Bytes of a token of a long list in a plan. A number of VALUES or IN takes 330, an IRI 210."""
 _SHORT: Final = 100
-"""Tokens of a query whose plan is covered by what its text counts."""
+"""Number of tokens up to which the charge of the text covers the plan."""
 
 
 class RequestCharges:
-    """Charges of what the engine holds for clients: requests until they are answered, subscriptions until they end."""
+    """Charges for data held for clients: requests until they are answered, subscriptions until they end."""
 
     def __init__(self, quota: ByteQuota) -> None:
         self._quota = quota
         self._subscriptions: dict[str, Charge] = {}
-        """By spuid. It belongs to the writer's thread."""
+        """By spuid. Only the writer thread uses it."""
 
     def hold(
         self, future: Future[Any], source: str, requests: Iterable[UpdateRequest | QueryRequest]
     ) -> TooManyRequests | None:
-        """Charge the client `source` until the future is done. Returns the error if too much is held for it."""
+        """Charge the client `source` until the future is done. Returns the error if the client holds too much."""
         if source == GATEWAY:
             return None
         try:
@@ -50,9 +50,9 @@ class RequestCharges:
         return SubscriptionCharge(self._subscriptions, charge, _SUBSCRIPTION * size + plan, sink)
 
     def restored(self, spuid: str, query: QueryRequest, sink: Sink) -> Sink:
-        """Charge for a subscription of the process before, whatever its client holds. Returns where to send to.
+        """Charge for a subscription of the previous process, even beyond the limit. Returns the sink for notifications.
 
-        Without security the client is the connection that had it, until `transfer`.
+        Without security the client is the connection that owned it, until `transfer`.
         """
         charge = self._quota.charge(query.source)
         size = _SUBSCRIPTION * _size(query) + _plan(query.sparql)
@@ -62,22 +62,22 @@ class RequestCharges:
         return subscription.sink
 
     def transfer(self, spuid: str, client: str) -> None:
-        """Count a subscription for another client, whatever that holds. To be called on the writer's thread."""
+        """Charge another client for a subscription, even beyond its limit. Must run on the writer thread."""
         if charge := self._subscriptions.get(spuid):
             charge.move(client, check=False)
 
     def forget(self, spuid: str) -> None:
-        """A subscription has ended. To be called on the writer's thread."""
+        """Release the charge of a subscription that has ended. Must run on the writer thread."""
         charge = self._subscriptions.pop(spuid, None)
         if charge is not None:
             charge.release()
 
 
 class SubscriptionCharge:
-    """The charge of one subscribe request, and of the subscription that it becomes."""
+    """Charge of one subscribe request, and then of its subscription."""
 
     def __init__(self, subscriptions: dict[str, Charge], charge: Charge, size: int, sink: Sink) -> None:
-        """`size`: bytes that the subscription will count."""
+        """`size`: bytes of the future subscription."""
         self._subscriptions = subscriptions
         self._charge = charge
         self._size = size
@@ -85,21 +85,21 @@ class SubscriptionCharge:
         self._begun = False
 
     def begin(self) -> None:
-        """It is about to become a subscription, which takes more. Raises `TooManyRequests`."""
+        """Raise the charge to that of a subscription. Raises `TooManyRequests`."""
         self._charge.set(self._size)
 
     def begun(self, spuid: str) -> None:
-        """It is one now, and counts until it ends."""
+        """Keep the charge until the subscription `spuid` ends."""
         self._begun = True
         self._subscriptions[spuid] = self._charge
 
     def done(self, _: Future[Any]) -> None:
-        """The request is answered, or nobody waits for the answer."""
+        """Release the charge of a request that did not become a subscription."""
         if not self._begun:
             self._charge.release()
 
     def sink(self, item: Notification | SubscribeFailed) -> None:
-        """Hand over what the engine sends; a subscription that failed has ended."""
+        """Pass on an item of the engine. A failed subscription has ended, so its charge is released."""
         if isinstance(item, SubscribeFailed):
             self._subscriptions.pop(item.spuid, None)
             self._charge.release()
@@ -107,16 +107,16 @@ class SubscriptionCharge:
 
 
 def _size(request: UpdateRequest | QueryRequest) -> int:
-    """Bytes that a request takes while it is held."""
+    """Return the bytes of a pending request."""
     graphs = (*(request.dataset.default_graphs or ()), *(request.dataset.named_graphs or ()))
     return _REQUEST + sys.getsizeof(request.sparql) + sum(map(sys.getsizeof, graphs))
 
 
 def _plan(text: str) -> int:
-    """Bytes that the plan of a query takes beyond what its text counts, about.
+    """Return approximately the bytes of a query plan beyond those charged for its text.
 
-    Its tokens are counted by what separates them, since that takes 10 ms for 1 MB. Words of strings and comments count,
-    too.
+    Tokens are counted by their separators: tokenizing 1 MB would take too long, this takes 10 ms. Words in strings and
+    comments count, too.
     """
     separated = sum(map(text.count, "<(,.;?$+-")) + (text.count('"') + text.count("'")) // 2
     return _TOKEN * max(0, max(len(text.split()), separated) - _SHORT)

@@ -1,7 +1,7 @@
-"""What the result that a query keeps counts for in the account of one of its subscribers.
+"""Charge for the retained result of a query, in the byte quota of one of its subscribers.
 
-Equal queries share one result, so it counts once: for the first of its subscribers whose account has room. The other
-subscribers have it for nothing, until that one leaves.
+Equal queries share one result, so it counts once: for the first subscriber whose quota has room. The other subscribers
+use it for free until that one leaves.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from edge.engine.admission.slots import GATEWAY
 from edge.protocol.errors import TooManyRequests
 
 STEP: Final = 16 * 1024
-"""Bytes in which a result counts. Less than one step is covered by what the text of a subscription counts."""
+"""Granularity of the charge in bytes. The charge of a subscription's text covers less than one step."""
 
 
 class ResultCharge:
-    """The charge of one result. It belongs to the writer's thread."""
+    """Charge for one result. Only the writer thread uses it."""
 
     __slots__ = ("_charge",)
 
@@ -26,16 +26,16 @@ class ResultCharge:
         self._charge = quota.charge(GATEWAY)
 
     def set(self, size: int, clients: Iterable[str], *, check: bool = True) -> None:
-        """Change the size. `clients` of the subscribers, the first one first.
+        """Change the size. `clients`: those of the subscribers, in order.
 
-        Raises `TooManyRequests` if none of them has room; then it is as before. `check`: see `ByteQuota.add`.
+        Raises `TooManyRequests` if none of them has room; nothing changes then. `check`: see `ByteQuota.add`.
         """
         charge = self._charge
         size -= size % STEP
         if size == charge.size:
             return
         if not charge.size:
-            charge.move(next(iter(clients), GATEWAY))  # of nothing
+            charge.move(next(iter(clients), GATEWAY))  # an empty charge always fits
         try:
             charge.set(size, check=check)
         except TooManyRequests:
@@ -43,7 +43,7 @@ class ResultCharge:
                 raise
 
     def _move(self, size: int, clients: Iterable[str]) -> bool:
-        """Whether another client has room."""
+        """Move the charge to another client that has room. Returns False if no client has."""
         charge, own = self._charge, self._charge.client
         for client in dict.fromkeys(clients):
             if client == own:
@@ -60,10 +60,12 @@ class ResultCharge:
         return False
 
     def left(self, client: str, clients: Iterable[str]) -> None:
-        """A subscriber of `client` has left. `clients` of those who stay: the first one has the result from now on."""
+        """Note that a subscriber of `client` left. `clients`: those of the remaining ones; the first takes over the
+        charge.
+        """
         if self._charge.size and self._charge.client == client:
             self._charge.move(next(iter(clients), GATEWAY), check=False)
 
     def release(self) -> None:
-        """The result is not kept any more."""
+        """Release the charge: the result is not retained any more."""
         self._charge.release()

@@ -1,4 +1,4 @@
-"""Turns: what waits, each client's in its turn, and what one client asked in the order in which it asked."""
+"""Round-robin queue: serves clients in turn, and the items of one client in order."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ T = TypeVar("T")
 
 
 class RoundRobin(Generic[T]):
-    """What waits where the order of clients does not matter. It belongs to whoever holds its owner's lock.
+    """Queue of items, served round-robin by client. Not thread-safe: the owner's lock protects it.
 
-    With n clients that wait, what a client asked first is next after n others at the most.
+    With n waiting clients, the first item of a client is taken after at most n others.
     """
 
     def __init__(self, limit: int) -> None:
-        """`limit`: see `Slots`. What has been taken holds its place until it is `done`."""
-        self._places = Slots(limit)
+        """`limit`: see `Slots`. A taken item holds its slot until `done`."""
+        self._slots = Slots(limit)
         self._waiting: dict[str, deque[T]] = {}
-        """By client, whose turn is next first."""
+        """Items by client; the next client to serve comes first."""
 
     @property
     def pending(self) -> int:
-        """What waits, or has been taken and is not done."""
-        return self._places.taken
+        """Number of items that wait, or were taken and are not done."""
+        return self._slots.taken
 
-    def held(self, who: str) -> int:
-        """How much of that is one client's."""
-        return self._places.held.get(who, 0)
+    def held(self, client: str) -> int:
+        """Return the number of those items that belong to one client."""
+        return self._slots.held.get(client, 0)
 
-    def put(self, who: str, item: T) -> bool:
-        """Add to what a client waits for. False: it has no place for that."""
-        if not self._places.take(who, 1):
+    def put(self, client: str, item: T) -> bool:
+        """Append an item of a client. Returns False if the client has no free slot."""
+        if not self._slots.take(client, 1):
             return False
-        self._waiting.setdefault(who, deque()).append(item)
+        self._waiting.setdefault(client, deque()).append(item)
         return True
 
     def take(self) -> tuple[str, T] | None:
-        """What is next, and whose it is. None: nothing waits."""
-        for who, items in self._waiting.items():
-            del self._waiting[who]
+        """Remove the next item. Returns its client and the item, or None if nothing waits."""
+        for client, items in self._waiting.items():
+            del self._waiting[client]
             item = items.popleft()
             if items:
-                self._waiting[who] = items  # at the end
-            return who, item
+                self._waiting[client] = items  # at the end
+            return client, item
         return None
 
-    def done(self, who: str) -> None:
-        """Something that was taken does not need its place any more."""
-        self._places.give_back(who, 1)
+    def done(self, client: str) -> None:
+        """Free the slot of an item that was taken."""
+        self._slots.give_back(client, 1)

@@ -1,7 +1,7 @@
-"""Places in a queue: how many may wait, and how many of one client.
+"""Slots of a queue: limits the waiting items of all clients, and of each client.
 
-Who has something waiting may have as many places as are left for others. So one client fills half of a queue at the
-most, two that flood it a third each, and whoever comes next finds room.
+A client with waiting items may hold as many slots as it leaves free. So one client fills at most half of a queue, two
+that flood it a third each, and the next client always finds room.
 """
 
 from __future__ import annotations
@@ -9,42 +9,42 @@ from __future__ import annotations
 from typing import Final
 
 GATEWAY: Final = ""
-"""Who asks where it is the gateway itself: it has as many places as all clients together, and they cannot fill them."""
+"""Client name of the gateway itself. It has as many slots as all clients together, and clients cannot take them."""
 
 
 class Slots:
-    """The places of one queue. It belongs to whoever holds the queue's lock."""
+    """Slots of one queue. Not thread-safe: the lock of the queue protects it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.clients = 0
-        """Places that all clients have."""
+        """Slots held by all clients."""
         self.held: dict[str, int] = {}
-        """Places by client; none that has none."""
+        """Slots by client; clients without slots have no entry."""
 
     @property
     def taken(self) -> int:
-        """Places that are taken, the gateway's own among them."""
+        """Number of slots in use, including the gateway's own."""
         return self.clients + self.held.get(GATEWAY, 0)
 
-    def take(self, who: str, places: int) -> bool:
-        """Take places if there are so many for this client. What is longer than the queue gets an empty one."""
-        held = self.held.get(who, 0)
-        others = held if who == GATEWAY else self.clients
+    def take(self, client: str, slots: int) -> bool:
+        """Take slots if the client may have them. An item larger than the whole queue fits an empty one."""
+        held = self.held.get(client, 0)
+        others = held if client == GATEWAY else self.clients
         free = self.limit - others
-        if (others and places > free) or (held and who != GATEWAY and held + places > free):
+        if (others and slots > free) or (held and client != GATEWAY and held + slots > free):
             return False
-        self.held[who] = held + places
-        if who != GATEWAY:
-            self.clients += places
+        self.held[client] = held + slots
+        if client != GATEWAY:
+            self.clients += slots
         return True
 
-    def give_back(self, who: str, places: int) -> None:
-        """Places are free again."""
-        left = self.held[who] - places
+    def give_back(self, client: str, slots: int) -> None:
+        """Free slots."""
+        left = self.held[client] - slots
         if left:
-            self.held[who] = left
+            self.held[client] = left
         else:
-            del self.held[who]
-        if who != GATEWAY:
-            self.clients -= places
+            del self.held[client]
+        if client != GATEWAY:
+            self.clients -= slots

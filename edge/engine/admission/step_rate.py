@@ -1,4 +1,4 @@
-"""Step rate: how many steps the updates of each client may take in the long run (token bucket)."""
+"""Step rate: limits the steps that the updates of each client may take on average (token bucket)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final
 from edge.engine.admission.slots import GATEWAY
 
 _LOOK: Final = 1_000
-"""Clients from which those with a full bucket are forgotten."""
+"""Number of clients from which those with a full bucket are evicted."""
 
 
 class StepRate:
-    """One token bucket for each client. Times in microseconds of a clock that never goes back."""
+    """One token bucket for each client. Times are microseconds of a monotonic clock."""
 
     def __init__(self, rate: int, burst: int) -> None:
-        """`rate` steps a second, 0: any number; `burst` steps at once."""
+        """`rate`: steps a second, 0: unlimited. `burst`: steps at once."""
         self._per_step = 1_000_000 / rate if rate else 0.0
         self._slack = burst * self._per_step
         self._full: dict[str, float] = {}
-        """By client: when its bucket will be full again."""
+        """By client: time at which its bucket will be full again."""
         self._look_at = _LOOK
 
     def spend(self, source: str, steps: int, now: int) -> None:
-        """Take steps from the bucket of a client, which may be overdrawn: their number is known afterwards."""
+        """Take steps from a client's bucket. It may be overdrawn, because the number is known only afterwards."""
         if not self._per_step or source == GATEWAY:
             return
         self._full[source] = max(self._full.get(source, now), now) + steps * self._per_step
@@ -31,5 +31,5 @@ class StepRate:
             self._look_at = max(_LOOK, 2 * len(self._full))
 
     def overdrawn(self, source: str, now: int) -> bool:
-        """Whether a client has taken more than it may."""
+        """Return whether a client has exceeded its rate."""
         return self._full.get(source, 0.0) - now > self._slack
