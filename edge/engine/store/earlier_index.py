@@ -1,7 +1,7 @@
 """Earlier index: the triples of a graph before a large change, as a view of the index after it.
 
-The state before a change can be had by undoing the change and applying it again. For 100,000 quads that takes 0.3 s, in
-which the writer serves no other request. This view takes time only for the triples that are looked up.
+The alternative is to undo the change and apply it again. For 100,000 quads that takes 0.3 s, during which the writer
+serves no other request. This view takes time only for the triples that are looked up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from edge.engine.store.graph import Quad, TripleIndex, leaf_of, members
 from edge.engine.store.index_merge import Leaf
 
 _LARGE: Final = 64
-"""Members of a leaf that is kept once it was made: others of the same look may want it again."""
+"""Members from which a computed leaf is cached: the same evaluation often needs it again."""
 
 
 class EarlierIndex(TripleIndex):
@@ -24,9 +24,10 @@ class EarlierIndex(TripleIndex):
     def __init__(
         self, now: TripleIndex, graph: int, changed: Mapping[Quad, bool], added: int, removed: TripleIndex
     ) -> None:
-        """`changed`: the quads of the change, and whether each was added. `added`: the number of these in the graph.
+        """Create a view of `graph`, whose current index is `now`.
 
-        `removed`: an index of the triples that it removed from the graph.
+        `changed`: the quads of the change, True if added. `added`: number of the added ones in this graph. `removed`:
+        index of the triples that the change removed from the graph.
         """
         super().__init__()
         self._now = now
@@ -83,9 +84,9 @@ class EarlierIndex(TripleIndex):
         return list(dict.fromkeys([*self._now.predicates_of(s), *self._removed.predicates_of(s)]))
 
     def estimate(self, s: int | None, p: int | None, o: int | None) -> int:
-        """See `TripleIndex`. What was added counts, too."""
+        """See `TripleIndex`. Includes added triples."""
         return self._now.estimate(s, p, o) + self._removed.estimate(s, p, o)
 
     def most(self, s: int | None, p: int | None, o: int | None) -> int:
-        """See `TripleIndex`. Another thread that asks wants the state after the change."""
+        """See `TripleIndex`. Returns the state after the change, because only other threads call it."""
         return self._now.most(s, p, o)

@@ -473,7 +473,7 @@ class LiveGraph:
                 yield terms[s], terms[p], terms[o], of_quad
 
     def _index(self, graph: int, name: GraphName | ox.DefaultGraph) -> TripleIndex:
-        """Return the triples of the graph with this id and name; an empty index if there is none."""
+        """Return the triples of the graph with this id and name; or an empty index."""
         index = self.graphs.get(graph)
         return _NO_TRIPLES if index is None or self.decode_graph(graph) != name else index
 

@@ -72,7 +72,7 @@ _POSITIONS: Final = ("subject", "predicate", "object", "graph")
 
 
 def _by_functions(start: int, end: int, verb: str) -> str:
-    """Return an operation on the quads `start` to `end`, with terms from functions, so blank nodes keep their labels."""
+    """Return an operation on the quads `start` to `end`. Functions return the terms, which preserves blank nodes."""
     numbers = " ".join(str(number) for number in range(start, end))
     binds = " ".join(f"BIND(<{_FUNCTION}{position}>(?i) AS ?{position})" for position in _POSITIONS)
     # A template with an unbound variable is dropped. So the GRAPH template applies only where ?graph is bound, and the

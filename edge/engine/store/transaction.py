@@ -166,7 +166,7 @@ class Transaction:
 
     @contextmanager
     def _earlier(self, parts: Mapping[int, tuple[int, TripleIndex]]) -> Iterator[None]:
-        """Show the earlier state of a large change without undoing it: views replace the indexes of the changed graphs."""
+        """Show the state before a large change. Views replace the indexes of the changed graphs; nothing is undone."""
         graphs = self._graph.graphs
         names = parts.keys() | self._graphs.keys()
         now = {name: graphs[name] for name in names if name in graphs}
