@@ -263,7 +263,7 @@ class Writer:
             self._kept.written()
             engine.contributions.written()
         if timers.changed:
-            timers.kept()
+            timers.written()
         if ledger is not None:
             ledger.written()
         if stored or ledger is not None:
@@ -386,7 +386,7 @@ class Writer:
             self._journal.commit([], self._timers.write)
         except EdgeError:
             return  # as with the next delayed update, or the next look
-        self._timers.kept()
+        self._timers.written()
 
     def _flush(self) -> None:
         try:

@@ -1,10 +1,10 @@
-"""Engine time: what delays are measured in. It goes on evenly whatever is done to the machine's clock.
+"""Engine time: the clock of delays. It advances evenly, even if the machine's clock is changed.
 
-It is counted in microseconds and begins as Unix time. While the machine runs it is the steady clock's, over restarts of
-the process, too. How long the machine was off only its own clock can tell, so that time counts if the clock was right
-before and is right now. A clock without a battery is not: then nothing counts until the network has set it, and then
-those delays that were given before are credited with it, once. So a delay never ends early, and at most as late as the
-machine was off or as the delay is long, whichever is less.
+It counts microseconds and starts as Unix time. While the machine runs, it follows the monotonic clock, also across
+restarts of the process. Only the machine's own clock can tell how long the machine was off, so that time counts if the
+clock was right before and is right now. A clock without a battery is wrong after a start. Then the time off counts only
+after the network has set the clock, and is credited once to the delays that were scheduled before. So a delay never
+ends early, and ends late by at most the time that the machine was off or the length of the delay, whichever is shorter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final, Self
 from edge.engine.clock import Clock
 
 _JUMP: Final = 1_000_000
-"""Microseconds that the machine's clock must move against the steady one for a new anchor."""
+"""Microseconds by which the machine's clock must deviate from the monotonic clock for a new anchor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One moment on all clocks, in microseconds."""
+    """One point in time on all clocks, in microseconds."""
 
     engine: int
     wall: int
@@ -30,22 +30,22 @@ class Anchor:
     boot: str
     trusted: bool
     shown: int = 0
-    """What the machine's clock showed at the last update before, which may have been before it was set or lost."""
+    """Wall clock time of the previous update. It may lie before the clock was set or lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """How long the machine was off is not known yet."""
+    """A time off whose length is not known yet."""
 
     before: Anchor
-    """When the clock was right for the last time."""
+    """Last anchor at which the clock was right."""
     since: int
-    """Engine time at the next start: what was given before that is owed the time."""
+    """Engine time at the next start: delays that were scheduled before it are owed the time off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Time that the machine was off, for the delays that were given before this engine time. In microseconds."""
+    """Time that the machine was off, credited to the delays scheduled before the engine time `before`. Microseconds."""
 
     before: int
     time: int
@@ -53,19 +53,19 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """What must survive for engine time to go on after a restart."""
+    """State that must survive a restart for engine time to continue."""
 
     last: Anchor
     unsettled: Unsettled | None = None
     credits: tuple[Credit, ...] = ()
 
     def to_json(self) -> str:
-        """As text."""
+        """Return the anchors as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises `ValueError` where it is not what `to_json` wrote."""
+        """Return the anchors of a text from `to_json`. Raises `ValueError` for any other text."""
         try:
             found = json.loads(text)
             unsettled = found["unsettled"]
@@ -75,11 +75,11 @@ class Anchors:
                 tuple(Credit(**credit) for credit in found["credits"]),
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"no anchors of the engine's time: {error}") from error
+            raise ValueError(f"the anchors of engine time are invalid: {error}") from error
 
 
 class EngineTime:
-    """Tells engine time, what delays are owed, and what must be stored of it."""
+    """Engine time, the credits of delays, and the anchors to be stored."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class EngineTime:
         known: int = 0,
         last_update: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`known`: an engine time that has been. `last_update`: what the machine's clock showed at the last update."""
+        """`known`: an engine time that has passed. `last_update`: returns the wall clock time of the last update."""
         self._clock = clock
         self._last_update = last_update
         self._unsettled: Unsettled | None = None
@@ -96,33 +96,33 @@ class EngineTime:
         engine = clock.wall() if stored is None else self._resumed(stored, known)
         self._anchor = self._anchored(engine)
         self.changed = True
-        """Whether `anchors` is not what was stored last. To be cleared when it is."""
+        """Whether `anchors` differs from the stored ones. The caller that stores them clears it."""
         self.look()
 
     @property
     def anchors(self) -> Anchors:
-        """What must survive."""
+        """The state that must survive a restart."""
         return Anchors(self._anchor, self._unsettled, self._credits)
 
     @property
     def credits(self) -> tuple[Credit, ...]:
-        """All time that is owed; there is more of it when `look` has found some."""
+        """All credits. `look` may add some."""
         return self._credits
 
     def owed(self, since: int) -> int:
-        """The time off that a delay which was given at this engine time has coming."""
+        """Return the credit of a delay that was scheduled at this engine time."""
         return sum(credit.time for credit in self._credits if since < credit.before)
 
     def forget(self, oldest: int) -> None:
-        """No delay waits that was given before this engine time."""
+        """Drop the credits that no pending delay needs. `oldest`: engine time at which the oldest one was scheduled."""
         self._credits = tuple(credit for credit in self._credits if oldest < credit.before)
 
     def now(self) -> int:
-        """Engine time."""
+        """Return the engine time in microseconds."""
         return self._anchor.engine + self._clock.steady() - self._anchor.steady
 
     def look(self) -> None:
-        """See whether the machine's clock was set. To be called now and then."""
+        """Check whether the machine's clock was set. Must be called regularly."""
         clock, anchor = self._clock, self._anchor
         if self._unsettled is not None:
             self._settle(self._unsettled)
@@ -136,6 +136,8 @@ class EngineTime:
         self._unsettled = stored.unsettled
         if last.boot == clock.boot:
             return last.engine + max(0, clock.steady() - last.steady)
+        # Another boot: the monotonic clock started again. The time between the anchor and the last update certainly
+        # passed. The rest is unknown until the wall clock can be trusted.
         shown = self._last_update()
         ran = max(0, shown - last.wall) if shown != last.shown else 0
         engine = max(known, last.engine + ran) + 1
@@ -144,7 +146,7 @@ class EngineTime:
         return engine
 
     def _settle(self, unsettled: Unsettled) -> None:
-        """Credit the time that the machine was off, if it can be told now."""
+        """Credit the time that the machine was off, if it is known now."""
         before, wall = unsettled.before, self._clock.wall()
         if not self._clock.trusted() or wall < before.wall:
             return

@@ -1,8 +1,8 @@
 """Delayed updates on disk: two tables of the journal's file, changed only in the journal's transactions.
 
-`timers` holds those that wait, `timer_outcomes` what became of those that do no more, in the order in which that was
-known. `due` is engine time (microseconds) where `relative` is 1, the machine's clock's where it is 0. `owner` is the
-registration of the client that gave it, whose ids are its own; what it was allowed to is in the body.
+`timers` holds the pending ones. `timer_outcomes` holds the outcomes of finished ones, in the order of their end. `due`
+is engine time (microseconds) if `relative` is 1, and wall clock time if it is 0. `owner` is the registration of the
+client, which is the namespace of its ids. The body contains the client's permissions.
 """
 
 from __future__ import annotations
@@ -27,57 +27,57 @@ from edge.protocol.results import Term
 from edge.protocol.timers import Timer
 
 Statement = tuple[str, Sequence[object]]
-"""SQL that changes something, and its parameters."""
+"""SQL statement that changes something, and its parameters."""
 
 
-BESIDE_TEXT: Final = 200
-"""Bytes of a row beside the text."""
+ROW_OVERHEAD: Final = 200
+"""Bytes of a row in addition to the text."""
 
 
 class PendingTimer(NamedTuple):
-    """One that waits. It sorts by its time, then by when it came."""
+    """A delayed update that waits. Sorts by due time, then by arrival."""
 
     due: int
     number: int
     key: str
-    """Whose it is, and its id: a hundred thousand of these are in memory, so it is one string."""
+    """Owner and id in one string, to save memory: there can be a hundred thousand of them."""
     relative: bool
     size: int = 0
-    """Bytes of its text on disk, about."""
+    """Approximate bytes of its text on disk."""
 
     @property
     def owner(self) -> str:
-        """The registration of who gave it; empty: given without security."""
-        return self.key.rpartition(_BETWEEN)[0]
+        """Registration of the client; empty without security."""
+        return self.key.rpartition(_SEPARATOR)[0]
 
     @property
     def id(self) -> str:
-        """Its id, among those of its owner."""
-        return self.key.rpartition(_BETWEEN)[2]
+        """Id, unique for its owner."""
+        return self.key.rpartition(_SEPARATOR)[2]
 
 
-_BETWEEN: Final = "\0"
-"""Between owner and id; neither has one."""
+_SEPARATOR: Final = "\0"
+"""Separates owner and id; neither contains it."""
 
 
 def key_of(owner: str, name: str) -> str:
-    """The key of an owner's delayed update."""
-    return f"{owner}{_BETWEEN}{name}" if owner else name
+    """Return the key of an owner's delayed update."""
+    return f"{owner}{_SEPARATOR}{name}" if owner else name
 
 
 def named(key: str, name: str) -> bool:
-    """Whether a key is somebody's for this id."""
-    return key == name or key.endswith(_BETWEEN + name)
+    """Return whether a key has this id, for any owner."""
+    return key == name or key.endswith(_SEPARATOR + name)
 
 
 def owned(key: str, owner: str) -> bool:
-    """Whether a key is one of this owner's."""
-    return key.startswith(owner + _BETWEEN) if owner else _BETWEEN not in key
+    """Return whether a key belongs to this owner."""
+    return key.startswith(owner + _SEPARATOR) if owner else _SEPARATOR not in key
 
 
 @dataclass(frozen=True, slots=True)
 class TimerRequest:
-    """A delayed update as it was given: at this engine time, when the machine's clock showed this."""
+    """A delayed update as it was scheduled: at engine time `since`, and wall clock time `scheduled`."""
 
     request: UpdateRequest
     since: int
@@ -87,7 +87,7 @@ class TimerRequest:
 def check_storable(request: UpdateRequest, name: str) -> None:
     """Check that a delayed update can be written, and read again when it is due. Raises `UpdateFailed`.
 
-    One that cannot be written would fail the commit that it shares with updates of other clients.
+    An unwritable one would fail the commit that it shares with updates of other clients.
     """
     for variable, term in request.bindings.items():
         if (fault := problem(term)) is not None:
@@ -103,7 +103,7 @@ def check_storable(request: UpdateRequest, name: str) -> None:
 
 
 def is_sound(row: tuple[Any, ...]) -> bool:
-    """Whether a row of `timers` is what was written. It may raise anything where the row is damaged."""
+    """Return whether a row of `timers` is intact. May raise any exception if the row is damaged."""
     number, name, due, relative, since, scheduled, body, crc, owner = row
     _decoded(body, owner)
     return bool(
@@ -112,32 +112,32 @@ def is_sound(row: tuple[Any, ...]) -> bool:
 
 
 class TimerTable:
-    """Reads the tables, and says what changes them."""
+    """Reads the tables, and returns the statements that change them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def waiting(self) -> Iterator[tuple[PendingTimer, int]]:
-        """All that wait, each with the engine time at which it was given. Raises `DataDirectoryRefused` on damage."""
+        """Yield the pending ones with the engine time of their scheduling. Raises `DataDirectoryRefused` on damage."""
         with contextlib.closing(self._journal.select("SELECT * FROM timers ORDER BY number")) as rows:
             for number, name, due, relative, since, scheduled, body, crc, owner in rows:
-                waiting = PendingTimer(due, number, key_of(owner, name), bool(relative), len(body) + BESIDE_TEXT)
+                waiting = PendingTimer(due, number, key_of(owner, name), bool(relative), len(body) + ROW_OVERHEAD)
                 if _checksum(waiting, since, scheduled, body) != crc:
                     self._journal.refuse(f"the delayed update {number} fails its checksum")
                 yield waiting, since
 
     def latest(self) -> int:
-        """The engine time at which the last of those that wait was given; 0: none waits."""
+        """Return the engine time at which the newest pending one was scheduled; 0 if none is pending."""
         ((since,),) = self._journal.select("SELECT coalesce(max(since), 0) FROM timers")
         return int(since)
 
     def given_before(self, since: int) -> set[int]:
-        """The numbers of the delays that were given before this engine time."""
+        """Return the numbers of the delays that were scheduled before this engine time."""
         rows = self._journal.select("SELECT number FROM timers WHERE relative AND since < ?", (since,))
         return {number for (number,) in rows}
 
     def given(self, numbers: Sequence[int]) -> Mapping[int, TimerRequest]:
-        """What these are. Raises `StorageFailed`."""
+        """Return the requests of these numbers. Raises `StorageFailed`."""
         marks = ", ".join("?" * len(numbers))
         rows = self._journal.select(
             f"SELECT number, body, since, scheduled, owner FROM timers WHERE number IN ({marks})",  # noqa: S608 - marks
@@ -146,7 +146,7 @@ class TimerTable:
         return {row[0]: TimerRequest(_decoded(row[1], row[4]), row[2], row[3]) for row in rows}
 
     def outcomes(self) -> Iterator[tuple[int, str, Timer]]:
-        """What became of others: the numbers of the outcomes, the keys, the oldest first."""
+        """Yield number, key and outcome of finished ones, oldest first."""
         rows = self._journal.select(
             "SELECT number, owner, id, state, at, scheduled, client, finished, added, removed, error, description"
             " FROM timer_outcomes ORDER BY number"
@@ -155,7 +155,7 @@ class TimerTable:
             yield number, key_of(owner, name), Timer(name, state, at, scheduled, None, sys.intern(client), *rest)
 
     def anchors(self) -> Anchors | None:
-        """What was stored of engine time. Raises `DataDirectoryRefused` on damage."""
+        """Return the stored anchors of engine time. Raises `DataDirectoryRefused` on damage."""
         for (value,) in self._journal.select("SELECT value FROM meta WHERE name = 'engine-time'"):
             try:
                 return Anchors.from_json(value)
@@ -165,7 +165,7 @@ class TimerTable:
 
     @staticmethod
     def add(waiting: PendingTimer, given: TimerRequest) -> Statement:
-        """One more waits."""
+        """Return the statement that adds a pending one."""
         body = _encoded(given.request)
         crc = _checksum(waiting, given.since, given.scheduled, body)
         row = (
@@ -183,12 +183,12 @@ class TimerTable:
 
     @staticmethod
     def remove(waiting: PendingTimer) -> Statement:
-        """One waits no more."""
+        """Return the statement that removes a pending one."""
         return "DELETE FROM timers WHERE number = ?", (waiting.number,)
 
     @staticmethod
     def finish(number: int, owner: str, timer: Timer) -> Statement:
-        """What became of one."""
+        """Return the statement that adds an outcome."""
         row = (
             number,
             timer.id,
@@ -207,12 +207,12 @@ class TimerTable:
 
     @staticmethod
     def forget(number: int) -> Statement:
-        """The outcomes up to this number are of no interest any more."""
+        """Return the statement that deletes the outcomes up to this number."""
         return "DELETE FROM timer_outcomes WHERE number <= ?", (number,)
 
     @staticmethod
     def anchor(anchors: Anchors) -> Statement:
-        """What is to be known of engine time after a restart."""
+        """Return the statement that stores the anchors of engine time."""
         return "INSERT OR REPLACE INTO meta VALUES ('engine-time', ?)", (anchors.to_json(),)
 
 
@@ -250,7 +250,7 @@ def _decoded(body: bytes, owner: str) -> UpdateRequest:
 
 
 def _access(body: dict[str, Any], owner: str) -> Access:
-    """What was allowed to who gave it, of graphs."""
+    """Return the graph permissions that the client had when it scheduled the update."""
     if not owner and body.keys().isdisjoint(("client", "read", "write")):
         return ANYBODY
     read, write = (frozenset(body[right]) if right in body else None for right in ("read", "write"))

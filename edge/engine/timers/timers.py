@@ -1,7 +1,7 @@
-"""Delayed updates in memory: which wait, which are due, and what became of the last ones (SPS paper, section II.C).
+"""Delayed updates in memory: the pending ones, the due ones, and the last outcomes (SPS paper, section II.C).
 
-Only their times and ids are in memory; their texts are read when they are due. What changes here is written with the
-commit of what caused it, or undone with it. One caller at a time, the writer.
+Only times and ids are in memory; the texts are read when they are due. Changes are written in the commit of the work
+that caused them, or undone with it. Not thread-safe: only the writer calls it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edge.engine.requests import UpdateRequest
 from edge.engine.settings import EngineSettings
 from edge.engine.timers.engine_time import EngineTime
 from edge.engine.timers.timer_table import (
-    BESIDE_TEXT,
+    ROW_OVERHEAD,
     PendingTimer,
     Statement,
     TimerRequest,
@@ -34,12 +34,11 @@ from edge.protocol.moments import After, When
 from edge.protocol.timers import Scheduled, Timer, TimerState
 
 _LOOK: Final = 1.0
-"""Seconds after which the machine's clock is looked at again: somebody may have set it."""
+"""Seconds between checks of the machine's clock, which may be set at any time."""
 _HOLD: Final = 1_000_000
-"""Microseconds until those that could not be run, because nothing could be stored, are tried again."""
+"""Microseconds before updates that could not run because of a storage failure are tried again."""
 _COLLECTED_AT_ONCE: Final = 250
-"""Due updates that `collect` finds in one call, however many became due at once: a millisecond, and more than are run
-before the next call."""
+"""Due updates that `collect` finds in one call: about a millisecond, and more than run before the next call."""
 _FORGET_AT_ONCE: Final = 256
 """Outcomes that are deleted from the disk together."""
 
@@ -54,35 +53,38 @@ class Timers:
         settings: EngineSettings,
         last_update: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Reads the table. `last_update`: what the clock showed at the last update. Raises `DataDirectoryRefused`."""
+        """Read the table. Raises `DataDirectoryRefused`.
+
+        `last_update`: returns the wall clock time of the last update.
+        """
         self._table = table
         self._clock = clock
         self._settings = settings
         self._waiting: dict[str, PendingTimer] = {}
         self._held: Counter[str] = Counter()
-        """How many wait of each owner."""
+        """Number of pending ones, by owner."""
         self._bytes: Counter[str] = Counter()
         """Bytes of their texts on disk, by owner."""
         self._all_bytes = 0
         self._heaps: dict[bool, list[PendingTimer]] = {True: [], False: []}
         self._due: dict[str, deque[PendingTimer]] = {}
-        """By owner, those whose time has come, in the order in which they run."""
-        self._next: dict[str, None] = {}
-        """The owners among these of which the queue holds none."""
+        """Due ones by owner, in the order in which they run."""
+        self._idle_owners: dict[str, None] = {}
+        """Owners with due updates, none of which is in the request queue."""
         self._offered = 0
-        """Those that were given to the queue and are neither finished nor given back."""
+        """Number of those that were offered to the queue and are neither finished nor given back."""
         self._outcomes: dict[str, tuple[int, Timer]] = {}
         self._number = self._outcome_number = self._forgotten = 0
         self._held_until = 0
         self._statements: list[Statement] = []
         self._fresh: dict[int, TimerRequest] = {}
-        """What is not in the table yet."""
+        """Requests that are not in the table yet."""
         self._undo: list[Callable[[], None]] = []
         self._scale = EngineTime(clock, table.anchors(), table.latest(), last_update)
         self._read()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of pending ones."""
         return len(self._waiting)
 
     def _read(self) -> None:
@@ -103,29 +105,29 @@ class Timers:
             self._outcomes[key] = number, timer
             self._outcome_number = number
 
-    # When
+    # Due times
 
     def arrival(self) -> tuple[int, int]:
-        """Now: engine time, and what the machine's clock shows. Any thread."""
+        """Return the current engine time and wall clock time. Thread-safe."""
         return self._scale.now(), self._clock.wall()
 
     def wait(self) -> float | None:
-        """Seconds until one may be due; None: none waits."""
+        """Return the seconds until one may be due; None if none is pending."""
         if not self._waiting:
             return None
         first = [heap[0].due - self._now(relative) for relative, heap in self._heaps.items() if heap]
-        if self._next:
+        if self._idle_owners:
             first.append(0)
         held = self._held_until - self._clock.steady()
         return min(_LOOK, max(0, held, min(first, default=0)) / 1_000_000)
 
     @property
     def due(self) -> int:
-        """How many are due and not finished, as far as they have been collected."""
+        """Number of due ones that are not finished, as far as `collect` found them."""
         return sum(map(len, self._due.values())) + self._offered
 
     def collect(self) -> None:
-        """Find those whose time has come, `_COLLECTED_AT_ONCE` at most, the one first that is overdue most."""
+        """Move due ones, most overdue first, to the queues of their owners; at most `_COLLECTED_AT_ONCE`."""
         if not self._waiting or self._clock.steady() < self._held_until:
             return
         self._look()
@@ -135,37 +137,39 @@ class Timers:
             if not heads or min(heads)[0] > 0:
                 break
             waiting = heapq.heappop(self._heaps[min(heads)[1]])
+            # A heap may still contain cancelled or replaced ones.
             if self._waiting.get(waiting.key) is waiting:
                 self._enter_due(waiting)
 
     def offer(self) -> list[PendingTimer]:
-        """The next one of each owner of which the queue holds none. Each is to be fired, or given back.
+        """Return the next due one of each owner that has none in the request queue. Each must be run or given back.
 
-        The queue holds one of each owner, not all that are due, and shares its time between owners.
+        The request queue holds one per owner instead of all due ones, and shares its time between owners.
         """
-        if not self._next or self._clock.steady() < self._held_until:
+        if not self._idle_owners or self._clock.steady() < self._held_until:
             return []
         offered = []
-        for owner in self._next:
+        # One at a time per owner, so that one owner's updates cannot fill the queue.
+        for owner in self._idle_owners:
             theirs = self._due[owner]
             offered.append(theirs.popleft())
             if not theirs:
                 del self._due[owner]
-        self._next.clear()
+        self._idle_owners.clear()
         self._offered += len(offered)
         return offered
 
     def begin(self, waiting: PendingTimer) -> None:
-        """One that was offered has its turn: the next one of its owner may be offered."""
+        """Note that an offered one begins to run: the next one of its owner may be offered."""
         if waiting.owner in self._due:
-            self._next[waiting.owner] = None
+            self._idle_owners[waiting.owner] = None
 
     def end(self) -> None:
-        """One that was offered is finished, and that is stored."""
+        """Note that an offered one is finished and its outcome is stored."""
         self._offered -= 1
 
     def give_back(self, waiting: PendingTimer) -> None:
-        """One that was offered could not be fired; it is still due, in a moment."""
+        """Return an offered one that could not run. It stays due and is offered again after `_HOLD`."""
         self._offered -= 1
         self._held_until = self._clock.steady() + _HOLD
         heapq.heappush(self._heaps[waiting.relative], waiting)
@@ -174,16 +178,16 @@ class Timers:
         owner = waiting.owner
         if owner not in self._due:
             self._due[owner] = deque()
-            self._next[owner] = None
+            self._idle_owners[owner] = None
         self._due[owner].append(waiting)
 
     def too_late(self, waiting: PendingTimer) -> bool:
-        """Whether it is overdue by more than the settings allow."""
+        """Return whether one is overdue by more than `max_lateness`."""
         limit = self._settings.max_lateness
         return bool(limit) and self._now(waiting.relative) - waiting.due > limit * 1_000_000
 
     def _look(self) -> None:
-        """See to the clock. Delays that turn out to be owed time, because the machine was off, are nearer their end."""
+        """Check the clock. Credits for time that the machine was off bring the due times forward."""
         self._scale.look()
         for credit in self._scale.credits[len(self._credits) :]:
             numbers = self._table.given_before(credit.before)
@@ -197,16 +201,16 @@ class Timers:
     def _now(self, relative: bool) -> int:
         return self._scale.now() if relative else self._clock.wall()
 
-    # What is asked of them
+    # Requests of clients
 
     def schedule(self, request: UpdateRequest, when: When, name: str, arrival: tuple[int, int]) -> Scheduled:
-        """Have an update run later. One of the same client and id that waits is replaced. Raises `TooManyRequests`."""
+        """Schedule an update, and replace a pending one with the same client and id. Raises `TooManyRequests`."""
         since, scheduled = arrival
         key = key_of(request.access.registration, name)
         before = self._waiting.get(key)
         if before is None:
-            self._check_room(request.access.registration)
-        size = len(request.sparql.encode()) + BESIDE_TEXT
+            self._check_count(request.access.registration)
+        size = len(request.sparql.encode()) + ROW_OVERHEAD
         self._check_bytes(request.access.registration, size - (0 if before is None else before.size))
         relative = isinstance(when, After)
         due = (since if isinstance(when, After) else 0) + when.microseconds
@@ -221,17 +225,20 @@ class Timers:
         heapq.heappush(self._heaps[relative], waiting)
         return Scheduled(name, due - since + scheduled if relative else due, before is not None)
 
-    def cancel(self, name: str, who: Access, client: str | None) -> None:
-        """Have one not run. Raises `NotFound`; `Forbidden` where `who` may not ask for those of `client`."""
-        key = self._key(name, who, client)
+    def cancel(self, name: str, access: Access, client: str | None) -> None:
+        """Cancel a pending one.
+
+        Raises `NotFound`, and `Forbidden` if `access` does not permit changes for `client`.
+        """
+        key = self._key(name, access, client)
         waiting = self._waiting.get(key)
         if waiting is None:
             raise self._not_found(key, name, "is pending")
         self.finish(waiting, self.given([waiting])[waiting.number], "cancelled")
 
-    def look_up(self, name: str, who: Access, client: str | None) -> Timer:
-        """One that waits, or what became of it. Raises `NotFound`, `Forbidden` as `cancel` does."""
-        key = self._key(name, who, client)
+    def look_up(self, name: str, access: Access, client: str | None) -> Timer:
+        """Return a pending one, or the outcome of a finished one. Raises `NotFound`, `Forbidden`."""
+        key = self._key(name, access, client)
         waiting = self._waiting.get(key)
         if waiting is not None:
             return self._shown([waiting])[0]
@@ -239,30 +246,30 @@ class Timers:
             return self._outcomes[key][1]
         raise self._not_found(key, name, "is known")
 
-    def listed(self, state: TimerState | None, limit: int, who: Access) -> list[Timer]:
-        """Those that wait, the first one first, then what became of others, the last one first; `limit` at the most.
+    def listed(self, state: TimerState | None, limit: int, access: Access) -> list[Timer]:
+        """Return pending ones, next first, then outcomes, newest first; at most `limit`.
 
-        Its own, or everybody's where `who` may administer.
+        Lists those of the client, or all of them if `access` permits administration.
         """
         found: list[Timer] = []
         if state in (None, "pending"):
-            waiting = (one for key, one in self._waiting.items() if who.operates or owned(key, who.registration))
+            waiting = (one for key, one in self._waiting.items() if access.operates or owned(key, access.registration))
             found = self._shown(heapq.nsmallest(limit, waiting, key=lambda one: one.due - self._now(one.relative)))
         if state != "pending":
             finished = (
                 timer
                 for key, (_, timer) in reversed(self._outcomes.items())
-                if state in (None, timer.state) and (who.operates or owned(key, who.registration))
+                if state in (None, timer.state) and (access.operates or owned(key, access.registration))
             )
             found += itertools.islice(finished, limit - len(found))
         return found
 
     def is_waiting(self, waiting: PendingTimer) -> bool:
-        """Whether one that was taken is still to be run: it may have been cancelled or replaced since."""
+        """Return whether an offered one is still pending. It may have been cancelled or replaced."""
         return self._waiting.get(waiting.key) is waiting
 
     def given(self, several: Sequence[PendingTimer]) -> Mapping[int, TimerRequest]:
-        """What they are, by number. Raises `StorageFailed`."""
+        """Return the requests of pending ones, by number. Raises `StorageFailed`."""
         return {**self._table.given([waiting.number for waiting in several]), **self._fresh}
 
     def finish(
@@ -273,7 +280,7 @@ class Timers:
         changed: tuple[int, int] = (0, 0),
         error: EdgeError | None = None,
     ) -> None:
-        """One waits no more; this became of it. `changed`: quads added and removed."""
+        """Replace a pending one by its outcome. `changed`: quads added and removed."""
         self._remove(waiting)
         self._outcome_number += 1
         number = self._outcome_number
@@ -299,62 +306,62 @@ class Timers:
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write."""
+        """Whether there are changes to write."""
         return bool(self._statements)
 
     @property
     def anchor_changed(self) -> bool:
-        """Whether somebody set the machine's clock while a delay runs, which must be known after a restart."""
+        """Whether the clock was set while a delay is pending. A restart must know that."""
         return self._scale.changed and bool(self._waiting)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write what changed since `kept`, in the transaction that is open."""
+        """Write the changes since the last `written`, in the open transaction."""
         for sql, parameters in self._statements:
             connection.execute(sql, parameters)
-        self._scale.look()  # a delay must not be stored beside a moment on a clock that has been set since
+        self._scale.look()  # a delay must not be stored with an anchor that was taken before the clock was set
         if self._scale.changed:
             connection.execute(*self._table.anchor(self._scale.anchors))
 
     def write_anchor(self, connection: sqlite3.Connection) -> None:
-        """Write what time it is, which can be written at any time."""
+        """Write the anchors of engine time only, as a test of the storage."""
         connection.execute(*self._table.anchor(self._scale.anchors))
 
-    def kept(self) -> None:
-        """What was written is on disk."""
+    def written(self) -> None:
+        """Note that the written changes are committed."""
         self._statements.clear()
         self._undo.clear()
         self._fresh.clear()
         self._scale.changed = False
         for heap in self._heaps.values():
-            if len(heap) > 2 * len(self._waiting) + _FORGET_AT_ONCE:  # what was cancelled is still in there
+            if len(heap) > 2 * len(self._waiting) + _FORGET_AT_ONCE:  # cancelled ones are still in the heap
                 heap[:] = [one for one in heap if self._waiting.get(one.key) is one]
                 heapq.heapify(heap)
 
     def undo(self) -> None:
-        """Take back what changed since `kept`."""
+        """Undo the changes since the last `written`."""
         self._statements.clear()
         for take_back in reversed(self._undo):
             take_back()
         self._undo.clear()
         self._fresh.clear()
 
-    # Inside
+    # Internals
 
-    def _check_room(self, owner: str) -> None:
-        """Whether there is room for one more of an owner: as many as are left for others. Raises `TooManyRequests`."""
+    def _check_count(self, owner: str) -> None:
+        """Check the quota: an owner may have as many as it leaves for others. Raises `TooManyRequests`."""
         limit, held = self._settings.max_pending_timers, self._held[owner] if owner else 0
         if len(self._waiting) + held >= limit:
-            whose = f", {held} of them of this client, which leaves as many to others" if held else ""
+            whose = f", {held} of them of this client, which leaves as many for others" if held else ""
             raise TooManyRequests(
                 f"{len(self._waiting)} delayed updates are pending of {limit} (engine.max_pending_timers){whose}; "
                 "cancel some, or try again later"
             )
 
     def _check_bytes(self, owner: str, more: int) -> None:
-        """The same for the bytes of their texts. Raises `TooManyRequests`."""
+        """Check the quota of text bytes. Raises `TooManyRequests`."""
         limit, held = self._settings.max_timer_bytes, self._bytes[owner] if owner else 0
         if more > 0 and self._all_bytes + held + more > limit:
-            whose = f", {held} of them of this client, which leaves as many to others" if held else ""
+            whose = f", {held} of them of this client, which leaves as many for others" if held else ""
             raise TooManyRequests(
                 f"The texts of delayed updates take {self._all_bytes} bytes of {limit} (engine.max_timer_bytes)"
                 f"{whose}; cancel some, send a shorter text, or try again later"
@@ -385,7 +392,7 @@ class Timers:
             self._outcomes[key] = before
 
     def _forget(self) -> None:
-        """Forget the outcomes that are old, on disk many at a time."""
+        """Drop old outcomes; delete them from the disk in batches."""
         settings, outcomes = self._settings, self._outcomes
         oldest = self._clock.wall() - int(settings.timer_outcomes_for * 1_000_000)
         while outcomes:
@@ -399,7 +406,7 @@ class Timers:
                 self._statements.append(self._table.forget(number))
 
     def _at(self, waiting: PendingTimer) -> int:
-        """When it is to run, as the machine's clock shows now."""
+        """Return the due time as wall clock time, by the clock as it is now."""
         return waiting.due - self._scale.now() + self._clock.wall() if waiting.relative else waiting.due
 
     def _shown(self, several: Sequence[PendingTimer]) -> list[Timer]:
@@ -409,12 +416,12 @@ class Timers:
             for one, given in ((one, found[one.number]) for one in several)
         ]
 
-    def _key(self, name: str, who: Access, client: str | None) -> str:
-        """Under which `who` finds the one of this name: its own, or with `client` that of somebody else."""
-        if client is None or client == who.client:
-            return key_of(who.registration, name)
-        if not who.operates:
-            raise Forbidden("Delayed updates of other clients are for those who may administer")
+    def _key(self, name: str, access: Access, client: str | None) -> str:
+        """Return the key for an id: of the caller's own update or, with `client`, of another client's."""
+        if client is None or client == access.client:
+            return key_of(access.registration, name)
+        if not access.operates:
+            raise Forbidden("Only administrators may access delayed updates of other clients")
         waiting = [one for key, one in self._waiting.items() if named(key, name)]
         given = self.given(waiting)
         keys = [one.key for one in waiting if given[one.number].request.access.client == client]
@@ -423,7 +430,7 @@ class Timers:
             raise NotFound(f'No delayed update of the client "{client}" has the id "{name}"')
         return keys[0]
 
-    def _not_found(self, key: str, name: str, what: str) -> NotFound:
+    def _not_found(self, key: str, name: str, state: str) -> NotFound:
         became = self._outcomes.get(key)
-        told = "" if became is None else f": it is {became[1].state}"
-        return NotFound(f'No delayed update with the id "{name}" {what}{told}; list them to see which there are')
+        outcome = "" if became is None else f": it is {became[1].state}"
+        return NotFound(f'No delayed update with the id "{name}" {state}{outcome}; list them to see which there are')
