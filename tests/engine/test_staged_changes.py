@@ -17,7 +17,7 @@ from edge.engine.settings import EngineSettings
 from edge.engine.start import make_engine, open_engine
 from edge.engine.updates import staged_change
 from edge.protocol.access import ANYBODY, Access
-from edge.protocol.errors import Forbidden, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
+from edge.protocol.errors import Forbidden, NotReady, ResultTooLarge, StorageFailed, UpdateConflict, UpdateFailed
 
 COUNT = 5_000
 
@@ -580,3 +580,21 @@ def test_the_effect_is_that_of_the_updates_in_the_order_of_their_commits(seed, t
     assert sorted(map(str, restored._engine.graph.quads())) == world.quads()
     assert graphs(restored._engine) == graphs(world.engine)
     assert restored.close(WAIT)
+
+
+def test_it_is_not_continued_after_what_waits_was_refused(turns, monkeypatch):
+    """The gateway stops while the writer prepares a piece, so the update is not among those that wait."""
+    world = turns()
+    large = world.stage(LARGE)
+    queue, advance = world.scheduler._queue, staged_change.StagedChange.advance
+
+    def refused_meanwhile(staged):
+        queue.close()
+        queue.refuse_rest()
+        return advance(staged)
+
+    monkeypatch.setattr(staged_change.StagedChange, "advance", refused_meanwhile)
+    world.scheduler.turn()
+    assert isinstance(large.exception(0), NotReady)
+    assert queue.finished
+    assert not world.quads()

@@ -34,6 +34,8 @@ class RequestQueue:
         self._ready = threading.Condition()
         self.open = True
         """Whether anything may be put."""
+        self._refusing = False
+        """Whether work is not continued either."""
 
     @property
     def pending_updates(self) -> int:
@@ -101,10 +103,13 @@ class RequestQueue:
             self._ready.notify()
 
     def again(self, work: Work) -> None:
-        """Work that was taken is to be continued, when it is the turn of its client again."""
+        """Continue work that was taken when it is the turn of its client again. After `refuse_rest` it is refused."""
         with self._ready:
-            self._waiting.hold(work)
-            self._waiting.put_back(work)
+            if not self._refusing:
+                self._waiting.hold(work)
+                self._waiting.put_back(work)
+                return
+        work.failed(_stopped())
 
     def done(self, batch: Iterable[Work]) -> None:
         """Work that was taken has been carried out."""
@@ -122,10 +127,11 @@ class RequestQueue:
     def refuse_rest(self) -> None:
         """Refuse what waits: nobody has been told that it was done."""
         with self._ready:
+            self._refusing = True
             left = self._waiting.clear()
             self._ready.notify()
         for work in left:
-            work.failed(NotReady("The gateway stopped before the request's turn; send it again"))
+            work.failed(_stopped())
 
     def _enter(self, work: Work | Task[Any]) -> None:
         work.queued_at = self._clock.steady()
@@ -152,3 +158,7 @@ class RequestQueue:
             "try again later",
             retry_after=1,
         )
+
+
+def _stopped() -> NotReady:
+    return NotReady("The gateway stopped before the request's turn; send it again")
