@@ -98,7 +98,7 @@ def _tell(seed: int, directory: Path) -> int:
                 if spuid in went_on:
                     assert went_on[spuid].told == follower.told[-1][0], follower.request
                 else:
-                    assert not repeatable(follower.request.sparql, boosted=False), follower.request
+                    assert not repeatable(follower.request.sparql, incremental=False), follower.request
         world.check()
     world.stop()
     return restored
@@ -433,7 +433,10 @@ def test_damage_is_noticed(make):
     world.stop()
     for statement, said in (
         ("UPDATE subscriptions SET began = 1", "the subscription 1 fails its checksum"),
-        ("INSERT INTO subscription_sequences VALUES (1, 5, 5)", "what the subscription 1 was told fails its checksum"),
+        (
+            "INSERT INTO subscription_sequences VALUES (1, 5, 5)",
+            "the last notification of the subscription 1 fails its checksum",
+        ),
         ("UPDATE meta SET value = '5' WHERE name = 'subscriptions'", "under what subscriptions were kept"),
     ):
         damaged = world.directory.with_name("damaged")

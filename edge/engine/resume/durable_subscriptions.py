@@ -1,7 +1,8 @@
-"""Which subscriptions outlive the process. Nothing is written for what they are told: it follows from the journal.
+"""Durable subscriptions: those that survive a restart, and their data that is not on disk yet.
 
-A row when one begins, none when it is told something, and the row goes with another commit when it ends. Only those
-that are re-evaluated have a position, which is written with other commits. One caller at a time, the writer.
+Notifications are not written, because they follow from the journal. A subscription is one row, written when it begins
+and removed with another commit when it ends. Only re-evaluated subscriptions also have a position, which is written
+with other commits. Not thread-safe: only the writer calls it.
 """
 
 from __future__ import annotations
@@ -34,23 +35,24 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 _OTHER_EACH_TIME: Final = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE", "SERVICE"})
 _BY_ORDER: Final = frozenset({"LIMIT", "OFFSET", "REDUCED", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"})
-"""What may have another value where the triples come in another order, as they do after a restart."""
+"""Keywords whose value may depend on the order of the triples, which a restart changes."""
 
 
-def repeatable(sparql: str, *, boosted: bool) -> bool:
-    """Whether a query has one result for each state of the graph, and it is told the same again.
+def repeatable(sparql: str, *, incremental: bool) -> bool:
+    """Return whether a query has exactly one result for each state of the graph, also after a restart.
 
-    `boosted`: the delta rules serve it. They know no query that has another result each time, and no order.
+    `incremental`: the query is evaluated incrementally. The delta rules support no query whose result changes by itself
+    or depends on an order.
     """
     tokens = tokenize(sparql)
     if _makes_blank_nodes(tokens):
         return False
     words = {token.word() for token in tokens}
-    return boosted or (not words & (_OTHER_EACH_TIME | _BY_ORDER) and not any(at_time(sparql, tokens, "", 0)))
+    return incremental or (not words & (_OTHER_EACH_TIME | _BY_ORDER) and not any(at_time(sparql, tokens, "", 0)))
 
 
 def _makes_blank_nodes(tokens: Sequence[Token]) -> bool:
-    """Whether there are blank nodes in the template of a CONSTRUCT: they get other names."""
+    """Return whether the CONSTRUCT template has blank nodes. A restart would give them other labels."""
     words = [token.word() for token in tokens]
     if "CONSTRUCT" not in words:
         return False
@@ -61,10 +63,10 @@ def _makes_blank_nodes(tokens: Sequence[Token]) -> bool:
 
 
 class DurableSubscriptions:
-    """Those that are kept, and what of it is not on disk yet."""
+    """The durable subscriptions, and their changes that are not on disk yet."""
 
     def __init__(self, journal: Journal, rules: QueryRules, most: int) -> None:
-        """Up to `most` are kept over a restart. Raises `DataDirectoryRefused` on damage."""
+        """Load the stored ones. At most `most` survive a restart. Raises `DataDirectoryRefused` on damage."""
         boot = _this_boot()
         maker = f"sepa-edge {__version__}, Oxigraph {ox.__version__}, {rules}"
         self._journal = journal
@@ -76,34 +78,35 @@ class DurableSubscriptions:
         self._fresh: dict[int, DurableSubscription] = {}
         self._gone: list[int] = []
         self._wanted: dict[str, QueryRequest] = {}
-        """Re-evaluated ones, by spuid, that no number of the journal is known for yet."""
+        """Re-evaluated ones, by spuid, that have not reached a journal position yet."""
         self._positions: dict[int, Position] = {}
-        """Of re-evaluated ones, by number."""
+        """Positions of re-evaluated ones, by number."""
         self._unwritten: set[int] = set()
-        """Those whose positions are not on disk."""
+        """Numbers whose positions are not on disk."""
         self._last = 0
         self.urgent = False
-        """Whether some began, and it was not tried yet to have them on disk."""
+        """Whether new ones wait for their first attempt to be written."""
         self.starts = self._load(boot)
-        """Those that were kept when the process began, the first that began first."""
+        """Stored ones when the process began, in the order in which they began."""
 
     def _load(self, boot: str) -> list[Start]:
         found = list(self._table.starts())
-        self._numbers = {start.kept.spuid: start.kept.number for start in found}
+        self._numbers = {start.subscription.spuid: start.subscription.number for start in found}
         self._last = max(self._numbers.values(), default=0)
         self._positions = self._table.positions()
         for start in found:
             if start.sequence < 0:
-                self.remove(start.kept.spuid)
+                self.remove(start.subscription.spuid)
         found = [start for start in found if start.sequence >= 0]
+        # Without a sync at every commit, only rows of this boot are certain to include all notified changes.
         usable = self._stored_origin in (Origin(self._origin.maker, ""), Origin(self._origin.maker, boot))
         left = found[-self._most :] if self._most and usable and self._claim(found) else []
         for start in found[: len(found) - len(left)]:
-            self.remove(start.kept.spuid)
+            self.remove(start.subscription.spuid)
         return left
 
     def _claim(self, found: list[Start]) -> bool:
-        """Have the disk say under what the rows go on, before anybody is told more. False: it cannot."""
+        """Write the origin under which the rows continue, before any client is notified. Returns False on failure."""
         if not found or self._stored_origin == self._origin:
             return True
         try:
@@ -115,9 +118,9 @@ class DurableSubscriptions:
         return True
 
     def add(self, spuid: str, request: QueryRequest, *, reevaluated: bool = False) -> None:
-        """A subscription has begun: its result as it is now was notification 0.
+        """Add a subscription that has begun. Notification 0 was its result as it is now.
 
-        `reevaluated`: that is only known when `reached` says so.
+        `reevaluated`: add it later, when `reached` names its journal position.
         """
         if not self._most:
             return
@@ -130,10 +133,11 @@ class DurableSubscriptions:
         self.urgent = True
 
     def reached(self, spuid: str, sequence: int) -> None:
-        """A re-evaluated subscription has, with this notification, the result of the last commit.
+        """Note that with this notification a re-evaluated subscription has the result of the last commit.
 
-        That is not written at once: a commit for each notification would wear out flash storage. Until it is on disk,
-        the replay (see there) finds the state again if one change was notified, and gives up where it is ambiguous.
+        The position is not written at once: one commit for each notification would wear out flash storage. Until it is
+        on disk, the recovery finds the state again if only one change was notified, and gives up if the history is
+        ambiguous.
         """
         request = self._wanted.pop(spuid, None)
         if request is not None:
@@ -142,14 +146,14 @@ class DurableSubscriptions:
         if number is not None:
             before = self._positions.get(number)
             lost = before is not None and before.journal < self._journal.snapshot_sequence
-            if lost:  # the changes since then are gone with the snapshot
+            if lost:  # the snapshot has replaced the changes since then
                 self.urgent = True
             if before is None or lost or before.sequence != sequence:
                 self._positions[number] = Position(self._journal.sequence, sequence)
                 self._unwritten.add(number)
 
     def remove(self, spuid: str) -> None:
-        """A subscription has ended, kept or not."""
+        """Remove a subscription that has ended, durable or not."""
         self._wanted.pop(spuid, None)
         number = self._numbers.pop(spuid, None)
         if number is None:
@@ -161,17 +165,17 @@ class DurableSubscriptions:
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write."""
+        """Whether there are changes to write."""
         return bool(self._fresh or self._gone or self._unwritten)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write what has changed, in a transaction of the journal."""
+        """Write the changes, in a transaction of the journal."""
         if self._fresh and self._stored_origin != self._origin:
             _execute(connection, [self._table.set_origin(self._origin)])
         for number in self._gone:
             _execute(connection, self._table.remove(number))
         _execute(connection, map(self._table.add, self._fresh.values()))
-        _execute(connection, [self._table.place(number, self._positions[number]) for number in self._unwritten])
+        _execute(connection, [self._table.set_position(number, self._positions[number]) for number in self._unwritten])
 
     def write_snapshot(
         self,
@@ -179,9 +183,10 @@ class DurableSubscriptions:
         sequence: Callable[[str], int | None],
         current: Callable[[str], bool],
     ) -> None:
-        """The same with a snapshot of the graph. `sequence`: the last notification of a subscription, if it goes on.
+        """Write the changes with a snapshot.
 
-        `current`: whether with that it has the result of the last commit.
+        `sequence`: returns the last notification of an active subscription, or None. `current`: returns whether that
+        notification has the result of the last commit.
         """
         found = {spuid: sequence(spuid) for spuid in self._numbers}
         for spuid in [spuid for spuid, last in found.items() if last is None]:
@@ -195,7 +200,7 @@ class DurableSubscriptions:
         _execute(connection, self._table.mark(marks))
 
     def written(self) -> None:
-        """What `write` wrote is committed."""
+        """Note that the written changes are committed."""
         self.urgent = False
         if self._fresh:
             self._stored_origin = self._origin
@@ -204,7 +209,7 @@ class DurableSubscriptions:
         self._unwritten.clear()
 
     def close(self) -> None:
-        """Write what is left, and that nothing is lost of what anybody was told. Raises `StorageFailed`."""
+        """Write the remaining changes, and note that the disk is complete. Raises `StorageFailed`."""
         whole = Origin(self._origin.maker, "")
 
         def write(connection: sqlite3.Connection) -> None:
@@ -222,7 +227,7 @@ def _execute(connection: sqlite3.Connection, statements: Iterable[Statement]) ->
 
 
 def _this_boot() -> str:
-    """A name for the time since the machine was started: what was written then is there, synced or not."""
+    """Return an id of the current boot. Data written since then is readable, synced or not."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

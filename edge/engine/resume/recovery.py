@@ -1,12 +1,12 @@
-"""The history again: at start, with the subscriptions that were kept, so that they go on where they were.
+"""Recovery: restore the engine at start, with the durable subscriptions at their last notification.
 
-The journal leads the graph from its snapshot to the present, change set by change set, as it came about. Subscriptions
-join where they began, or at the snapshot where that came later, and are moved by the code that moved them before. So
-each comes to the notification that it was told last, and what it was told on the way is known again.
+The journal replays the graph from its snapshot to the present, change set by change set. Each subscription joins where
+it began, or at the snapshot if that is later, and the same code as before updates it. So it reaches its last
+notification, and the recent notifications are available again.
 
-A re-evaluated subscription may have skipped states, so its way is not known. It joins at the last position that was
-written. If one change since then moved its result, there is one notification that it can have had. If several did, it
-is not known which of them were notified together, and the subscription is not restored.
+A re-evaluated subscription may have skipped states, so its notifications do not follow from the journal. It joins at
+its last written position. If one change since then affected its result, there is only one notification that it can have
+sent. After several changes it is unknown which of them were notified together, so it is not restored.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from edge.protocol.errors import EdgeError
 _log = logging.getLogger(__name__)
 
 PATIENCE: Final = 10.0
-"""Seconds that the start may take longer for the subscriptions; after that they are given up."""
+"""Seconds that recovery may add to the start. After that it gives the subscriptions up."""
 
 MOST_ROWS: Final = 50_000
-"""Rows of the last notifications, of all subscriptions together, that are known again; each is one row more."""
+"""Upper bound of the rows in the recovered notifications of all subscriptions; each notification counts one row more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A subscription of the process before, which goes on."""
+    """A subscription of the previous process that continues."""
 
     spuid: str
     request: QueryRequest
     variables: tuple[str, ...]
     told: int
-    """Its last notification of before: nobody can have had a later one."""
+    """Its last notification in the previous process. No client can have a later one."""
     unread: Sequence[Notification]
-    """Its last ones in order, and those that came of changes since the start."""
+    """Its last notifications in order, including those for changes since the start."""
 
 
 class Recovery:
-    """Restores an engine from its journal, and holds the subscriptions until somebody takes them over."""
+    """Restores an engine from its journal, and collects notifications until `take_over`."""
 
     def __init__(
         self, engine: Engine, journal: Journal, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
@@ -58,20 +59,20 @@ class Recovery:
         self._patience = patience
         self._clock = clock
         self._held: dict[str, tuple[QueryRequest, tuple[str, ...]]] = {}
-        """Query and columns, by spuid."""
+        """Query and variables, by spuid."""
         self._told: dict[str, int] = {}
         self._notifications: deque[tuple[int, Notification]] = deque()
-        """The last of them all, each with what it counts as."""
+        """The last notifications of all subscriptions, each with its number of rows."""
         self._rows = 0
         self._moved: dict[str, int] = {}
-        """Notifications of the re-evaluated ones since they joined, until the history has been replayed."""
+        """By spuid of re-evaluated ones: notifications since they joined. Empty after the replay."""
         self.reevaluated: dict[str, int] = {}
-        """Last notification of each restored one that is re-evaluated, by spuid."""
+        """By spuid: last notification of each restored subscription that is re-evaluated."""
 
     def run(self, starts: Sequence[Start]) -> list[str]:
-        """Restore the graph, and these subscriptions with it. Returns the spuids of those that could not be.
+        """Restore the graph and these subscriptions. Returns the spuids of those that could not be restored.
 
-        Raises what `Journal.restore` raises.
+        Raises the errors of `Journal.restore`.
         """
         engine = self._engine
         if not starts:
@@ -93,10 +94,13 @@ class Recovery:
         self.reevaluated = {spuid: engine.spus.last(spuid) or 0 for spuid in self._moved if spuid in self._held}
         self._moved.clear()
         self._told = {spuid: engine.spus.last(spuid) or 0 for spuid in self._held}
-        return [start.kept.spuid for start in starts if start.kept.spuid not in self._held]
+        return [start.subscription.spuid for start in starts if start.subscription.spuid not in self._held]
 
     def take_over(self, sink: Callable[[str, QueryRequest], Sink]) -> list[Restored]:
-        """Have them told elsewhere from now on: `sink` of each spuid and query. To be called once."""
+        """Redirect the notifications to new sinks. Must be called once.
+
+        `sink`: returns the sink for a spuid and query.
+        """
         unread: dict[str, list[Notification]] = {spuid: [] for spuid in self._held}
         for _, notification in self._notifications:
             if notification.spuid in unread:
@@ -110,24 +114,25 @@ class Recovery:
         ]
 
     def _resume(self, start: Start) -> None:
-        """A subscription joins. The time is of no importance to those that are kept."""
-        kept = start.kept
+        """Restart a subscription. `now=0`, since a durable query does not depend on the time."""
+        subscription = start.subscription
         try:
-            variables = self._engine.resume(kept.request, self._take, kept.spuid, start.sequence, now=0)
+            variables = self._engine.resume(subscription.request, self._take, subscription.spuid, start.sequence, now=0)
         except EdgeError as error:
-            _log.warning("subscriptions.not_restored", extra={"spuid": kept.spuid, "reason": error.description})
+            _log.warning("subscriptions.not_restored", extra={"spuid": subscription.spuid, "reason": error.description})
         else:
-            self._held[kept.spuid] = kept.request, variables
-            if not self._engine.spus.is_boosted(kept.spuid):
-                self._moved[kept.spuid] = 0
+            self._held[subscription.spuid] = subscription.request, variables
+            if not self._engine.spus.is_boosted(subscription.spuid):
+                self._moved[subscription.spuid] = 0
 
     def _replay(self, entry: JournalEntry) -> bool:
-        """Apply an entry. False: it is applied, and the subscriptions cannot go on."""
+        """Apply an entry of the journal. Returns False if the entry was applied but the subscriptions failed."""
         try:
             self._engine.replay(entry.changes, entry.at)
-        except Exception:  # noqa: BLE001  a fault of ours with a subscription must not keep the gateway from starting
+        except Exception:  # noqa: BLE001  a fault in a subscription must not prevent the start
             _log.exception("subscriptions.fault")
             return False
+        # Several changes moved these results: their notifications are ambiguous (see the module's docstring).
         for spuid in [spuid for spuid, count in self._moved.items() if count > 1]:
             del self._moved[spuid]
             if self._held.pop(spuid, None) is not None:

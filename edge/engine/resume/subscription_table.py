@@ -1,12 +1,12 @@
-"""Subscriptions that outlive the process, on disk: two tables of the journal's file, changed only in its transactions.
+"""Durable subscriptions on disk: three tables of the journal's file, changed only in the journal's transactions.
 
-A row of `subscriptions` is one of them, with the sequence number that the journal had when its result was told as a
-whole, as notification 0. A snapshot forgets the changes before it: `subscription_sequences` has the notification at
-which each was then. What goes on from there follows from the change sets since.
+A row of `subscriptions` has the journal's sequence number at which the whole result was notification 0. A snapshot
+drops the earlier changes, so `subscription_sequences` has the last notification of each subscription at the snapshot.
+The later notifications follow from the change sets since then.
 
-A subscription that is re-evaluated skips states when it falls behind, so its notifications do not follow from the
-change sets. `subscription_positions` has a pair for it, a number of the journal and the notification that it had
-reached then, written with a commit soon after.
+A re-evaluated subscription skips states when it falls behind, so its notifications do not follow from the change sets.
+For these, `subscription_positions` has a sequence number of the journal and the notification reached there. It is
+written with a later commit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from edge.engine.requests import Dataset, QueryRequest
 from edge.protocol.access import ANYBODY, Access
 
 Statement = tuple[str, Sequence[object]]
-"""SQL that changes something, and its parameters."""
+"""SQL statement that changes something, and its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class DurableSubscription:
-    """A subscription as it began: the journal's sequence number then, and what was asked."""
+    """A subscription as it began: the journal's sequence number at that time, and the request."""
 
     number: int
     spuid: str
@@ -37,37 +37,37 @@ class DurableSubscription:
 
 
 class Start(NamedTuple):
-    """From where a subscription can be told again: at this number of the journal it had had this notification."""
+    """Point from which a subscription can be replayed: its last notification at a sequence number of the journal."""
 
     journal: int
     sequence: int
-    kept: DurableSubscription
+    subscription: DurableSubscription
 
 
 class Position(NamedTuple):
-    """A state that a re-evaluated subscription had: at this number of the journal this was its last notification."""
+    """State of a re-evaluated subscription: its last notification at a sequence number of the journal."""
 
     journal: int
     sequence: int
 
 
 class Origin(NamedTuple):
-    """Under what the rows were written. Only the same tells the same again."""
+    """Conditions under which the rows were written. Only equal conditions reproduce the same notifications."""
 
     maker: str
-    """Which version of what, and with which rules."""
+    """Versions of the software, and the query rules."""
     boot: str
-    """The run of the machine that its disk may not have outlived; empty: the disk has all that anybody was told."""
+    """Id of the boot whose last commits a power cut may have lost; empty: the disk has everything that was notified."""
 
 
 class SubscriptionTable:
-    """Reads the tables, and says what changes them."""
+    """Reads the tables, and returns the statements that change them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def positions(self) -> dict[int, Position]:
-        """The positions of the re-evaluated ones, by number. Raises `DataDirectoryRefused` on damage."""
+        """Return the positions of re-evaluated subscriptions, by number. Raises `DataDirectoryRefused` on damage."""
         journal, found = self._journal, {}
         for number, at, sequence, crc in journal.select("SELECT * FROM subscription_positions"):
             if checksum(b"%d" % number, at, sequence) != crc:
@@ -76,78 +76,89 @@ class SubscriptionTable:
         return found
 
     def starts(self) -> Iterator[Start]:
-        """All of them, in the order in which they began. Raises `DataDirectoryRefused` on damage.
+        """Yield all of them, in the order in which they began. Raises `DataDirectoryRefused` on damage.
 
-        A re-evaluated one whose position is older than the snapshot cannot be told again: its sequence is -1.
+        A re-evaluated one whose position is older than the snapshot cannot be replayed: its sequence is -1.
         """
         journal, snapshot = self._journal, self._journal.snapshot_sequence
         sequences = {}
         positions = self.positions()
         for number, sequence, crc in journal.select("SELECT * FROM subscription_sequences"):
             if checksum(b"", number, sequence) != crc:
-                journal.refuse(f"what the subscription {number} was told fails its checksum")
+                journal.refuse(f"the last notification of the subscription {number} fails its checksum")
             sequences[number] = sequence
         with contextlib.closing(journal.select("SELECT * FROM subscriptions ORDER BY number")) as rows:
             for number, spuid, began, body, crc in rows:
                 if checksum(spuid.encode() + body, number, began) != crc:
                     journal.refuse(f"the subscription {number} fails its checksum")
-                kept = DurableSubscription(number, spuid, began, _decoded(body))
+                subscription = DurableSubscription(number, spuid, began, _decoded(body))
                 position = positions.get(number)
                 if position is not None:
-                    yield Start(position.journal, position.sequence if position.journal >= snapshot else -1, kept)
+                    yield Start(
+                        position.journal, position.sequence if position.journal >= snapshot else -1, subscription
+                    )
                 elif began >= snapshot:
-                    yield Start(began, 0, kept)
+                    yield Start(began, 0, subscription)
                 elif number in sequences:
-                    yield Start(snapshot, sequences[number], kept)
+                    yield Start(snapshot, sequences[number], subscription)
                 else:
-                    journal.refuse(f"it is not known what the subscription {number} was told")
+                    journal.refuse(f"the last notification of the subscription {number} is missing")
 
     def origin(self) -> Origin | None:
-        """Under what the rows were written; None: there never were any. Raises `DataDirectoryRefused` on damage."""
+        """Return the stored origin; None if there never were any rows. Raises `DataDirectoryRefused` on damage."""
         for (value,) in self._journal.select("SELECT value FROM meta WHERE name = ?", (_ORIGIN,)):
             try:
                 return Origin(*map(str, json.loads(value)))
             except (ValueError, TypeError):
-                self._journal.refuse("it is not known under what subscriptions were kept")
+                self._journal.refuse("the origin of the subscriptions cannot be read")
         return None
 
     @staticmethod
-    def add(kept: DurableSubscription) -> Statement:
-        """One more."""
-        body = _encoded(kept.request)
-        crc = checksum(kept.spuid.encode() + body, kept.number, kept.began)
-        return "INSERT INTO subscriptions VALUES (?, ?, ?, ?, ?)", (kept.number, kept.spuid, kept.began, body, crc)
+    def add(subscription: DurableSubscription) -> Statement:
+        """Return the statement that adds a subscription."""
+        body = _encoded(subscription.request)
+        crc = checksum(subscription.spuid.encode() + body, subscription.number, subscription.began)
+        return "INSERT INTO subscriptions VALUES (?, ?, ?, ?, ?)", (
+            subscription.number,
+            subscription.spuid,
+            subscription.began,
+            body,
+            crc,
+        )
 
     @staticmethod
     def remove(number: int) -> Iterable[Statement]:
-        """One less."""
+        """Return the statements that remove a subscription."""
         yield "DELETE FROM subscriptions WHERE number = ?", (number,)
         yield "DELETE FROM subscription_sequences WHERE number = ?", (number,)
         yield "DELETE FROM subscription_positions WHERE number = ?", (number,)
 
     @staticmethod
     def mark(sequences: Iterable[tuple[int, int]]) -> Iterable[Statement]:
-        """How far each is at a snapshot: its number, and its last notification."""
+        """Return the statements that store the progress at a snapshot.
+
+        `sequences`: number and last notification of each subscription.
+        """
         yield "DELETE FROM subscription_sequences", ()
         for number, sequence in sequences:
             row = (number, sequence, checksum(b"", number, sequence))
             yield "INSERT INTO subscription_sequences VALUES (?, ?, ?)", row
 
     @staticmethod
-    def place(number: int, position: Position) -> Statement:
-        """The position of a re-evaluated one."""
+    def set_position(number: int, position: Position) -> Statement:
+        """Return the statement that stores the position of a re-evaluated subscription."""
         crc = checksum(b"%d" % number, position.journal, position.sequence)
         return "INSERT OR REPLACE INTO subscription_positions VALUES (?, ?, ?, ?)", (number, *position, crc)
 
     @staticmethod
     def set_origin(origin: Origin) -> Statement:
-        """Under what the rows are written."""
+        """Return the statement that stores the origin."""
         return "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_ORIGIN, json.dumps(origin))
 
 
 _ORIGIN: Final = "subscriptions"
 _UNKNOWN: Final = "unknown"
-"""Client of rows of earlier versions that have none."""
+"""Client of rows from earlier versions, which stored none."""
 _RIGHTS: Final = ("read", "write", "publish", "receive")
 
 

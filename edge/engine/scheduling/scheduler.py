@@ -237,9 +237,9 @@ class Scheduler:
             def begun(outcome: Subscription | Exception) -> None:
                 if isinstance(outcome, Subscription):
                     charge.begun(outcome.spuid)
-                    boosted = self._engine.spus.is_boosted(outcome.spuid)
-                    if keep and repeatable(query.sparql, boosted=boosted):
-                        self._kept.add(outcome.spuid, query, reevaluated=not boosted)
+                    incremental = self._engine.spus.is_boosted(outcome.spuid)
+                    if keep and repeatable(query.sparql, incremental=incremental):
+                        self._kept.add(outcome.spuid, query, reevaluated=not incremental)
                 ready(outcome)
 
             charge.begin()
