@@ -1,9 +1,9 @@
-"""How journal entries become bytes: numbers and receipts in front, then the quads of all as one N-Quads text.
+"""Codec of journal entries: numbers and receipts first, then the quads of all entries as one N-Quads text.
 
 A body is one flag byte (`r` raw, `z` zlib) and the content: the number of entries (u32), for each entry its head and
-its receipt, and the text. One text for a whole commit compresses well and is parsed in one go. A head counts the lines
-that belong to its entry: quads added, quads removed, graphs created, graphs dropped, in this order. Lines that tell
-a graph have its name as their subject. All numbers are little-endian.
+its receipt, and the text. One text for a whole commit compresses well and is parsed at once. A head counts the lines of
+its entry: quads added, quads removed, graphs created, graphs dropped, in this order. A line for a graph has the name of
+the graph as its subject. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edge.engine.store.changes import ChangeSet, Statement
 from edge.engine.store.oxigraph_transaction import GraphName
 
 COMPRESS_FROM = 256
-"""Bytes of content from which a body is compressed; below, there is nothing to win."""
+"""Bytes of content from which a body is compressed. Compression saves nothing on shorter ones."""
 
 _COUNT = struct.Struct("<I")
 _HEAD = struct.Struct("<qIIIII")
@@ -31,23 +31,23 @@ _HEAD = struct.Struct("<qIIIII")
 class JournalEntry:
     """One update in the journal.
 
-    `at` is the time of the update in microseconds since the epoch. `receipt` are opaque bytes by which the sender of
-    the update can later be told that it was made durable (empty: none wanted).
+    `at` is the time of the update in microseconds since 1970. `receipt` is an opaque value for the sender of the
+    update, who can later check that the update is durable (empty: none).
     """
 
     at: int
     changes: ChangeSet
     receipt: bytes = b""
     quads: EncodedQuads | None = None
-    """The quads of the changes, if they were encoded before."""
+    """The quads of the changes, if they are encoded already."""
 
 
 class NotRestorable(Exception):
-    """These entries could be written, but not read again: a fault of this software."""
+    """Entries were written in a form that cannot be read back: a bug of this software."""
 
 
 def encode(entries: Sequence[JournalEntry]) -> bytes:
-    """The body that holds these entries. Raises `NotRestorable`."""
+    """Return the body for entries. Raises `NotRestorable`."""
     content = bytearray(_COUNT.pack(len(entries)))
     lines: list[str] = []
     for entry in entries:
@@ -63,32 +63,33 @@ def encode(entries: Sequence[JournalEntry]) -> bytes:
 
 
 class EncodedQuads:
-    """The quads of one large change, encoded in pieces before the change is committed.
+    """Quads of one large change, encoded in pieces before the change is committed.
 
-    Of a quad that another client changed meanwhile too many lines may stand here, which have no effect when they are
-    read: one that adds it although it is there, or removes it although it is not.
+    If another client changed some of the quads meanwhile, there may be redundant lines, which are harmless: they add a
+    quad that exists, or remove one that does not.
     """
 
     def __init__(self) -> None:
         self._pieces: list[tuple[_Section, _Section]] = []
-        """What each piece adds and removes."""
+        """Added and removed quads of each piece."""
 
     def add(self, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
         """Encode another piece. Raises `NotRestorable`."""
         self._pieces.append(_piece(added, removed))
 
     def replace(self, number: int, added: Sequence[Statement], removed: Sequence[Statement]) -> None:
-        """Encode a piece anew. Raises `NotRestorable`."""
+        """Encode a piece again. Raises `NotRestorable`."""
         self._pieces[number] = _piece(added, removed)
 
     def body(self, entry: JournalEntry) -> bytes:
-        """The body that holds this entry alone, whose quads these are. Raises `NotRestorable`."""
+        """Return the body for one entry with these quads. Raises `NotRestorable`."""
         changes = entry.changes
         added, removed = ([piece[kind] for piece in self._pieces if piece[kind].lines] for kind in (0, 1))
         counts = sum(section.lines for section in added), sum(section.lines for section in removed)
         graphs = [_graph_line(name) for name in (*changes.created, *changes.dropped)]
         sizes = *counts, len(changes.created), len(changes.dropped), len(entry.receipt)
         start = _Section.of(_COUNT.pack(1) + _HEAD.pack(entry.at, *sizes) + entry.receipt)
+        # The sections are raw deflate blocks, so they can be joined. Only the checksum of the whole must be computed.
         parts, checksum = bytearray(_ZLIB_HEADER), 1
         for section in (start, *added, *removed, _Section.of_lines(graphs)):
             parts += section.compressed
@@ -98,21 +99,21 @@ class EncodedQuads:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A part of the content of a body, compressed without a look at what comes before it."""
+    """Part of the content of a body, compressed independently of the preceding parts."""
 
     compressed: bytes
-    """Deflate blocks, the last of which is not marked as the last of the stream."""
+    """Deflate blocks, none of which is marked as the last of the stream."""
     length: int
     """Bytes of the content."""
     checksum: int
-    """Its Adler-32."""
+    """Adler-32 of the content."""
     lines: int = 0
 
     @classmethod
     def of(cls, content: bytes, lines: int = 0) -> _Section:
         """Compress bytes."""
         compressor = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-        # A full flush ends on a byte, and what follows does not refer to what stands before.
+        # A full flush ends on a byte boundary, and later data does not refer to earlier data.
         compressed = compressor.compress(content) + compressor.flush(zlib.Z_FULL_FLUSH)
         return cls(compressed, len(content), zlib.adler32(content), lines)
 
@@ -129,18 +130,18 @@ def _piece(added: Sequence[Statement], removed: Sequence[Statement]) -> tuple[_S
 
 
 _ZLIB_HEADER: Final = b"\x78\x01"
-"""Of a stream of fast compression with a window of 32 KiB (RFC 1950, section 2.2)."""
+"""Header of a stream with fast compression and a window of 32 KiB (RFC 1950, section 2.2)."""
 _DEFLATE_END: Final = b"\x03\x00"
-"""An empty block that is the last one (RFC 1951, section 3.2.6)."""
+"""An empty final block (RFC 1951, section 3.2.6)."""
 _ADLER: Final = 65_521
 """Modulus of both sums of Adler-32."""
 
 
 def _joined_checksum(first: int, second: int, length: int) -> int:
-    """The Adler-32 of two texts, one after the other, by those of each. `length` is that of the second one.
+    """Return the Adler-32 of two concatenated texts, from the checksums of both. `length`: that of the second text.
 
-    After the second text its sum of bytes is ahead by the first sum less one, and its sum of these sums by that for
-    each byte.
+    The first text adds its low sum, less the initial 1, to the low sum of the second text, and the same amount to the
+    high sum for each byte of the second text.
     """
     ahead = (first & 0xFFFF) - 1
     low = (second & 0xFFFF) + ahead
@@ -149,7 +150,7 @@ def _joined_checksum(first: int, second: int, length: int) -> int:
 
 
 def decode(body: bytes) -> Iterator[JournalEntry]:
-    """The entries of a body, in order. Raises `ValueError` where it is not a body that `encode` made."""
+    """Yield the entries of a body, in order. Raises `ValueError` unless `encode` made the body."""
     content = _content(body)
     heads, start = _heads(content)
     quads = _parse(content[start:])
@@ -168,7 +169,7 @@ def decode(body: bytes) -> Iterator[JournalEntry]:
 
 
 def receipts(body: bytes) -> list[bytes]:
-    """One receipt for each entry of a body, empty where it has none; no quad is parsed. Raises as `decode` does."""
+    """Return one receipt for each entry of a body, empty if it has none. Parses no quads. Errors as in `decode`."""
     return [head[-1] for head in _heads(_content(body))[0]]
 
 
@@ -187,7 +188,7 @@ def _content(body: bytes) -> bytes:
 
 
 def _heads(content: bytes) -> tuple[list[_Head], int]:
-    """The heads with their receipts, and where the text begins."""
+    """Return the heads with their receipts, and the offset of the text."""
     heads: list[_Head] = []
     try:
         (count,) = _COUNT.unpack_from(content)
@@ -202,18 +203,18 @@ def _heads(content: bytes) -> tuple[list[_Head], int]:
 
 
 def _parse(text: bytes) -> Iterator[ox.Quad]:
-    """The quads of an N-Quads text. Lenient: what was in the graph comes back, strict parsers or not."""
+    """Yield the quads of an N-Quads text. Lenient, so that everything that the graph accepted can be restored."""
     try:
         yield from ox.parse(text, ox.RdfFormat.N_QUADS, lenient=True)
-    except (SyntaxError, MemoryError) as error:  # a token beyond the parser's buffer is a MemoryError
+    except (SyntaxError, MemoryError) as error:  # a token beyond the parser's buffer raises MemoryError
         raise ValueError(f"its quads cannot be read: {error}") from error
 
 
 def _check(text: bytes, lines: int) -> None:
-    """Check that the quads of a text can be read again. Raises `NotRestorable`.
+    """Check that the quads of a text can be read back. Raises `NotRestorable`.
 
-    Updates refuse the terms that N-Quads cannot carry, so this finds nothing. It is here because a body that cannot be
-    read makes everything after it unreadable as well, and because it costs little: 0.75 us a quad.
+    Updates reject the terms that N-Quads cannot represent, so this check should never fail. It remains because an
+    unreadable body makes all later ones useless, and because it is cheap: 0.75 us a quad.
     """
     try:
         found = sum(1 for _ in _parse(text))
@@ -230,5 +231,5 @@ def _graph_line(name: GraphName) -> str:
 def _graph_name(line: ox.Quad) -> ox.NamedNode | ox.BlankNode:
     name = line.subject
     if not isinstance(name, ox.NamedNode | ox.BlankNode):
-        raise ValueError(f"{name} cannot name a graph")  # noqa: TRY004 (it is the body that is wrong)
+        raise ValueError(f"{name} cannot name a graph")  # noqa: TRY004  ValueError, because the body is invalid
     return name

@@ -1,7 +1,7 @@
-"""Bytes of the graph that each client has added, less what it has removed, over restarts.
+"""Contributions: bytes that each client has added to the graph, less those that it removed, across restarts.
 
-They are written with each snapshot, when the gateway stops, and with a commit once a client's have changed by `STEP`
-since. So an update writes nothing for them as a rule, and a crash forgets less than one step of each client.
+They are written with each snapshot, at a stop, and with a commit after those of a client have changed by `STEP`. So
+most updates write nothing for them, and a crash forgets less than one step of each client.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Final
 from edge.engine.journal.journal import Journal
 
 STEP: Final = 1024 * 1024
-"""Bytes that a client may add before they are written."""
+"""Change in bytes from which a client's value is written with the next commit."""
 _CLIENTS: Final = 10_000
-"""Clients that are known; with more those that have added least are forgotten."""
+"""Limit of tracked clients. Beyond it, those with the smallest contributions are dropped."""
 _NAME: Final = "added:"
-"""What their rows in the table `meta` begin with."""
+"""Prefix of the names of their rows in the table `meta`."""
 
 
 class Contributions:
-    """Bytes by client. It belongs to the writer's thread."""
+    """Contributions in bytes, by client. Only the writer thread uses it."""
 
     def __init__(self) -> None:
         self._added: dict[str, int] = {}
         self._stored: dict[str, int] = {}
-        """As written."""
+        """Values on disk."""
         self._moved: set[str] = set()
-        """Clients for whom a step has not been written."""
+        """Clients whose value has changed by a step since it was written."""
 
     def load(self, journal: Journal) -> None:
-        """Take over what was written. What cannot be read counts as nothing: this is a limit, no data."""
+        """Load the stored values. Unreadable ones are ignored: they serve a limit and are not data."""
         rows = journal.select("SELECT name, value FROM meta WHERE name >= ? AND name < ?", (_NAME, _AFTER))
         for name, value in rows:
             if value.isdecimal():
@@ -38,11 +38,11 @@ class Contributions:
         self._added = dict(self._stored)
 
     def of(self, client: str) -> int:
-        """What a client has added."""
+        """Return the contribution of a client."""
         return self._added.get(client, 0)
 
     def add(self, client: str, size: int) -> None:
-        """A client has added more, or removed something where it is negative."""
+        """Add bytes to the contribution of a client; a negative `size` subtracts."""
         held = self._added.get(client, 0) + size
         if held > 0:
             if client not in self._added and len(self._added) >= _CLIENTS:
@@ -63,11 +63,11 @@ class Contributions:
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write with the next commit."""
+        """Whether there are values to write with the next commit."""
         return bool(self._moved)
 
     def write(self, connection: sqlite3.Connection, *, whole: bool = False) -> None:
-        """Write what has moved by a step, or `whole`: all that has changed, in a transaction of the journal."""
+        """Write the values that changed by a step in a transaction of the journal; with `whole` all changed ones."""
         for client in self._unwritten() if whole else self._moved:
             if (added := self._added.get(client, 0)) > 0:
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_NAME + client, str(added)))
@@ -75,7 +75,7 @@ class Contributions:
                 connection.execute("DELETE FROM meta WHERE name = ?", (_NAME + client,))
 
     def written(self, *, whole: bool = False) -> None:
-        """What `write` wrote is committed."""
+        """Note that the written values are committed."""
         for client in self._unwritten() if whole else self._moved:
             if client in self._added:
                 self._stored[client] = self._added[client]
@@ -84,7 +84,7 @@ class Contributions:
         self._moved.clear()
 
     def close(self, journal: Journal) -> None:
-        """Write what is left. Raises `StorageFailed`."""
+        """Write the remaining values. Raises `StorageFailed`."""
         if self._unwritten():
             journal.commit([], lambda connection: self.write(connection, whole=True))
             self.written(whole=True)
@@ -95,4 +95,4 @@ class Contributions:
 
 
 _AFTER: Final = "added;"
-"""What comes after all of them."""
+"""The first name after all names with that prefix, in the order of SQLite."""

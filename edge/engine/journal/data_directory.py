@@ -1,4 +1,4 @@
-"""The data directory: one gateway at a time may use it, and what is not in order there is refused, never repaired."""
+"""The data directory: only one gateway may use it at a time. A faulty directory is refused, never repaired."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from typing import ClassVar, NoReturn
 from edge.protocol.errors import EdgeError
 
 LOCK_NAME = "lock"
-"""The file whose lock says that a gateway uses the directory. It holds that gateway's process id, for people."""
+"""Lock file of the directory. It contains the process id of the gateway, for the operator."""
 
 DATABASE_NAME = "edge.sqlite3"
-"""The journal file. It is locked as well: people remove lock files."""
+"""The journal file. It is locked too, because users delete lock files."""
 
 
 class DataDirectoryRefused(EdgeError):
-    """The data directory cannot be used as it is; nothing that was stored in it has been changed."""
+    """The data directory cannot be used as it is. Stored data is unchanged."""
 
     error: ClassVar[str] = "data_refused"
     status_code: ClassVar[int] = 503
 
 
 class DataDamaged(DataDirectoryRefused):
-    """The data directory is the gateway's own, and something in its journal file cannot be read: see `rescue.py`."""
+    """The data directory belongs to this gateway, but its journal file is damaged: see `rescue.py`."""
 
     fault = ""
-    """What is wrong, in a sentence, without the remedy."""
+    """The problem as a sentence, without the remedy."""
 
 
 class DirectoryLock:
-    """The right to use one data directory, held until `release` or the end of the process, however it ends.
+    """Exclusive lock of one data directory, held until `release` or the end of the process.
 
-    The kernel holds it (`flock`), so `kill -9` or a power cut leaves no stale lock behind. There are two locks: one on
-    the file `lock`, and one on the journal file itself, since a second gateway would make another `lock` if somebody
-    removed the first. Both follow the inode. SQLite has its own locks (POSIX) on that file, which `flock` does not
-    touch; but closing any descriptor of the file would end them, so `release` comes after SQLite has closed it.
+    The kernel holds it (`flock`), so no stale lock remains after `kill -9` or a power cut. There are two locks: on the
+    file `lock` and on the journal file, because a second gateway would create another `lock` after a user deleted the
+    first. Both locks belong to the inode. SQLite uses POSIX locks on the journal file, which `flock` does not affect.
+    But closing any descriptor of that file drops the POSIX locks, so `release` must follow the close by SQLite.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Create the directory where it is missing, and take its locks.
+        """Create the directory if it is missing, and lock it.
 
-        Raises `DataDirectoryRefused` when it cannot be created or written, or when another gateway holds one.
+        Raises `DataDirectoryRefused` if it cannot be created or written, or if another gateway holds a lock.
         """
         self._directory = directory
         self._descriptors: list[int] = []
@@ -68,11 +68,11 @@ class DirectoryLock:
             raise
 
     def take_database(self) -> None:
-        """Lock the journal file, if there is one. To be called again after it has been created."""
+        """Lock the journal file if it exists. Must be called again after the file was created."""
         try:
             descriptor = os.open(self._directory / DATABASE_NAME, os.O_RDONLY)
         except OSError:
-            return  # it is missing, or whoever opens it will say what is wrong with it
+            return  # it is missing, or opening it will raise the error
         self._take(descriptor)
 
     def _take(self, descriptor: int) -> None:
@@ -89,7 +89,7 @@ class DirectoryLock:
             self._refuse(error)
 
     def _noted_holder(self) -> str:
-        """The process id in the lock file, for systems without /proc/locks."""
+        """Return the process id from the lock file, for systems without /proc/locks."""
         return os.pread(self._descriptors[0], 32, 0).decode("ascii", "replace").strip()
 
     def _refuse(self, error: OSError) -> NoReturn:
@@ -99,7 +99,7 @@ class DirectoryLock:
         ) from error
 
     def release(self) -> None:
-        """Let another gateway have the directory."""
+        """Release the locks."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 

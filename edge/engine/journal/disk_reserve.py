@@ -1,4 +1,4 @@
-"""Room on the disk that a gateway keeps while it is stopped, for its next start."""
+"""Disk reserve: space that a stopped gateway occupies, so that its next start succeeds on a full disk."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from edge.engine.journal import sqlite_schema
 
 NAME: Final = "reserve"
 _SIZE: Final = 256 * 1024
-"""Bytes: what SQLite wants for its logs, and the indexes of them, before it opens a file."""
+"""Bytes that SQLite needs for its logs and their indexes before it opens a file."""
 
 
 @contextlib.contextmanager
 def used(data_dir: Path) -> Iterator[None]:
-    """The room is there to be used as long as this lasts, and is kept again afterwards, where there is any.
+    """Free the reserve during the context, and allocate it again afterwards if there is space.
 
-    SQLite removes its logs when a file is closed, and makes them anew when it is opened. So a gateway that was stopped
-    would not start where something else has filled the disk up since. One that was killed has its logs.
+    SQLite deletes its logs when a file is closed, and creates them when it is opened. So after a clean stop, a gateway
+    could not start if other data had filled the disk meanwhile. After a kill the logs still exist.
     """
     file = data_dir / NAME
     with contextlib.suppress(OSError):
@@ -29,13 +29,13 @@ def used(data_dir: Path) -> Iterator[None]:
         yield
     finally:
         if (data_dir / sqlite_schema.FILE_NAME).exists():
-            _keep(file)
+            _allocate(file)
 
 
-def _keep(file: Path) -> None:
+def _allocate(file: Path) -> None:
     try:
-        with file.open("wb") as kept:
-            os.posix_fallocate(kept.fileno(), 0, _SIZE)
+        with file.open("wb") as reserve:
+            os.posix_fallocate(reserve.fileno(), 0, _SIZE)
     except OSError:  # the disk is full
         with contextlib.suppress(OSError):
             file.unlink()

@@ -1,7 +1,7 @@
-"""The journal: the engine's durable memory, one SQLite file with the latest snapshot and all change sets since.
+"""The journal: durable storage of the engine, one SQLite file with the latest snapshot and all change sets since.
 
-It knows no threads and no clock: one caller at a time, which passes in the times. In a file it is as durable as SQLite
-in WAL mode; in memory (no directory) it keeps nothing and costs nothing.
+It uses no threads and no clock: only one caller at a time, which passes the times. A file has the durability of SQLite
+in WAL mode. In memory (no directory) it stores nothing and costs nothing.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = ["Journal", "JournalEntry", "snapshot_bodies"]
 Durability = Literal["commit", "interval"]
 
 AlsoWrite = Callable[[sqlite3.Connection], None]
-"""Writes what belongs to a commit into other tables of the file, in the same transaction. It must not end that."""
+"""Writes data of other tables in the transaction of a commit. It must not end the transaction."""
 
 RECEIPT_BYTES = 65_535 * 6
-"""Bytes of receipts that are kept: one for each packet identifier of an MQTT session (`edge.adapters.receipts`)."""
+"""Bytes of retained receipts: one for each packet identifier of an MQTT session (`edge.adapters.receipts`)."""
 
 CHUNK_QUADS = 10_000
-"""Quads in a chunk of a snapshot, at most: what is in memory twice while one is written or restored."""
+"""Upper bound of the quads in a chunk of a snapshot. A chunk is in memory twice while it is written or restored."""
 
 CHUNK_CHARACTERS = 4_000_000
-"""Characters of their terms, except for the last quad's. 10,000 quads of a sensor network have 2 million."""
+"""Limit of the characters in a chunk; the last quad may exceed it. 10,000 quads of a sensor network have 2 million."""
 
 _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """An open journal. Made by `Journal.open`; to be closed with `close`."""
+    """An open journal. Create it with `Journal.open`, and close it with `close`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Journal:
         receipt_bytes: int,
     ) -> None:
         self.flush_interval = flush_interval
-        """Seconds after which `flush` should be called again; None: every commit is durable as it returns."""
+        """Seconds between calls of `flush`; None: every commit is durable when it returns."""
         self._connection = connection
         self._path = path
         self._lock = lock
@@ -75,10 +75,13 @@ class Journal:
         self._snapshot_retry_bytes = 0
         self._unflushed = False
         self._log_unclean = False
-        """Whether the write-ahead log may hold a commit that was refused. Nothing is written behind it: after a power
-        cut during the next commit the two together would look like damage (see `journal_wal`)."""
+        """Whether the write-ahead log may contain a rejected commit.
+
+        Nothing may be written after it: a power cut during the next commit would then look like damage (see
+        `write_ahead_log`).
+        """
         self.last_at = 0
-        """The time of the last update, microseconds since 1970; 0: of none since the snapshot that was read."""
+        """Time of the last update, in microseconds since 1970; 0 before the first one since the restored snapshot."""
 
     @classmethod
     def open(
@@ -91,15 +94,15 @@ class Journal:
         snapshot_ratio: float = 2.0,
         receipt_bytes: int = RECEIPT_BYTES,
     ) -> Self:
-        """Open the journal in a directory, which is created and locked, or one in memory (None).
+        """Open the journal in a directory, which is created and locked, or in memory (None).
 
-        `durability` "commit": what `commit` was given is on the medium when it returns. "interval": a power cut (not
-        the end of the process) loses what came after the last `flush`, which is due every `flush_interval` seconds.
-        A snapshot is due when the journal is larger than `snapshot_min_bytes` and than `snapshot_ratio` times the last
-        snapshot (bytes as stored). The last `receipt_bytes` bytes of receipts are kept.
+        `durability` "commit": a commit is on the medium when `commit` returns. "interval": a power cut, but not the end
+        of the process, loses the commits since the last `flush`, which is due every `flush_interval` seconds. A
+        snapshot is due when the journal is larger than `snapshot_min_bytes` and than `snapshot_ratio` times the last
+        snapshot (bytes as stored). The last `receipt_bytes` bytes of receipts are retained.
 
-        Raises `DataDirectoryRefused`, with nothing written to the file, when the directory cannot be used or is in
-        use, and when the file is damaged, of another application or of a newer version.
+        Raises `DataDirectoryRefused`, and writes nothing to the file, if the directory cannot be used or is in use, or
+        if the file is damaged, belongs to another application or has a newer format.
         """
         lock = path = None
         contents = sqlite_schema.Contents()
@@ -129,24 +132,24 @@ class Journal:
 
     @classmethod
     def in_memory(cls, lock: DirectoryLock) -> Self:
-        """A journal that keeps nothing, and the lock of a directory until it is closed."""
+        """Return a journal that stores nothing, but holds the lock of a directory until it is closed."""
         journal = cls.open(None)
         journal._lock = lock
         return journal
 
     @property
     def sequence(self) -> int:
-        """The number of the last entry committed; the first one ever is 1."""
+        """Sequence number of the last committed entry; the first one ever is 1."""
         return self._sequence
 
     @property
     def snapshot_sequence(self) -> int:
-        """The number of the last entry that the snapshot holds."""
+        """Sequence number of the last entry in the snapshot."""
         return self._snapshot_sequence
 
     @property
     def journal_bytes(self) -> int:
-        """Bytes of entries since the snapshot, as stored."""
+        """Bytes of the entries since the snapshot, as stored."""
         return self._journal_bytes
 
     @property
@@ -155,18 +158,18 @@ class Journal:
         return self._snapshot_bytes
 
     def receipts(self) -> bytes:
-        """Return the last receipts that were committed, one after the other, the oldest first."""
+        """Return the last committed receipts, concatenated, oldest first."""
         return bytes(self._receipts)
 
     def restore(self) -> Iterator[ChangeSet]:
-        """What leads from the empty graph to the present one: the snapshot in chunks, then every change set.
+        """Yield the change sets from the empty graph to the current one: the snapshot in chunks, then every change set.
 
-        Raises `DataDirectoryRefused` where the file turns out damaged after all.
+        Raises `DataDirectoryRefused` if the file turns out to be damaged.
         """
         return (entry.changes for _, entry in self.history())
 
     def history(self) -> Iterator[tuple[int, JournalEntry]]:
-        """The same as entries, each with the number that the journal has with it. Raises as `restore` does."""
+        """Yield the same as entries, each with its sequence number. Raises the errors of `restore`."""
         if self._path is None:
             return
         sequence = self._snapshot_sequence
@@ -182,10 +185,10 @@ class Journal:
             sqlite_schema.refuse_error(self._path, error)
 
     def commit(self, entries: Sequence[JournalEntry], also: AlsoWrite | None = None) -> int:
-        """Store entries in one transaction, with what `also` writes; returns the sequence number of the last one.
+        """Store entries in one transaction, with the data that `also` writes. Returns the last sequence number.
 
-        Raises `StorageFailed` (no room, I/O error): nothing of it is stored, and a later commit can succeed. What
-        `also` raises, other than errors of SQLite, is passed on with the same effect.
+        Raises `StorageFailed` (disk full, I/O error): nothing is stored, and a later commit can succeed. Other errors
+        of `also` roll back the transaction as well, and are passed on.
         """
         body = self._encode(entries) if entries else b""
         try:
@@ -207,7 +210,7 @@ class Journal:
         return self._sequence
 
     def _encode(self, entries: Sequence[JournalEntry]) -> bytes:
-        """The body of a commit. In memory there is none. Raises `StorageFailed`."""
+        """Return the body of a commit; empty in memory. Raises `StorageFailed`."""
         if self._path is None:
             return b""
         try:
@@ -239,20 +242,20 @@ class Journal:
             ) from error
 
     def refuse(self, fault: str) -> NoReturn:
-        """Raise `DataDamaged`: what stands in other tables of the file is damaged."""
+        """Raise `DataDamaged` for damaged data in another table of the file."""
         sqlite_schema.refuse_damage(self._path or Path(":memory:"), f"is damaged: {fault}")
 
     @property
     def unflushed(self) -> bool:
-        """Whether a commit is not durable yet, where durability is "interval"."""
+        """Whether commits are not durable yet, with the durability "interval"."""
         return self._unflushed
 
     def flush(self) -> None:
-        """Make every commit so far durable, where durability is "interval". Raises `StorageFailed`."""
+        """Make all commits durable, with the durability "interval". Raises `StorageFailed`."""
         if self._path is None or self.flush_interval is None or not self._unflushed:
             return
         try:
-            # A checkpoint would do as well, and write every page a second time.
+            # A checkpoint would also do, but writes every page a second time.
             descriptor = os.open(f"{self._path}-wal", os.O_RDONLY)
             try:
                 os.fdatasync(descriptor)
@@ -267,14 +270,15 @@ class Journal:
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether the journal has grown enough for a snapshot, and enough since one that failed."""
+        """Whether the journal has grown enough for a snapshot, and enough since a failed one."""
         return self._journal_bytes > max(self._snapshot_threshold, self._snapshot_retry_bytes)
 
     def snapshot(self, bodies: Iterable[bytes], also: AlsoWrite | None = None) -> bool:
         """Replace the snapshot and all change sets by these bodies (`snapshot_bodies`): the state at `sequence`.
 
-        `also` writes what belongs to it. False: it failed (no room, I/O error) and changed nothing. That is logged
-        once, and a snapshot becomes due again when the journal has grown by another quarter of what makes one due.
+        `also` writes data that belongs to it. Returns False if it failed (disk full, I/O error); then nothing has
+        changed. The failure is logged once. The next attempt is due after another quarter of the growth that makes a
+        snapshot due.
         """
         if self._path is None:
             return True
@@ -295,19 +299,19 @@ class Journal:
         self._snapshot_bytes = size
         self._journal_bytes = 0
         self._unflushed = True
-        self._give_back_room()
+        self._shrink()
         return True
 
     def snapshot_failed(self, reason: str) -> None:
-        """Log once that no snapshot can be made, and have the next one due later than at once."""
+        """Log once that the snapshot failed, and postpone the next attempt."""
         if not self._snapshot_retry_bytes:
             _log.warning("journal.snapshot_failed", extra={"file": str(self._path), "reason": reason})
         self._snapshot_retry_bytes = self._journal_bytes + self._snapshot_threshold // 4
 
     def close(self) -> None:
-        """Make all durable, move the write-ahead log into the file, let another gateway have the directory.
+        """Make all commits durable, move the write-ahead log into the file, and unlock the directory.
 
-        Raises `StorageFailed` as `flush` does, and is closed all the same.
+        Raises `StorageFailed` as `flush` does; it is closed even then.
         """
         lock, self._lock = self._lock, None
         try:
@@ -335,32 +339,32 @@ class Journal:
             raise
 
     def _clear_log(self, error: Exception) -> None:
-        """Empty the write-ahead log after a failed commit: it makes room, and no frame of that commit is left there.
+        """Empty the write-ahead log after a failed commit: it frees space, and removes the frames of that commit.
 
-        Such frames do not count, but after `kill -9` they would if only their sync had failed.
+        SQLite ignores those frames. But if only their sync had failed, they would count after `kill -9`.
         """
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            # Without room the last frame, which would make the commit count, was never written.
+            # If the disk was full, the frame that completes the commit was never written.
             self._log_unclean = self._log_unclean or code == sqlite3.SQLITE_IOERR
             with contextlib.suppress(sqlite3.Error):
                 self._empty_log()
 
     def _empty_log(self) -> None:
-        """Move the write-ahead log into the file and cut it to nothing."""
+        """Move the write-ahead log into the file and truncate it."""
         ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if not busy:
             self._log_unclean = False
 
-    def _give_back_room(self) -> None:
-        """Shrink the file where it has more free pages than the journal takes until the next snapshot."""
+    def _shrink(self) -> None:
+        """Shrink the file if it has more free pages than the journal needs until the next snapshot."""
         with contextlib.suppress(sqlite3.Error):
             (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
             surplus = free - self._snapshot_threshold * 5 // 4 // sqlite_schema.PAGE_SIZE
             if surplus > 0:
-                # `execute` would stop after one page: each is a row without columns.
+                # `execute` would stop after one page, because each page is a row without columns.
                 self._connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
-            # The log keeps its room: where a commit makes it longer a file system writes three times as much.
+            # The log is not truncated: a file system writes three times as much when a commit extends the file.
             self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
 
@@ -383,9 +387,9 @@ def _open_file(path: Path, durability: Durability) -> tuple[sqlite3.Connection, 
 def snapshot_bodies(
     quads: Iterable[ox.Quad | Statement], graphs: Iterable[GraphName], long: Callable[[], bool] = lambda: True
 ) -> Iterator[bytes]:
-    """The bodies of a snapshot: the named graphs first, so that quads find theirs.
+    """Yield the bodies of a snapshot: the named graphs first, because quads need them.
 
-    `long`: whether quads that come may have terms of more than `edge.engine.store.terms.SHORT` characters.
+    `long`: returns whether the following quads may have terms of more than `edge.engine.store.terms.SHORT` characters.
     """
     yield codec.encode([JournalEntry(0, ChangeSet(created=tuple(graphs)))])
     for chunk in _chunks(quads, long):
@@ -393,7 +397,7 @@ def snapshot_bodies(
 
 
 def change_bodies(changes: ChangeSet, long: Callable[[], bool]) -> Iterator[bytes]:
-    """The bodies of changes that were made since those before."""
+    """Yield the bodies of changes that were made after those of `snapshot_bodies`."""
     added, removed = changes.statements
     yield codec.encode([JournalEntry(0, ChangeSet(created=changes.created))])
     for chunk in _chunks(removed, long):
@@ -404,7 +408,7 @@ def change_bodies(changes: ChangeSet, long: Callable[[], bool]) -> Iterator[byte
 
 
 def _chunks(quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]) -> Iterator[Sequence[ox.Quad | Statement]]:
-    """Quads in pieces that are neither too many nor too long."""
+    """Yield quads in chunks of limited number and length."""
     chunk: list[ox.Quad | Statement] = []
     characters = 0
     for quad in quads:
@@ -419,6 +423,6 @@ def _chunks(quads: Iterable[ox.Quad | Statement], long: Callable[[], bool]) -> I
 
 
 def _length(subject: Term, predicate: Term, object_: Term, graph: GraphName | ox.DefaultGraph | None) -> int:
-    """Characters of a quad's terms."""
+    """Return the characters of a quad's terms."""
     named = 0 if graph is None or isinstance(graph, ox.DefaultGraph) else len(graph.value)
     return size(subject) + size(predicate) + size(object_) + named

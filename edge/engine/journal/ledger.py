@@ -1,6 +1,6 @@
-"""What is written down of updates beside the graph: numbered, in their commits, undone with them.
+"""Ledger: numbered records of updates in addition to the graph, committed and undone together with them.
 
-The engine does not know what it is. Who runs it gives it a ledger, and requests the notes that go into it.
+The engine does not interpret the records. Its owner provides the ledger, and requests contain the notes for it.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from edge.engine.store.changes import Statement
 
 
 class Ledger(Protocol):
-    """A ledger. One caller at a time, the writer; what it does is in memory until `write`."""
+    """A ledger. Only the writer calls it. Its changes are in memory until `write`."""
 
     graph: str
-    """The IRI of a graph that is none: what updates add to it goes into the ledger, and it is always empty."""
+    """IRI that stands for the ledger. Quads added to this graph go to the ledger, and the graph is always empty."""
 
     def take(self, notes: Sequence[object], quads: Sequence[Statement], now: int) -> int:
-        """Take in what one update writes down: its notes, and the quads for the graph. `now`: microseconds since 1970.
+        """Take the records of one update: its notes, and the quads for the graph. `now`: microseconds since 1970.
 
-        Returns how many entries that makes. Raises `StorageFailed`: there is no room; nothing was taken in.
+        Returns the number of new entries. Raises `StorageFailed`, and takes nothing, if the disk is full.
         """
         ...
 
     def give_back(self, entries: int) -> None:
-        """The last entries do not count: their update is undone."""
+        """Remove the last entries, because their update is undone."""
         ...
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to write."""
+        """Whether there are entries to write."""
         ...
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write what was taken in, in a transaction of the journal. It may fail, and be tried again."""
+        """Write the new entries in a transaction of the journal. It may fail, and is then called again."""
         ...
 
     def written(self) -> None:
-        """What `write` wrote is committed."""
+        """Note that the written entries are committed."""
         ...
 
     def flushed(self) -> None:
-        """All that was committed survives a power cut from now on."""
+        """Note that everything committed so far survives a power cut."""
         ...

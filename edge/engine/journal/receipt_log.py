@@ -1,7 +1,7 @@
-"""The last receipts that were committed, as one run of bytes.
+"""The last committed receipts, as one sequence of bytes.
 
-A receipt is opaque to the engine: its sender knows by it what was carried out. All receipts of a journal have one
-length, of which the limit is a multiple.
+A receipt is opaque to the engine: its sender recognizes by it the updates that were carried out. All receipts of a
+journal have the same length, and the limit is a multiple of it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 _BLOCK: Final = 4096
-"""Bytes that are kept as one object: an object for each receipt would take eight times its size."""
+"""Bytes that are stored as one object. One object for each receipt would take eight times its size."""
 
 
 class ReceiptLog:
-    """Receipts in the order of their commits, the oldest dropped beyond a limit."""
+    """Receipts in commit order. The oldest ones are dropped beyond a limit."""
 
     def __init__(self, limit: int, stored: Iterable[bytes] = ()) -> None:
         """`limit` in bytes."""
@@ -26,7 +26,7 @@ class ReceiptLog:
             self.append(receipt)
 
     def append(self, receipt: bytes) -> None:
-        """Add the receipt, or receipts, of a commit."""
+        """Append the receipts of a commit."""
         if self._blocks and len(self._blocks[-1]) < _BLOCK:
             self._blocks[-1] += receipt
         else:

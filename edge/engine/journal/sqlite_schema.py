@@ -1,8 +1,8 @@
-"""The file `edge.sqlite3`: its tables, how it is created, verified before anything is written to it, and read.
+"""The file `edge.sqlite3`: its tables, and how it is created, verified before any write, and read.
 
-Each row of `commits` is what one commit added: the body of its entries, under the sequence number of the first. The
-`snapshot` says up to which sequence number the rows of `snapshot_chunks` hold the graph; commits begin right after.
-Every row has a CRC-32 over its content and its place.
+Each row of `commits` is the body of one commit, with the sequence number of its first entry as key. `snapshot` has the
+sequence number up to which the rows of `snapshot_chunks` contain the graph; commits start right after it. Every row has
+a CRC-32 of its content and its key.
 """
 
 from __future__ import annotations
@@ -76,20 +76,21 @@ SCHEMA: tuple[str, ...] = (
     ) STRICT;
     """,
 )
-"""The script that leads to each format version from the one before. Another table: append a script, change none."""
+"""Scripts from each format version to the next. For a new table append a script; never change an existing one."""
 
 FORMAT_VERSION = len(SCHEMA)
 
 PAGE_SIZE = 1024
-"""Bytes. A commit of one reading writes 6.6 KB to the disk so, with pages of 4 KiB 9.5 KB, with 8 KiB 13.6 KB."""
+"""Bytes. A commit of one reading writes 6.6 KB to the disk with this size, 9.5 KB with 4 KiB, and 13.6 KB with 8 KiB.
+"""
 
 WAL_PAGES = 4096
-"""Pages (4 MiB) in the write-ahead log after which SQLite moves them to the file."""
+"""Pages (4 MiB) in the write-ahead log at which SQLite moves them to the file."""
 
 BUSY_TIMEOUT = 1.0
-"""Seconds to wait for another program (a backup, a shell) that has the file locked."""
+"""Seconds to wait for another program (a backup, a shell) that has locked the file."""
 
-_PLACE = struct.Struct("<qq")
+_KEY = struct.Struct("<qq")
 _DAMAGE_CODES = (
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_CORRUPT,
@@ -101,7 +102,7 @@ _DAMAGE_CODES = (
 
 @dataclass
 class Contents:
-    """What a verified file holds. Sequence numbers count entries from 1; sizes are bytes of bodies."""
+    """Contents of a verified file. Sequence numbers count entries from 1; sizes are bytes of bodies."""
 
     sequence: int = 0
     snapshot_sequence: int = 0
@@ -110,13 +111,13 @@ class Contents:
     receipts: list[bytes] = field(default_factory=list)
 
 
-def checksum(body: bytes, *place: int) -> int:
-    """The CRC-32 of a row: its body and up to two numbers that say where it belongs."""
-    return zlib.crc32(body, zlib.crc32(_PLACE.pack(*place, *(0,) * (2 - len(place)))))
+def checksum(body: bytes, *key: int) -> int:
+    """Return the CRC-32 of a row: its body and up to two numbers that form its key."""
+    return zlib.crc32(body, zlib.crc32(_KEY.pack(*key, *(0,) * (2 - len(key)))))
 
 
 def create(path: Path, durability: str) -> None:
-    """Make a new file that holds an empty graph, whole or not at all. Raises `DataDirectoryRefused`."""
+    """Create a new file with an empty graph, atomically. Raises `DataDirectoryRefused`."""
     wal = path.with_name(f"{path.name}-wal")
     draft = path.with_name(f"{path.name}.new")
     try:
@@ -141,7 +142,7 @@ def create(path: Path, durability: str) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring the tables to this format version, from none or from those of an older one, in one transaction."""
+    """Upgrade the tables to the current format version, from an older one or from none, in one transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if scripts := "".join(SCHEMA[version:]):
         connection.executescript(f"BEGIN IMMEDIATE; {scripts} PRAGMA user_version = {len(SCHEMA)}; COMMIT;")
@@ -156,11 +157,12 @@ def connect(path: Path, durability: str) -> sqlite3.Connection:
         timeout=BUSY_TIMEOUT,
         check_same_thread=False,
     )
-    # Each change of durability must itself be durable: how the log is judged after a power cut depends on it.
+    # A change of durability must itself be durable, because `verify` judges the log by it after a power cut.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").fetchall()
     connection.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_SIZE}").fetchall()
-    # Some builds overwrite what is deleted with zeros, which only wears out the medium; some sort in files.
+    # Some builds of SQLite overwrite deleted data with zeros, which wears out flash storage. Some sort in temporary
+    # files.
     connection.execute("PRAGMA secure_delete = OFF").fetchall()
     connection.execute("PRAGMA temp_store = MEMORY")
     upgrade(connection)
@@ -171,18 +173,18 @@ def connect(path: Path, durability: str) -> sqlite3.Connection:
 
 
 def empty_log(connection: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the file and cut it to nothing, if there is room for that.
+    """Move the write-ahead log into the file and truncate it, if there is space.
 
-    A commit that was torn by a power cut leaves frames in the log that SQLite ignores, overwrites only in part, and
-    does not tell from newer ones: they have the same salts. A second power cut during a later commit would then look
-    like two damaged commits (see `write_ahead_log`), and a log in perfect order would be refused.
+    A power cut during a commit leaves frames in the log that SQLite ignores and overwrites only in part. They have the
+    same salts as newer frames, so SQLite cannot distinguish them. A second power cut during a later commit would then
+    look like two damaged commits (see `write_ahead_log`), and an intact log would be refused.
     """
-    with contextlib.suppress(sqlite3.Error):  # a full disk: the next start tries again
+    with contextlib.suppress(sqlite3.Error):  # the disk is full: the next start tries again
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def verify(path: Path) -> Contents:
-    """Read the whole file and its log without writing to either. Raises `DataDirectoryRefused` if all is not well."""
+    """Read the whole file and its log without writing. Raises `DataDirectoryRefused` if anything is wrong."""
     wal = path.with_name(f"{path.name}-wal")
     try:
         connection = open_for_reading(path)
@@ -197,21 +199,21 @@ def verify(path: Path) -> Contents:
         _verify_versions(path)
         return contents
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
-        # SQLite quotes what it finds damaged, which need not be text.
+        # SQLite quotes the damaged content, which may not be text.
         refuse_error(path, error)
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a file and its log without ever writing to either. Raises `OSError`, `sqlite3.Error`."""
+    """Open a file and its log strictly read-only. Raises `OSError`, `sqlite3.Error`."""
     wal = path.with_name(f"{path.name}-wal")
-    # Without a log nothing can change under the reader, and SQLite need not leave files of its own behind.
+    # Without a log nothing can change during the read, so SQLite does not need to create files of its own.
     mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
     uri = f"{path.absolute().as_uri()}?{mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def read_snapshot(connection: sqlite3.Connection) -> Iterator[bytes]:
-    """The chunks of the snapshot, checked once more. Raises `ValueError` where a row is not what was written."""
+    """Yield the chunks of the snapshot. Raises `ValueError` if a checksum is wrong."""
     (sequence,) = connection.execute("SELECT sequence FROM snapshot").fetchone()
     for number, body, crc in connection.execute("SELECT number, body, crc FROM snapshot_chunks ORDER BY number"):
         if checksum(body, sequence, number) != crc:
@@ -220,7 +222,7 @@ def read_snapshot(connection: sqlite3.Connection) -> Iterator[bytes]:
 
 
 def read_commits(connection: sqlite3.Connection) -> Iterator[bytes]:
-    """The commits since, checked likewise."""
+    """Yield the commits since the snapshot. Raises `ValueError` if a checksum is wrong."""
     for first, body, crc in connection.execute("SELECT first, body, crc FROM commits ORDER BY first"):
         if checksum(body, first) != crc:
             raise ValueError(f"the commit of update {first} fails its checksum")
@@ -228,9 +230,9 @@ def read_commits(connection: sqlite3.Connection) -> Iterator[bytes]:
 
 
 def replace_snapshot(connection: sqlite3.Connection, sequence: int, bodies: Iterable[bytes], receipts: bytes) -> int:
-    """Put a new snapshot in place of the old one and of all commits. To be called in a transaction.
+    """Replace the old snapshot and all commits by a new snapshot. Must be called in a transaction.
 
-    Returns the bytes of its bodies. What is deleted first makes room for what comes.
+    Returns the bytes of its bodies. The deletions come first, so that their pages are reused.
     """
     connection.execute("DELETE FROM snapshot_chunks")
     connection.execute("DELETE FROM commits")
@@ -246,7 +248,7 @@ def replace_snapshot(connection: sqlite3.Connection, sequence: int, bodies: Iter
 
 
 def refuse(path: Path, fault: str) -> NoReturn:
-    """Raise `DataDirectoryRefused` for a file that is not one of this gateway."""
+    """Raise `DataDirectoryRefused` for a file that does not belong to this gateway."""
     raise DataDirectoryRefused(
         f"{path} {fault}. Nothing was changed. Restore a backup of it (edge restore), or start empty by moving it away"
         f" (with {path.name}-wal, where there is one)."
@@ -254,7 +256,7 @@ def refuse(path: Path, fault: str) -> NoReturn:
 
 
 def refuse_damage(path: Path, fault: str) -> NoReturn:
-    """Raise `DataDamaged` for a file of this gateway whose content is not in order."""
+    """Raise `DataDamaged` for a damaged file of this gateway."""
     error = DataDamaged(
         f"{path} {fault}. Nothing was changed. Restore a backup of it (edge restore), keep what can be read of it"
         f" (edge rescue), or start empty by moving it away (with {path.name}-wal, where there is one)."
@@ -264,7 +266,7 @@ def refuse_damage(path: Path, fault: str) -> NoReturn:
 
 
 def refuse_error(path: Path, error: Exception) -> NoReturn:
-    """Raise `DataDirectoryRefused` for what came up while the file was read: damage, or a file out of reach."""
+    """Raise `DataDirectoryRefused` for an error while the file was read: damage, or no access to the file."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
         refuse(path, "is not an SQLite database, or its beginning is damaged")
@@ -277,7 +279,7 @@ def refuse_error(path: Path, error: Exception) -> NoReturn:
 
 
 def verify_identity(path: Path, connection: sqlite3.Connection) -> None:
-    """Check that a file is one of this gateway, and of no newer version. Raises `DataDirectoryRefused`."""
+    """Check that a file belongs to this gateway and its format is not newer. Raises `DataDirectoryRefused`."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -302,7 +304,7 @@ def _verify_pages(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _verify_versions(path: Path) -> None:
-    """The header's format versions are those of WAL mode: any other could be read, and written otherwise or never."""
+    """Check that the header has the format versions of WAL mode. SQLite would write a file with others differently."""
     with path.open("rb") as file:
         versions = file.read(20)[18:]
     if versions != b"\x02\x02":
@@ -310,14 +312,14 @@ def _verify_versions(path: Path) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    # What SQLite adds for itself (statistics, say) is no matter.
+    # Ignore tables that SQLite creates itself, such as statistics.
     query = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     return list(connection.execute(query))
 
 
 @functools.cache
 def _tables_of_version(version: int) -> list[tuple[str, str]]:
-    """Return name and definition of each table of a format version, as SQLite writes them."""
+    """Return name and definition of each table of a format version, as SQLite stores them."""
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         model.executescript("".join(SCHEMA[:version]))
         return _tables(model)

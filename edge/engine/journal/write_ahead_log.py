@@ -1,10 +1,10 @@
-"""The write-ahead log read without SQLite: whether commits that were made durable have become unreadable.
+"""Check of the write-ahead log without SQLite: detects acknowledged commits that have become unreadable.
 
-SQLite takes a write-ahead log up to the first frame whose checksum is wrong, and drops the rest in silence: after a
-power cut that is the one commit under way. A damaged frame in the middle looks the same to it, and would lose commits
-that were acknowledged. The difference shows in what follows the bad frame. With a sync at every commit only the commit
-under way can be torn, so two ends of commits at or behind a bad frame prove damage. One case stays open: where the head
-of the very frame that ends the last commit but one is damaged, the last two look like one that was torn.
+SQLite reads a write-ahead log up to the first frame with a wrong checksum, and silently drops the rest. After a power
+cut that is the interrupted commit. A damaged frame in the middle looks the same to SQLite, but would lose acknowledged
+commits. The data after the bad frame makes the difference: with a sync at every commit, only the interrupted commit can
+be torn. So two commit ends at or after a bad frame prove damage. One case cannot be detected: if the header of the last
+frame of the second to last commit is damaged, the last two commits look like one torn commit.
 
 Format: https://www.sqlite.org/fileformat2.html, section 4, "The Write-Ahead Log".
 """
@@ -19,7 +19,7 @@ _HEADER = struct.Struct(">IIII8sII")
 """Magic, format, page size, checkpoint number, salts, checksum (twice 32 bits)."""
 
 _FRAME = struct.Struct(">II8sII")
-"""Page number, pages of the file after this commit (0: no end of a commit), salts, checksum (twice 32 bits)."""
+"""Page number, pages of the file after this commit (0: not the end of a commit), salts, checksum (twice 32 bits)."""
 
 _MAGIC = 0x377F0682
 _MASK = 0xFFFFFFFF
@@ -27,9 +27,9 @@ _Sums = tuple[int, int]
 
 
 def fault(wal: Path) -> str | None:
-    """What is wrong with a write-ahead log that was written with a sync at every commit; None if nothing is.
+    """Return the problem of a write-ahead log that was written with a sync at every commit; None if it is intact.
 
-    It reads up to the first frame that does not count, 20 us a frame of 1 KiB. Raises `OSError`.
+    Reads up to the first invalid frame, 20 us a frame of 1 KiB. Raises `OSError`.
     """
     try:
         with wal.open("rb") as file:
@@ -46,7 +46,7 @@ def _fault(file: BinaryIO, size: int) -> str | None:
     order = ">" if magic & 1 else "<"
     sums = _checksum(order, header[:24], (0, 0))
     if magic & ~1 != _MAGIC or sums != (first, second):
-        # The header is synced before any frame is written.
+        # SQLite syncs the header before it writes any frame.
         return "its header is damaged" if size > _HEADER.size + _FRAME.size else None
     ends = 0
     whole = True
@@ -58,14 +58,14 @@ def _fault(file: BinaryIO, size: int) -> str | None:
         if whole:
             sums = _checksum(order, page, _checksum(order, frame[:8], sums))
             whole = frame_salts == salts and sums == (first, second)
-        # Frames with other salts are what an earlier round of the log left behind.
+        # Frames with other salts are remains of an earlier round of the log.
         if not whole and frame_salts == salts and commit:
             ends += 1
     return f"{ends} commits in it cannot be read" if ends > 1 else None
 
 
 def _checksum(order: str, data: bytes, sums: _Sums) -> _Sums:
-    """The Fletcher-like sums of section 4.2, over pairs of 32-bit numbers in the byte order that the header gives."""
+    """Return the Fletcher-like sums of section 4.2, over pairs of 32-bit numbers in the byte order of the header."""
     first, second = sums
     numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
     for even, odd in zip(numbers[::2], numbers[1::2], strict=True):
