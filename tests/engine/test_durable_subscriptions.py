@@ -437,7 +437,7 @@ def test_damage_is_noticed(make):
             "INSERT INTO subscription_sequences VALUES (1, 5, 5)",
             "the last notification of the subscription 1 fails its checksum",
         ),
-        ("UPDATE meta SET value = '5' WHERE name = 'subscriptions'", "under what subscriptions were kept"),
+        ("UPDATE meta SET value = '5' WHERE name = 'subscriptions'", "the origin of the subscriptions cannot be read"),
     ):
         damaged = world.directory.with_name("damaged")
         shutil.copytree(world.directory, damaged)
