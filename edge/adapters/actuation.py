@@ -1,4 +1,4 @@
-"""The way back to the physical world: subscribes to the queries of actuators and sends what their changes ask for."""
+"""Actuation: subscribes to the queries of actuators and sends commands when their results change."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from edge.mapping.solution import Solution
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
-"""Seconds a broker may leave a message unacknowledged before the connection is given up."""
+"""Seconds without an acknowledgement after which the connection to the broker is dropped."""
 
 
 class Ports(Protocol):
-    """The serial ports, as far as commands go by them. From any thread."""
+    """Interface of the serial ports for commands. Thread-safe."""
 
     def takes(self, topic: str) -> bool:
-        """Whether a port is for this topic."""
+        """Whether a port handles this topic."""
 
     def put(self, command: Command, interval: float) -> str:
-        """Have a command sent; its topic then rests for `interval` seconds. Why it is not; empty: it is."""
+        """Send a command; its topic then pauses for `interval` seconds. Returns the error; empty: accepted."""
 
     def withdraw(self, actuator: str) -> None:
-        """An actuator is no more: what it would have sent is not sent."""
+        """Discard the waiting commands of a removed actuator."""
 
 
 @dataclass(eq=False)
 class _Sending:
-    """The connection of the moment, and the topics of the messages that it has not acknowledged."""
+    """The current connection, and the topics of its unacknowledged messages by packet identifier."""
 
     client: Client
     topics: dict[int, str] = field(default_factory=dict)
 
 
 class Actuation:
-    """All actuators of the gateway. One thread owns everything; whatever happens elsewhere is handed to it.
+    """All actuators of the gateway. One thread owns the state; events of other threads are queued for it.
 
-    What the queries' results say is sent when it changes, and as a whole after every connection to the broker.
+    Commands are sent when a query result changes. After each connection to the broker, the complete state is sent.
     """
 
     def __init__(self, engine: Engine, settings: ActuationSettings, bad_values: BadValues) -> None:
-        """`bad_values`: where solutions are listed of which no message can be made."""
+        """`bad_values`: list for solutions that cannot be converted to a message."""
         self._settings = settings
         self._bad_values = bad_values
         self._outbox = ActuationQueue(settings.rate, settings.max_queued)
@@ -73,17 +73,17 @@ class Actuation:
         self._link: MqttLink | None = None
         self._link_started = False
         self._sending: _Sending | None = None
-        self._refused: dict[str, Command] = {}
+        self._refused_commands: dict[str, Command] = {}
         self._deadline: float | None = None
         self._thread = threading.Thread(target=self._run, name="edge-actuation", daemon=True)
         self.sent = 0
-        """Messages that the broker took. What serial ports took, these count."""
+        """Messages that the broker acknowledged. Serial ports count their own."""
         self.failed = 0
-        """Messages that could not be made, found the queue full, or were refused by the broker."""
+        """Messages that could not be built, found the queue full, or were refused by the broker."""
 
     @property
     def conflated(self) -> int:
-        """Messages that a newer one for their topic replaced before their turn."""
+        """Messages that a newer one with the same topic replaced before they were sent."""
         return self._outbox.conflated
 
     @property
@@ -93,19 +93,19 @@ class Actuation:
 
     @property
     def alive(self) -> bool:
-        """Whether its threads work."""
+        """Whether its threads run."""
         connects = self._link is None or not self._link_started or self._link.alive
         return self._thread.is_alive() and connects
 
     @property
     def connected(self) -> bool:
-        """Whether the broker takes messages."""
+        """Whether the broker is connected."""
         return self._sending is not None
 
     def start(self, connection: MqttSettings | None) -> None:
-        """Begin. The broker is connected when there is an actuator; one that is away is tried again for ever.
+        """Start the threads. With the first actuator, connect to the broker, and retry forever.
 
-        Without a `connection` there is no broker, and only serial ports are told anything.
+        Without a `connection` there is no broker, and only serial ports receive commands.
         """
         if connection is not None:
             self._link = MqttLink(
@@ -119,19 +119,19 @@ class Actuation:
         self._thread.start()
 
     def send_by(self, ports: Ports) -> None:
-        """Commands to topics that these ports are for go by them, and not to the broker. Before `start`."""
+        """Route commands for topics of serial ports to these ports instead of the broker. Call before `start`."""
         self._ports = ports
 
-    def port_up(self, topic: str, told: Callable[[], None]) -> None:
-        """The device of the port of `topic` is there (again): its state is put as a whole, then `told` is called."""
-        self._events.put(partial(self._port_up, topic, told))
+    def port_up(self, topic: str, done: Callable[[], None]) -> None:
+        """Send the complete state of a port whose device has connected, then call `done`."""
+        self._events.put(partial(self._port_up, topic, done))
 
     def follow(self, actuators: Iterable[Actuator]) -> None:
-        """These are the actuators from now on. One that is changed begins anew, one that is not goes on."""
+        """Replace the actuators. Changed actuators restart; unchanged ones continue."""
         self._events.put(partial(self._follow, tuple(actuators)))
 
     def stop(self, timeout: float = 3.0) -> None:
-        """Take in no more changes, send what waits if `timeout` seconds suffice, disconnect."""
+        """Ignore further changes, send waiting messages within `timeout` seconds, disconnect."""
         deadline = time.monotonic() + timeout
 
         def finish() -> None:
@@ -148,7 +148,7 @@ class Actuation:
         """Actuators whose query fails: `file`, `reason`, `previous_version_applies`."""
         return self._rules.faults()
 
-    # Everything below runs on the one thread
+    # Everything below runs on the actuation thread
 
     def _run(self) -> None:
         while not self._finished():
@@ -158,7 +158,7 @@ class Actuation:
                 self._events.get(timeout=self._pause())()
             except queue.Empty:
                 continue
-            except Exception:  # noqa: BLE001  a fault of ours must not end the way back for all that comes after
+            except Exception:  # noqa: BLE001  a defect in one event must not end the thread
                 _log.exception("actuation.fault")
 
     def _finished(self) -> bool:
@@ -167,7 +167,7 @@ class Actuation:
         return self._sending is None or not len(self._outbox) or time.monotonic() >= self._deadline
 
     def _pause(self) -> float | None:
-        """Seconds for which there is nothing to do unless something happens."""
+        """Return the seconds until the next scheduled work; None: wait for an event."""
         if not self._events.empty():
             return 0.0
         now = time.monotonic()
@@ -188,7 +188,9 @@ class Actuation:
             self._outbox.withdraw(name)
             if self._ports is not None:
                 self._ports.withdraw(name)
-            self._refused = {topic: each for topic, each in self._refused.items() if each.actuator != name}
+            self._refused_commands = {
+                topic: each for topic, each in self._refused_commands.items() if each.actuator != name
+            }
         if len(self._rules) and self._link is not None and not self._link_started:
             self._link_started = True
             self._link.start()
@@ -206,16 +208,16 @@ class Actuation:
     def _up(self, client: Client) -> None:
         self._sending = _Sending(client)
         for actuator, commands in self._rules.states():
-            # Some brokers close the connection of who sends what they refuse: it would never end.
+            # Some brokers close the connection when they refuse a message. Sending it again would loop forever.
             broker = (each for each in commands if self._ports is None or not self._ports.takes(each.topic))
-            self._put(actuator, (each for each in broker if self._refused.get(each.topic) != each))
+            self._put(actuator, (each for each in broker if self._refused_commands.get(each.topic) != each))
 
-    def _port_up(self, topic: str, told: Callable[[], None]) -> None:
+    def _port_up(self, topic: str, done: Callable[[], None]) -> None:
         try:
             for actuator, commands in self._rules.states():
                 self._put(actuator, (each for each in commands if f"{each.topic}/".startswith(f"{topic}/")))
         finally:
-            told()
+            done()
 
     def _down(self) -> None:
         self._sending = None
@@ -231,14 +233,14 @@ class Actuation:
         command = self._outbox.done(topic)
         if not refused:
             self.sent += 1
-            self._refused.pop(topic, None)
+            self._refused_commands.pop(topic, None)
         elif command is not None:
             self._refused_by_broker(command, refused)
 
     def _refused_by_broker(self, command: Command, reason: str) -> None:
         self._fail(command.topic, command.actuator, f"the broker refused it: {reason}", command.payload)
-        if len(self._refused) < self._settings.max_queued:
-            self._refused[command.topic] = command
+        if len(self._refused_commands) < self._settings.max_queued:
+            self._refused_commands[command.topic] = command
 
     def _send(self) -> None:
         sending, now = self._sending, time.monotonic()

@@ -1,4 +1,4 @@
-"""Messages that wait to be sent: the newest of each topic, at no more than a rate, until they are acknowledged."""
+"""Queue of commands: keeps the newest command of each topic until it is acknowledged, with rate limits."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import NamedTuple
 from edge.mapping.actuators import Command
 
 WINDOW = 20
-"""Messages that may be unacknowledged at a time: what paho and brokers take without being asked."""
+"""Maximum number of unacknowledged messages; paho and common brokers accept this many by default."""
 
 
 _LOSSES = 3
-"""Connections that may end while a message is on its way, until it is given up as their cause."""
+"""Number of lost connections after which an unacknowledged message is discarded as their probable cause."""
 
 
 class _Entry(NamedTuple):
     command: Command
     interval: float
     losses: int = 0
-    """Connections that ended while it was on its way."""
+    """Connections that were lost while the command was unacknowledged."""
 
 
 class ActuationQueue:
-    """A bounded queue. Not thread-safe; it knows no clock: `now` is given, in seconds.
+    """Bounded queue of commands. Not thread-safe. It reads no clock: `now` is passed in seconds.
 
-    Of each topic only the newest message waits, in the place of the first, and it is sent when the one before is
-    acknowledged and the topic's interval is over. So the messages of a topic never overtake each other.
+    Only the newest command of each topic waits, at the position of the first. It is sent after the previous command
+    is acknowledged and the interval of the topic has passed. Commands of one topic therefore never overtake each
+    other.
 
-    A broker may close the connection of who sends what it does not allow (MQTT 3.1.1, section 3.3.5). Messages that
-    were on their way when a connection ended are therefore sent last, one at a time, so that the culprit shows.
+    A broker may close the connection when it refuses a message (MQTT 3.1.1, section 3.3.5). Messages that were
+    unacknowledged when a connection was lost are therefore sent last and one at a time, to find the cause.
     """
 
     def __init__(self, rate: float, limit: int) -> None:
-        """`rate`: messages a second over all topics. `limit`: topics that may wait."""
+        """`rate`: messages per second over all topics. `limit`: maximum number of waiting topics."""
         self._spacing = 1 / rate
         self._limit = limit
         self._waiting: dict[str, _Entry] = {}
@@ -43,14 +44,14 @@ class ActuationQueue:
         self._ends: list[tuple[float, str]] = []
         self._free = 0.0
         self.conflated = 0
-        """Messages that were never sent, since a newer one for their topic came before their turn."""
+        """Commands that a newer one with the same topic replaced before they were sent."""
 
     def __len__(self) -> int:
-        """Messages that wait or are not acknowledged."""
+        """Commands that wait or are not acknowledged."""
         return len(self._waiting) + len(self._sent)
 
     def put(self, command: Command, interval: float) -> bool:
-        """Have a message sent; its topic then rests for `interval` seconds. False: too many wait."""
+        """Queue a command; its topic then pauses for `interval` seconds. False: the queue is full."""
         topic = command.topic
         known = self._waiting.get(topic)
         if known is None and len(self._waiting) >= self._limit:
@@ -59,15 +60,15 @@ class ActuationQueue:
             self.conflated += 1
         if known is None or known.command != command:
             self._waiting[topic] = _Entry(command, interval)
-        self._file(topic)
+        self._update_ready(topic)
         return True
 
     def due(self, now: float) -> Command | None:
-        """A message whose turn it is. It counts as sent from now on."""
+        """Return the next command to send, or None. It counts as sent from now on."""
         while self._ends and self._ends[0][0] <= now:
             _, topic = heapq.heappop(self._ends)
             self._resting.discard(topic)
-            self._file(topic)
+            self._update_ready(topic)
         if not self._ready or now < self._free or self._must_wait():
             return None
         topic = next(iter(self._ready))
@@ -80,7 +81,7 @@ class ActuationQueue:
         return entry.command
 
     def wait(self, now: float) -> float | None:
-        """Seconds until `due` may have something, as far as time decides; None: it does not."""
+        """Return the seconds until `due` can return a command; None: that depends on an acknowledgement."""
         if not self._waiting or self._must_wait():
             return None
         if self._ready:
@@ -88,19 +89,19 @@ class ActuationQueue:
         return max(0.0, self._free - now, self._ends[0][0] - now) if self._ends else None
 
     def done(self, topic: str) -> Command | None:
-        """The message of this topic was acknowledged, or given up. Returns it."""
+        """Remove the sent command of this topic after its acknowledgement or refusal. Returns it."""
         sent = self._sent.pop(topic, None)
-        self._file(topic)
+        self._update_ready(topic)
         return None if sent is None else sent[0].command
 
     def unanswered_since(self) -> float | None:
-        """When the message was sent that waits longest for its acknowledgement."""
+        """Time at which the oldest unacknowledged command was sent; None if there is none."""
         return next((sent for _, sent in self._sent.values()), None)
 
     def lost(self) -> list[Command]:
-        """The connection is gone: what was not acknowledged is sent again, unless something newer waits.
+        """Queue unacknowledged commands again after the connection was lost, unless a newer one waits.
 
-        Returns what is given up: messages that were alone on their way whenever connections ended.
+        Returns the discarded commands: those that were sent alone each time a connection was lost.
         """
         given_up = []
         for topic, (entry, _) in self._sent.items():
@@ -115,19 +116,19 @@ class ActuationQueue:
         return given_up
 
     def withdraw(self, actuator: str) -> None:
-        """An actuator is no more: what it would have sent is not sent."""
+        """Discard the waiting commands of a removed actuator."""
         for topic in [topic for topic, entry in self._waiting.items() if entry.command.actuator == actuator]:
             del self._waiting[topic]
             self._ready.pop(topic, None)
 
     def _must_wait(self) -> bool:
-        """Whether an acknowledgement must come before anything is sent."""
+        """Whether nothing can be sent before an acknowledgement."""
         if not self._sent:
             return False
         suspected = any(entry.losses for entry, _ in self._sent.values())
         topic = next(iter(self._ready), None)
         return suspected or len(self._sent) >= WINDOW or (topic is not None and self._waiting[topic].losses > 0)
 
-    def _file(self, topic: str) -> None:
+    def _update_ready(self, topic: str) -> None:
         if topic in self._waiting and topic not in self._sent and topic not in self._resting:
             self._ready.setdefault(topic)

@@ -1,4 +1,4 @@
-"""The actuators in force: each is subscribed to its query, and what changes becomes messages to send."""
+"""Active actuators: subscribes each one to its query and converts changes to commands."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from edge.mapping.solution import Solution
 _log = logging.getLogger(__name__)
 
 _BACKOFF: Final = Backoff(1.0, 60.0)
-"""Seconds between attempts to subscribe to a query that failed."""
+"""Bounds of the back-off for failed subscriptions, in seconds."""
 
 Post = Callable[[Callable[[], None]], None]
-"""Has something done on the thread that owns the rules."""
+"""Runs a function on the thread that owns the rules."""
 
 
 @dataclass(eq=False)
 class _Rule:
-    """One actuator in force."""
+    """One active actuator."""
 
     actuator: Actuator
     wanted: DesiredState
@@ -40,7 +40,7 @@ class _Rule:
 
 @dataclass(eq=False)
 class _Feed:
-    """One subscription of a rule; notifications of an earlier one mean nothing any more."""
+    """One subscription of a rule. Notifications of a replaced subscription are ignored."""
 
     rule: _Rule
     spuid: str = ""
@@ -48,7 +48,7 @@ class _Feed:
 
 
 class ActuationRules:
-    """Belongs to one thread, but for `_take`, which the engine calls on its own, and `faults`."""
+    """Subscriptions of the actuators. All methods belong to one thread, except `_take` (engine thread) and `faults`."""
 
     def __init__(
         self,
@@ -58,7 +58,9 @@ class ActuationRules:
         send: Callable[[Actuator, Iterable[Command]], None],
         refuse: Callable[[Actuator, Solution, str], None],
     ) -> None:
-        """`waiting`: whether as many notifications wait as may. `refuse`: told of what no message can be made of."""
+        """`waiting`: whether the queue of notifications is full. `refuse`: receives solutions that give no valid
+        command.
+        """
         self._engine = engine
         self._post = post
         self._waiting = waiting
@@ -70,13 +72,13 @@ class ActuationRules:
         return len(self._rules)
 
     def follow(self, actuators: Iterable[Actuator]) -> list[str]:
-        """These are the actuators from now on. Returns the names of those that are no more, or begin anew."""
+        """Replace the actuators. Returns the names of removed and changed ones."""
         wanted = {actuator.name: actuator for actuator in actuators}
         gone = []
         for name, rule in list(self._rules.items()):
             actuator = wanted.get(name)
             if actuator is not None and rule.actuator.same(actuator):
-                # The file changed around it: what is wrong with it must be told where it is now.
+                # The position in the file may have changed; messages must refer to the current one.
                 rule.actuator = actuator
                 continue
             self._close(rule)
@@ -89,17 +91,17 @@ class ActuationRules:
         return gone
 
     def states(self) -> Iterator[tuple[Actuator, Iterable[Command]]]:
-        """What each actuator wants, as a whole."""
+        """Return the complete desired state of each actuator."""
         return ((rule.actuator, rule.wanted.commands()) for rule in self._rules.values())
 
     def retry(self, now: float) -> None:
-        """Subscribe again where that failed and it is time."""
+        """Subscribe again after failures whose pause is over."""
         for rule in self._rules.values():
             if rule.retry_at is not None and rule.retry_at <= now:
                 self._subscribe(rule)
 
     def next_retry(self) -> float | None:
-        """When `retry` has something to do."""
+        """Return the time of the next retry; None if there is none."""
         return min((rule.retry_at for rule in self._rules.values() if rule.retry_at is not None), default=None)
 
     def close(self) -> None:
@@ -159,21 +161,21 @@ class ActuationRules:
         rule.retry_at = time.monotonic() + rule.retry.failed()
 
     def _take(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
-        """On the engine's thread: hand a notification over, or give up following when too many wait."""
+        """Queue a notification from the engine thread. If too many wait, drop the subscription and restart it later."""
         if feed.closed:
             return
         if self._waiting():
             feed.closed = True
             self._post(partial(self._fell_behind, feed))
         else:
-            self._post(partial(self._told, feed, event))
+            self._post(partial(self._receive, feed, event))
 
     def _fell_behind(self, feed: _Feed) -> None:
-        """Notifications were left out: the state is asked for as a whole, and what differs is sent."""
+        """Subscribe again, because notifications were dropped. The difference of the complete state is sent."""
         if feed.rule.feed is feed:
             self._subscribe(feed.rule)
 
-    def _told(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
+    def _receive(self, feed: _Feed, event: Notification | SubscribeFailed) -> None:
         rule = feed.rule
         if rule.feed is not feed:
             return

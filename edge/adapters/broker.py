@@ -1,4 +1,4 @@
-"""The embedded MQTT broker, so that one command is enough: amqtt, in memory, with bounds."""
+"""Embedded MQTT broker with bounded memory, based on amqtt. It makes an external broker optional."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LISTENER = "default"
-_LOOK = 0.01
-"""Seconds between two looks at what is under way."""
+_POLL = 0.01
+"""Seconds between two checks for pending messages."""
 _PATIENCE = 1.0
-"""Seconds that amqtt gets to end."""
+"""Seconds that amqtt has to shut down."""
 
 
 class EmbeddedBroker:
     """An MQTT 3.1.1 broker in the running event loop.
 
-    It keeps nothing on disk, and acknowledges a message of QoS 1 or 2 when it has it in memory. Where a reading must
-    survive a power cut of the gateway from the moment it was acknowledged, use a broker of its own (Mosquitto).
+    It stores nothing on disk, and acknowledges a message of QoS 1 or 2 when it is in memory. If acknowledged readings
+    must survive a power cut, use an external broker (Mosquitto).
     """
 
-    def __init__(self, settings: BrokerSettings, door: BrokerAuth | None = None) -> None:
-        """Without `door` everybody may come in, and may say and hear everything."""
+    def __init__(self, settings: BrokerSettings, auth: BrokerAuth | None = None) -> None:
+        """Without `auth`, every client may connect, publish and subscribe."""
         self._settings = settings
         self._broker: GuardedBroker | None = None
-        self._door = door
-        self._own_door = OwnClientsAuth()
+        self._auth = auth
+        self._own_auth = OwnClientsAuth()
         self._port = settings.port
         self._own_port = 0
         self._own: asyncio.Server | None = None
@@ -50,43 +50,43 @@ class EmbeddedBroker:
         self._secure_at: tuple[str, int, SSLContext] | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[BoundedWriter] = set()
-        """Of the devices' connections."""
+        """Writers of device connections."""
         self._backlog = Backlog(settings.max_queued_bytes)
         self._closing = False
 
     @property
     def refused(self) -> int:
-        """Messages and subscriptions of clients that may not have them."""
+        """Refused messages and subscriptions of clients without permission."""
         return 0 if self._broker is None else self._broker.refused
 
     @property
     def port(self) -> int:
-        """The port that devices connect to, also where the setting is 0."""
+        """Port for devices; the actual port if the setting is 0."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Where devices connect."""
+        """URL for devices."""
         return f"mqtt://{self._settings.host}:{self.port}"
 
     @property
     def own_secret(self) -> str:
-        """The password of the gateway's own clients."""
-        return self._own_door.secret
+        """Password of the gateway's own clients."""
+        return self._own_auth.secret
 
     @property
     def own_url(self) -> str:
-        """Where the gateway's own clients connect: before devices do, and until all that these said is taken."""
+        """URL for the gateway's own clients. It is open before the device ports, and closed after them."""
         return f"mqtt://127.0.0.1:{self._own_port}"
 
     @property
     def secure_port(self) -> int:
-        """The port with TLS; 0: there is none."""
+        """Port with TLS; 0 if there is none."""
         return 0 if self._secure_at is None else self._secure_at[1]
 
     async def start(self) -> None:
-        """Serve the gateway's own clients."""
-        # Late: a gateway with a broker of its own never needs these 8 MB.
+        """Start to serve the gateway's own clients."""
+        # Imported here: with an external broker, the gateway saves 8 MB.
         from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
         from edge.adapters.broker_core import GuardedBroker
@@ -97,7 +97,7 @@ class EmbeddedBroker:
             logging.getLogger(name).setLevel(logging.ERROR)
         config = BrokerConfig(
             listeners={_LISTENER: ListenerConfig(type=ListenerType.EXTERNAL)},
-            # Of amqtt's own plug-ins none: two log every packet, one publishes $SYS topics with psutil every 20 s.
+            # amqtt's own plug-ins stay off: two log every packet, one publishes $SYS topics with psutil every 20 s.
             plugins={
                 "edge.adapters.broker_plugins.AnonymousPlugin": {},
                 "edge.adapters.broker_plugins.RetainedPlugin": {
@@ -111,35 +111,38 @@ class EmbeddedBroker:
         await self._broker.start()
         self._own = await asyncio.start_server(
             self._own_connected, "127.0.0.1", self._own_port, start_serving=False
-        )  # known before it serves, so that `stop` closes it if this is cancelled
+        )  # assigned before it serves, so that `stop` closes it after a cancellation
         self._own_port = _port(self._own)
         await self._own.start_serving()
 
     async def open(self) -> None:
-        """Let devices in: what they are told was taken has somebody to take it by now. Raises OSError."""
+        """Accept devices. The gateway's own clients must be connected, so that acknowledged messages are received.
+
+        Raises `OSError`.
+        """
         self._server, self._port = await self._listen(self._settings.host, self._port)
         _log.info("broker.started", extra={"url": self.url})
 
     async def open_secure(self, host: str, port: int, tls: SSLContext) -> int:
-        """Let devices in over TLS, too. Returns the port. Raises OSError."""
+        """Accept devices over TLS too. Returns the port. Raises `OSError`."""
         self._secure, found = await self._listen(host, port, ssl=tls, ssl_handshake_timeout=HANDSHAKE)
         self._secure_at = host, found, tls
         return found
 
     async def restart(self) -> None:
-        """Stop, and serve anew where it was, without what it remembered. Raises OSError."""
+        """Stop, and serve again on the same ports. Retained messages and sessions are lost. Raises `OSError`."""
         await self.stop()
         await self.start()
         await self.open()
         if self._secure_at is not None:
             await self.open_secure(*self._secure_at)
 
-    async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error
-        """Cut the devices' connections, and wait until the gateway's own clients have what was acknowledged to them.
+    async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - a timeout is not an error here
+        """Close the device connections, then wait until the gateway's own clients have all acknowledged messages.
 
-        What a device is not told was taken, it sends again. `timeout` in seconds.
+        Devices send unacknowledged messages again. `timeout` in seconds.
         """
-        self._closing = True  # also to who has been at the door for a while
+        self._closing = True  # also refuses clients whose CONNECT is being handled
         broker = self._broker
         if broker is None:
             return
@@ -150,11 +153,13 @@ class EmbeddedBroker:
             writer.cut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while self._under_way(broker):  # noqa: ASYNC110 - amqtt tells nobody when it is
-                    await asyncio.sleep(_LOOK)
+                while self._under_way(broker):  # noqa: ASYNC110 - amqtt has no event for it
+                    await asyncio.sleep(_POLL)
 
     def _under_way(self, broker: GuardedBroker) -> bool:
-        """Whether devices' messages are: a connection ends when they are passed on, a task when one is acknowledged."""
+        """Whether device messages are pending: a connection ends after their hand-over, a task after the
+        acknowledgement.
+        """
         return bool(self._writers) or not (
             broker._broadcast_queue.empty() and all(task.done() for task in broker._tasks_queue)
         )
@@ -167,7 +172,7 @@ class EmbeddedBroker:
             server.close()
         if broker is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):  # it waits for acknowledgements of clients that have gone
+                async with asyncio.timeout(_PATIENCE):  # it waits for acknowledgements of disconnected clients
                     await broker.shutdown()
         clients = list(self._clients)
         for client in clients:
@@ -177,35 +182,35 @@ class EmbeddedBroker:
             await server.wait_closed()
 
     async def _listen(self, host: str, port: int, **options: Any) -> tuple[asyncio.Server, int]:  # noqa: ANN401
-        """Let devices in at a port. Returns the port, too. Raises OSError."""
+        """Accept devices at a port. Returns server and port. Raises `OSError`."""
         listener = Listener(host, port, self._settings.max_connections, self._settings.max_connections_of_one)
         connected = partial(self._device_connected, listener)
         with listener.closed_on_failure():
             return await asyncio.start_server(connected, sock=listener, backlog=AT_ONCE, **options), listener.port
 
     async def _own_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._connected(reader, writer, self._own_door, lambda: None)
+        await self._connected(reader, writer, self._own_auth, lambda: None)
 
     async def _device_connected(
         self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         address = writer.get_extra_info("peername")
-        await self._connected(reader, writer, self._door, partial(listener.known, address))
+        await self._connected(reader, writer, self._auth, partial(listener.known, address))
 
     async def _connected(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        door: BrokerAuth | None,
+        auth: BrokerAuth | None,
         known: Callable[[], None],
     ) -> None:
-        from edge.adapters.broker_connect import let_in
+        from edge.adapters.broker_connect import authenticate
         from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
         client = asyncio.current_task()
         if client is None:
             raise RuntimeError("a connection handler runs in a task")
-        settings, own = self._settings, door is self._own_door
+        settings, own = self._settings, auth is self._own_auth
         unlink = Unlink(writer.transport)
         bounded_reader = BoundedReader(reader, settings.max_message, None if own else self._backlog)
         bounded = BoundedWriter(writer, None, self._backlog) if own else BoundedWriter(writer, settings.max_unread)
@@ -213,12 +218,12 @@ class EmbeddedBroker:
         try:
             if not await bounded_reader.begins():
                 return
-            if door is None or await let_in(bounded_reader, bounded, door, own=own):
+            if auth is None or await authenticate(bounded_reader, bounded, auth, own=own):
                 known()
                 await self._serve(bounded_reader, bounded, own=own)
         finally:
             self._clients.discard(client)
-            bounded.visitor.leave()
+            bounded.client.leave()
             writer.close()
             unlink()
 
@@ -231,7 +236,8 @@ class EmbeddedBroker:
                 return
             for other in self._writers:
                 if writer.session and other.session == writer.session:
-                    other.cut()  # MQTT 3.1.1, 3.1.4: who connects again under a name replaces himself
+                    # MQTT 3.1.1, section 3.1.4: a client that connects again replaces its earlier connection
+                    other.cut()
             self._writers.add(writer)
         try:
             await self._broker.external_connected(reader, writer, _LISTENER)

@@ -1,4 +1,4 @@
-"""Who may come to the embedded broker, and what he may say and hear there; as the broker sees it."""
+"""Authentication and authorization of the embedded broker, as the broker uses them."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Final, Protocol
 from edge.protocol.errors import InvalidGrant
 
 BETWEEN: Final = "\x1f"
-"""Between the name of a client and its identifier at the broker. Names are printable, so none has it."""
+"""Separator of client name and client identifier. Names are printable, so they cannot contain it."""
 
 
 class ConnectedClient(Protocol):
-    """A client that was let in, for as long as it is connected."""
+    """Permissions of an authenticated client while it is connected."""
 
     @property
     def name(self) -> str:
-        """Who it is, in printable characters. Sessions of one name are apart from those of others."""
+        """Client name in printable characters. Sessions of different names are separate."""
 
     def may_publish(self, topic: str) -> bool:
-        """Whether it may say something on a topic."""
+        """Whether it may publish to a topic."""
 
     def may_receive(self, topic: str) -> bool:
-        """Whether it may hear what is said on a topic."""
+        """Whether it may receive messages of a topic."""
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether it may ask for topics."""
+        """Whether it may subscribe to a topic filter."""
 
     def may_leave(self, topic: str) -> bool:
-        """Whether its will may be published there."""
+        """Whether its will may be published to a topic."""
 
     def leave(self) -> None:
-        """It is no longer connected."""
+        """Notify that the client has disconnected."""
 
 
 class BrokerAuth(Protocol):
-    """What lets clients in. Called on the event loop."""
+    """Authenticates clients. Called on the event loop."""
 
     def admit(self, password: str | None, over: Callable[[], None]) -> ConnectedClient:
-        """Let in who has this password. `over` is called when its connection must end. Raises `EdgeError`."""
+        """Authenticate a client by its password. `over` is called when the connection must end. Raises `EdgeError`."""
 
 
 class _Anybody:
-    """Who may do everything."""
+    """A client with all permissions."""
 
     name = ""
 
@@ -61,13 +61,13 @@ ANYBODY: Final[ConnectedClient] = _Anybody()
 
 
 class OwnClientsAuth:
-    """The door for the gateway's own clients: they know a secret that is made at each start, and nobody else does."""
+    """Authentication of the gateway's own clients, with a random secret that is new at each start."""
 
     def __init__(self) -> None:
         self.secret = secrets.token_urlsafe(32)
 
     def admit(self, password: str | None, over: Callable[[], None]) -> ConnectedClient:
-        """Let in who knows the secret. Raises `InvalidGrant`."""
+        """Check the secret. Raises `InvalidGrant`."""
         if not hmac.compare_digest(self.secret.encode(), (password or "").encode()):
             raise InvalidGrant("This port is the gateway's own")
         return ANYBODY

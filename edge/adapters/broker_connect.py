@@ -1,8 +1,8 @@
-"""The way in to the embedded broker: who is not let in never gets as far as amqtt.
+"""CONNECT handling of the embedded broker: clients are authenticated before amqtt sees them.
 
-amqtt 0.12 looks at the password last: by then it has given the session, the subscriptions and the will of a name to
-whoever says that name, and has closed the connection of who had it. So the first packet is read here, and handed on
-when it is known whose it is.
+amqtt 0.12 checks the password last. By then, it has closed the connection of the previous client with the same
+identifier, and has handed out its session, subscriptions and will. This module therefore reads the first packet
+itself, and passes it on after authentication.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from edge.protocol.errors import EdgeError, Forbidden, Unauthorized
 _log = logging.getLogger(__name__)
 
 _LEVEL: Final = 4
-"""MQTT 3.1.1, which amqtt speaks."""
+"""Protocol level of MQTT 3.1.1, which amqtt supports."""
 
 
 class _RefusedError(Exception):
-    """A client that may not come in: the code of CONNACK (MQTT 3.1.1, section 3.2.2.3), and why."""
+    """A refused client: the return code of CONNACK (MQTT 3.1.1, section 3.2.2.3), and the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
 
 
-async def let_in(reader: BoundedReader, writer: BoundedWriter, door: BrokerAuth, *, own: bool) -> bool:
-    """Have a client come in by a door. False: it may not, and has been told. `own`: it is one of the gateway's."""
+async def authenticate(reader: BoundedReader, writer: BoundedWriter, auth: BrokerAuth, *, own: bool) -> bool:
+    """Authenticate a client. False: it was refused and informed. `own`: it is a client of the gateway itself."""
     try:
         connect = await asyncio.wait_for(_connect(reader), BEGIN)
-        _admit(connect, writer, door)
+        _admit(connect, writer, auth)
         if not own:
-            # What was allowed in a session is not found by who comes next.
+            # A later client with fewer permissions must not inherit the subscriptions of a session.
             connect.clean_session_flag = True
         reader.put_back(connect.to_bytes())
     except _RefusedError as refused:
@@ -55,8 +55,8 @@ async def let_in(reader: BoundedReader, writer: BoundedWriter, door: BrokerAuth,
         writer.write(ConnackPacket.build(0, refused.code).to_bytes())
         await writer.drain()
         return False
-    except Exception as error:  # noqa: BLE001 - whatever was sent, it was no way to come in
-        _log.info("broker.client_refused", extra={"reason": f"no packet CONNECT: {error}"})
+    except Exception as error:  # noqa: BLE001 - any malformed packet is refused
+        _log.info("broker.client_refused", extra={"reason": f"the first packet is not a valid CONNECT: {error}"})
         return False
     return True
 
@@ -64,20 +64,20 @@ async def let_in(reader: BoundedReader, writer: BoundedWriter, door: BrokerAuth,
 async def _connect(reader: BoundedReader) -> ConnectPacket:
     header = await MQTTFixedHeader.from_stream(reader)
     if header is None or header.packet_type != CONNECT:
-        raise NoDataError("the first packet is another")
+        raise NoDataError("it has another type")
     about = await ConnectVariableHeader.from_stream(reader, header)
     if about.proto_level != _LEVEL:
         raise _RefusedError(UNACCEPTABLE_PROTOCOL_VERSION, f"This broker does not speak level {about.proto_level}")
     return await ConnectPacket.from_stream(reader, header, about)
 
 
-def _admit(connect: ConnectPacket, writer: BoundedWriter, door: BrokerAuth) -> None:
-    """Find out who this is, and write it into the packet, where the password was."""
+def _admit(connect: ConnectPacket, writer: BoundedWriter, auth: BrokerAuth) -> None:
+    """Authenticate the client of a CONNECT packet, and replace the credentials in it by the client name."""
     payload = connect.payload
     try:
-        writer.visitor = visitor = door.admit(payload.password, writer.cut)
-        if connect.will_flag and not visitor.may_publish(payload.will_topic or ""):
-            raise Forbidden(f'The client "{visitor.name}" may not have a will on "{payload.will_topic}"')
+        writer.client = client = auth.admit(payload.password, writer.cut)
+        if connect.will_flag and not client.may_publish(payload.will_topic or ""):
+            raise Forbidden(f'The client "{client.name}" may not have a will on "{payload.will_topic}"')
     except EdgeError as error:
         if isinstance(error, Forbidden) or not payload.password:
             code = NOT_AUTHORIZED
@@ -91,4 +91,4 @@ def _admit(connect: ConnectPacket, writer: BoundedWriter, door: BrokerAuth) -> N
             raise _RefusedError(IDENTIFIER_REJECTED, "A session that is kept needs a client identifier")
         payload.client_id = ""
     else:
-        writer.session = payload.client_id = f"{visitor.name}{BETWEEN}{payload.client_id}"
+        writer.session = payload.client_id = f"{client.name}{BETWEEN}{payload.client_id}"

@@ -16,9 +16,9 @@ from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 
 _log = logging.getLogger(__name__)
 
-_VISITOR: Final = "edge.visitor"
+_CLIENT: Final = "edge.client"
 """Whose session it is, among the attributes that amqtt leaves to others."""
-_TOLD: Final = "edge.told"
+_LOGGED: Final = "edge.logged"
 """What was refused in it and is in the log: once each, so that nobody fills the log."""
 _SUBSCRIPTIONS: Final = 1000
 """Of one session: each message is compared with all there are."""
@@ -61,7 +61,7 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     async def _handle_client_session(
         self, reader: BoundedReader, writer: BoundedWriter, client_session: Session, *others: object
     ) -> None:
-        client_session.attributes[_VISITOR] = writer.visitor
+        client_session.attributes[_CLIENT] = writer.client
         await super()._handle_client_session(reader, writer, client_session, *others)
 
     async def _client_message_loop(self, client_session: Session, handler: BrokerProtocolHandler) -> None:
@@ -92,7 +92,7 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         self, client_session: Session, handler: BrokerProtocolHandler, disconnect_waiter: asyncio.Future[Any]
     ) -> None:
         """Where amqtt publishes the will, whatever has become of the client's rights."""
-        if client_session.will_flag and not _visitor(client_session).may_leave(client_session.will_topic):
+        if client_session.will_flag and not _client(client_session).may_leave(client_session.will_topic):
             client_session.will_flag = False
         await super()._handle_disconnect(client_session, handler, disconnect_waiter)
 
@@ -125,16 +125,16 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
                 del self._subscriptions[topic_filter]
 
     async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
-        visitor = _visitor(session)
+        client = _client(session)
         if action is Action.RECEIVE:
-            return visitor.may_receive(topic)
-        allowed = visitor.may_publish(topic) if action is Action.PUBLISH else visitor.may_subscribe(topic)
+            return client.may_receive(topic)
+        allowed = client.may_publish(topic) if action is Action.PUBLISH else client.may_subscribe(topic)
         if not allowed:
             self.refused += 1
-            told = session.attributes.setdefault(_TOLD, set())
-            if action not in told:
-                told.add(action)
-                _log.warning("broker.refused", extra={"client": visitor.name, "action": str(action), "topic": topic})
+            logged = session.attributes.setdefault(_LOGGED, set())
+            if action not in logged:
+                logged.add(action)
+                _log.warning("broker.refused", extra={"client": client.name, "action": str(action), "topic": topic})
         return allowed
 
     async def _publish_retained_messages_for_subscription(
@@ -144,15 +144,15 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         handler = self._get_handler(session)
         if handler is None or not any(known is session for known, _ in self._subscriptions.get(topic_filter, ())):
             return
-        visitor = _visitor(session)
+        client = _client(session)
         sent = [
             handler.mqtt_publish(topic, kept.data, min(qos, kept.qos or qos), retain=True)
             for topic, kept in self._retained_messages.items()
-            if self._matches(topic, topic_filter) and visitor.may_receive(topic)
+            if self._matches(topic, topic_filter) and client.may_receive(topic)
         ]
         await asyncio.gather(*sent, return_exceptions=True)
 
 
-def _visitor(session: Session) -> ConnectedClient:
-    visitor: ConnectedClient = session.attributes[_VISITOR]
-    return visitor
+def _client(session: Session) -> ConnectedClient:
+    client: ConnectedClient = session.attributes[_CLIENT]
+    return client

@@ -86,7 +86,7 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
         self._limit = limit
         self._backlog = backlog
         self._waiting = 0
-        self.visitor: ConnectedClient = ANYBODY
+        self.client: ConnectedClient = ANYBODY
         """Who is at the other end."""
         self.session = ""
         """The session that this connection is for; empty where it has no name."""
@@ -113,7 +113,7 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
         if self._limit is None or self._waiting <= self._limit:
             return True
         if not self.is_closed:
-            who = self.session or self.visitor.name
+            who = self.session or self.client.name
             _log.warning("broker.client_cut", extra={"client": who, "unread": self._waiting})
             self.cut()
         return False

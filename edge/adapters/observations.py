@@ -1,4 +1,4 @@
-"""Readings into the graph: the one place that writes observations, and follows what others do to them."""
+"""Writes readings into the graph, and follows the changes that clients make to observations."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """What the adapters need of the engine's scheduler."""
+    """Interface of the engine's scheduler for adapters."""
 
     def update(self, requests: Sequence[UpdateRequest], receipt: bytes = b"") -> Future[list[UpdateOutcome]]:
-        """Run updates in order, as one transaction that also stores `receipt`."""
+        """Run updates in order, in one transaction that also stores `receipt`."""
         ...
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
-        """Answer a query."""
+        """Evaluate a query."""
         ...
 
     def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None = None) -> Future[Subscription]:
-        """Tell `sink` the result of a query, then every change of it."""
+        """Send `sink` the result of a query, then each change."""
         ...
 
     def unsubscribe(self, spuid: str) -> Future[None]:
@@ -57,9 +57,8 @@ class Engine(Protocol):
 class Observations:
     """Writes readings into the graph with the semantics of ADD_OBSERVATION and UPDATE_VALUE (SEPA paper, Listing 18).
 
-    It knows what is in the graph from a subscription of its own, so it adds an observation only where there is none
-    or where the mapping's words changed, and otherwise does no more than replace a value. What clients did to an
-    observation stays. Thread-safe.
+    A subscription keeps it informed about the graph. It adds an observation only if it is missing or its description
+    in the mapping has changed, and otherwise only replaces the value. Changes by clients are preserved. Thread-safe.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Observations:
         history: History | None = None,
         new_name: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        """`history`: what is stored beside the graph."""
+        """`history`: selects the readings that are stored in the history."""
         self._engine = engine
         self._planner = Planner(settings or ObservationsSettings(), new_name, history)
         self._lock = threading.RLock()
@@ -78,12 +77,12 @@ class Observations:
         self._subscription: Subscription | None = None
         self._failure: str | None = None
         self.added = 0
-        """Observations that were added or described anew."""
+        """Observations that were added, or whose description was replaced."""
         self.values = 0
         """Values that were written."""
 
     def start(self, timeout: float = 30.0) -> None:
-        """Learn what is in the graph. Raises an `EdgeError`, or TimeoutError after `timeout` seconds."""
+        """Read the observations in the graph. Raises an `EdgeError`, or `TimeoutError` after `timeout` seconds."""
         self._failure = None
         request = QueryRequest(updates.OBSERVATIONS)
         self._subscription = self._engine.subscribe(request, self._sink).result(timeout)
@@ -96,9 +95,9 @@ class Observations:
             self._inbox.clear()
 
     def write(self, arrivals: Iterable[Arrival], receipt: bytes = b"") -> Future[tuple[Plan, list[UpdateOutcome]]]:
-        """Have the engine carry out what the readings ask for, as one unit. The result comes after the commit.
+        """Write readings in one transaction. The future completes after the commit.
 
-        `receipt` is stored in the same transaction. Fails with the engine's `EdgeError`; nothing has changed then.
+        `receipt` is stored in the same transaction. Fails with the engine's `EdgeError`; then nothing has changed.
         """
         with self._lock:
             self._catch_up()
@@ -106,14 +105,14 @@ class Observations:
             return self._submit(plan, receipt)
 
     def remember(self, receipt: bytes) -> Future[list[UpdateOutcome]]:
-        """Have the engine store a receipt alone. Fails with its `EdgeError`."""
+        """Store a receipt without readings. Fails with the engine's `EdgeError`."""
         return self._engine.update([], receipt=receipt)
 
     def declare(self, readings: Iterable[Reading]) -> Plan:
-        """Add the observations that mappings declare, before the first value comes (the initial mappings of the paper).
+        """Add the observations that mappings declare, before their first values (the initial mappings of the paper).
 
-        The values of the readings mean nothing. Observations that are there and unchanged are left alone. Waits for the
-        commit, and lets nobody else write before it: a value must not overtake its observation. Raises `EdgeError`.
+        The values of the readings are ignored. Existing, unchanged observations stay as they are. Waits for the
+        commit, and blocks other writers until then: a value must not overtake its observation. Raises `EdgeError`.
         """
         with self._lock:
             self._catch_up()
@@ -122,14 +121,16 @@ class Observations:
         return plan
 
     def declared_for(self, topic: str) -> list[str]:
-        """IRIs of the observations that clients tied to `topic` in the graph (the paper's Topics Manager)."""
+        """Return the IRIs of the observations that clients assigned to `topic` in the graph (the paper's Topics
+        Manager).
+        """
         with self._lock:
             self._catch_up()
             return self._planner.known.declared_for(topic)
 
     @property
     def declared_topics(self) -> frozenset[str]:
-        """All topics that clients tied observations to in the graph."""
+        """All topics to which clients assigned observations in the graph."""
         with self._lock:
             self._catch_up()
             return self._planner.known.declared_topics
@@ -140,19 +141,19 @@ class Observations:
             return len(self._planner.known)
 
     def unchanged(self, arrivals: Sequence[Arrival], timeout: float = 30.0) -> set[int]:
-        """Which of the readings (positions) say what the graph says already.
+        """Return the positions of readings whose value is in the graph already.
 
-        For messages that a broker retained: they tell of a change in the past, so an equal value is no news. An
-        observation that occurs twice is always news.
+        Used for retained messages: they report a change in the past, so an equal value is not an event. An
+        observation that occurs twice is always written.
         """
-        often = Counter(arrival.reading.observation for arrival in arrivals)
+        occurrences = Counter(arrival.reading.observation for arrival in arrivals)
         targets: dict[str, int] = {}
         with self._lock:
             self._catch_up()
             for position, arrival in enumerate(arrivals):
                 iri = arrival.reading.observation
                 known = self._planner.known.find(iri)
-                if known is not None and often[iri] == 1:
+                if known is not None and occurrences[iri] == 1:
                     targets.update({q.value: position for q in known.quantities if isinstance(q, ox.NamedNode)})
         if not targets:
             return set()
@@ -165,7 +166,7 @@ class Observations:
         return {targets[q.value] for q, v in result.rows if isinstance(q, ox.NamedNode) and v == wanted[q.value]}
 
     def _sink(self, event: Notification | SubscribeFailed) -> None:
-        """Runs on the engine's thread: hands over, never waits."""
+        """Queue a notification. Runs on the engine's thread, so it must not block."""
         if isinstance(event, SubscribeFailed):
             self._failure = event.description
         else:
@@ -178,12 +179,12 @@ class Observations:
 
     def _catch_up(self) -> None:
         if self._failure is not None:
-            self._follow_anew(self._failure)
+            self._resubscribe(self._failure)
         while self._inbox:
             self._inbox.popleft()()
 
-    def _follow_anew(self, failure: str) -> None:
-        """Subscribe again. Until that works, what is known of the graph stays as it was."""
+    def _resubscribe(self, failure: str) -> None:
+        """Subscribe again. If that fails, the known state of the graph stays as it was."""
         try:
             self.close()
             self.start()
@@ -210,7 +211,7 @@ class Observations:
     def _settle(
         self, plan: Plan, done: Future[list[UpdateOutcome]], answer: Future[tuple[Plan, list[UpdateOutcome]]]
     ) -> None:
-        """Runs on the engine's thread: hands over, never waits."""
+        """Complete a write. Runs on the engine's thread, so it must not block."""
         error = done.exception()
         if error is not None:
             self._inbox.append(lambda: self._planner.give_up(plan))

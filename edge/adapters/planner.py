@@ -1,4 +1,4 @@
-"""What readings ask of the graph, given what is there already. A function of both: no threads, no engine, no clock."""
+"""Planner: computes the updates for readings from the known state of the graph. It has no threads, engine or clock."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ from edge.protocol.results import Term
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A reading and when it came in."""
+    """A reading and the time at which it was received."""
 
     reading: Reading
     received: datetime
-    """Aware, in UTC."""
+    """Time with zone, in UTC."""
     value_only: bool = False
-    """Said by a mapping in the graph: the observation there is the client's, only its value is ours."""
+    """Whether a mapping in the graph gave the reading: a client owns the observation, and only its value is updated."""
 
 
 class History(Protocol):
-    """Says what is to be stored of readings beside the graph."""
+    """Selects the readings that are stored in the history."""
 
     def note(self, reading: Reading, time: datetime) -> object | None:
-        """What goes with the update of a reading of this time; None: nothing."""
+        """Return a note for the update of a reading with this time; None: the reading is not stored."""
         ...
 
     def give_up(self, note: object) -> None:
-        """The update was not carried out."""
+        """Take back a note whose update was not executed."""
         ...
 
 
 @dataclass(slots=True)
 class Plan:
-    """The updates of some readings, and what to take back if they are not carried out."""
+    """The updates for some readings, and the data to roll them back."""
 
     requests: list[UpdateRequest] = field(default_factory=list)
     given: list[tuple[str, ox.NamedNode]] = field(default_factory=list)
-    """Observations that get a quantity, with it."""
+    """New quantities with the IRI of their observation."""
     refused: list[tuple[Arrival, str]] = field(default_factory=list)
-    """Readings that are no RDF, with the reason."""
+    """Readings that are not valid RDF, with the reason."""
     notes: list[object] = field(default_factory=list)
-    """What is stored beside the graph."""
+    """Notes for the history."""
 
 
 class Planner:
-    """Turns readings into updates with the semantics of ADD_OBSERVATION and UPDATE_VALUE (SEPA paper, Listing 18)."""
+    """Converts readings to updates with the semantics of ADD_OBSERVATION and UPDATE_VALUE (SEPA paper, Listing 18)."""
 
     def __init__(self, settings: ObservationsSettings, new_name: Callable[[], str], history: History | None) -> None:
-        """`new_name` gives the names of new quantities, never one twice."""
+        """`new_name` returns a unique name for each new quantity."""
         self.known = ObservationCache()
         self._history = history
         self._time = settings.time
@@ -67,9 +67,9 @@ class Planner:
         self._datatypes: dict[str, ox.NamedNode] = {}
 
     def plan(self, arrivals: Iterable[Arrival]) -> Plan:
-        """The updates that write these readings, and those that tidy up after clients."""
+        """Return the updates that write these readings, and those that clean up after clients."""
         plan = Plan()
-        self._tidy(plan)
+        self._clean_up(plan)
         for arrival in arrivals:
             try:
                 self._plan_one(plan, arrival)
@@ -81,12 +81,12 @@ class Planner:
         return plan
 
     def declare(self, readings: Iterable[Reading]) -> Plan:
-        """The updates that add these observations where they are not there or are described otherwise by now."""
+        """Return the updates that add missing observations and replace changed descriptions."""
         plan = Plan()
         for reading in readings:
             try:
                 known = self.known.get(reading.observation)
-                if self._wants_description(known, reading, _description(reading)):
+                if self._needs_description(known, reading, _description(reading)):
                     self._add(plan, known, reading, {})
             except ValueError as error:
                 plan.refused.append((Arrival(reading, _NEVER), str(error)))
@@ -94,7 +94,7 @@ class Planner:
         return plan
 
     def give_up(self, plan: Plan) -> None:
-        """The plan was not carried out."""
+        """Roll back a plan that was not executed."""
         for iri, quantity in plan.given:
             self.known.give_up(iri, quantity)
         if self._history is not None:
@@ -102,7 +102,7 @@ class Planner:
                 self._history.give_up(note)
 
     def value(self, reading: Reading) -> ox.Literal:
-        """The value of a reading as RDF. Raises ValueError if the datatype is no IRI."""
+        """Return the value of a reading as RDF. Raises `ValueError` if the datatype is not a valid IRI."""
         datatype = self._datatypes.get(reading.datatype)
         if datatype is None:
             datatype = self._datatypes[reading.datatype] = ox.NamedNode(reading.datatype)
@@ -117,7 +117,7 @@ class Planner:
                 return
         else:
             description = _description(reading)
-            if known.described.get(reading.topic, _UNSAID) != description and self._wants_description(
+            if known.described.get(reading.topic, _UNKNOWN) != description and self._needs_description(
                 known, reading, description
             ):
                 self._add(plan, known, reading, self._measured(arrival))
@@ -140,20 +140,20 @@ class Planner:
             plan.requests.append(UpdateRequest(text, bindings=bindings))
 
     def _note(self, plan: Plan, arrival: Arrival, history: History) -> None:
-        """Have what is stored of a reading go with the last of its updates."""
+        """Attach the note for the history to the last update of the reading."""
         note = history.note(arrival.reading, arrival.reading.time or arrival.received)
         if note is not None:
             plan.requests[-1].notes = (note,)
             plan.notes.append(note)
 
-    def _wants_description(self, known: CachedObservation, reading: Reading, description: Description) -> bool:
-        """Whether the observation is to be added: it is not there, or its mapping changed its words."""
+    def _needs_description(self, known: CachedObservation, reading: Reading, description: Description) -> bool:
+        """Whether to add the observation: it is missing, or its mapping changed the description."""
         if not known.exists:
             return True
-        said = known.described.get(reading.topic, _UNSAID)
-        if said == description:
+        described = known.described.get(reading.topic, _UNKNOWN)
+        if described == description:
             return False
-        if said is not _UNSAID:
+        if described is not _UNKNOWN:
             return True
         if len(known.described) >= _SOURCES:
             known.described.clear()
@@ -199,8 +199,8 @@ class Planner:
         plan.given.append((known.iri.value, quantity))
         self.known.plan(known, quantity)
 
-    def _tidy(self, plan: Plan) -> None:
-        """Take away the instants of quantities that clients took away."""
+    def _clean_up(self, plan: Plan) -> None:
+        """Delete the instants of quantities that clients deleted."""
         for quantity in self.known.lost:
             plan.requests.append(UpdateRequest(updates.FORGET_INSTANT, bindings={"instant": instant_iri(quantity)}))
         self.known.lost.clear()
@@ -224,7 +224,7 @@ class Planner:
 
 
 def time_stamp(time: datetime) -> str:
-    """`time` as a lexical form of `xsd:dateTimeStamp` in UTC, to the millisecond where it has any."""
+    """Format `time` as `xsd:dateTimeStamp` in UTC, with milliseconds if they are not zero."""
     text = time.astimezone(UTC).isoformat(timespec="milliseconds")[:-6]
     return f"{text.removesuffix('.000')}Z"
 
@@ -238,6 +238,6 @@ def _digest(description: Description) -> str:
 
 
 _SOURCES = 64
-"""Topics whose words about one observation are remembered."""
-_UNSAID: Description = ("unsaid",)
+"""Number of topics per observation whose descriptions are remembered."""
+_UNKNOWN: Description = ("unsaid",)
 _NEVER = datetime.fromtimestamp(0, UTC)

@@ -1,4 +1,4 @@
-"""The serial adapter: frames of all ports into observations, commands of actuators to the ports they are for."""
+"""Serial adapter: converts frames of all ports to observations, and sends commands of actuators."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from edge.mapping.serial_ports import SerialPort, port_of
 
 
 class SerialAdapter:
-    """The ports of the mapping files: a thread each, and one that writes to the engine for all of them.
+    """The ports of the mapping files: one thread for each, and one that writes to the engine for all.
 
-    While the engine takes nothing and `max_queued` frames wait, ports are read no further; what the kernel then
-    cannot keep is lost, since a serial line knows no acknowledgement. Commands go on.
+    While the engine accepts nothing and `max_queued` frames wait, the ports are not read. Data beyond the kernel's
+    buffer is then lost, because a serial line has no acknowledgements. Commands continue.
     """
 
     def __init__(
         self, settings: SerialSettings, intake: Ingest, up: Callable[[SerialPort, Callable[[], None]], None]
     ) -> None:
-        """`up` is told of each port whose device is there, on the port's thread.
+        """`up` is called on the port's thread when its device has connected.
 
-        Commands go by the port when `up` has called what it is given: then all is put that the device has to be told.
+        Its second argument releases the commands of the port. `up` calls it after the complete state is queued.
         """
         self._settings = settings
         self._intake = intake
@@ -40,16 +40,16 @@ class SerialAdapter:
         writer = ReadingWriter(settings, intake, self._stopping, "serial")
         self._thread = threading.Thread(target=self._write, args=(writer,), name="edge-serial-write", daemon=True)
         self.written = 0
-        """Frames that were carried out."""
+        """Frames that were processed."""
 
     @property
     def alive(self) -> bool:
-        """Whether its threads work."""
+        """Whether its threads run."""
         return self._thread.is_alive() and all(port.alive for port in self.ports)
 
     @property
     def ports(self) -> list[Port]:
-        """Those that are served."""
+        """The active ports."""
         return list(self._ports.values())
 
     @property
@@ -58,11 +58,11 @@ class SerialAdapter:
         return len(self._inbox)
 
     def start(self) -> None:
-        """Begin to write. Ports are served as soon as they are told."""
+        """Start the writer thread. Ports start with `follow`."""
         self._thread.start()
 
     def stop(self, timeout: float = 3.0) -> None:
-        """Close all ports, and finish what waits if `timeout` seconds suffice."""
+        """Close all ports, and process waiting frames within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self.follow(())
         self._inbox.close()
@@ -73,29 +73,29 @@ class SerialAdapter:
             self._thread.join(max(0.1, deadline - time.monotonic()))
 
     def follow(self, ports: Iterable[SerialPort]) -> None:
-        """These are the ports from now on. One that is changed is opened anew, one that is not goes on."""
+        """Replace the ports. Changed ports are reopened; unchanged ones continue."""
         wanted = {port.name: port for port in ports}
         with self._lock:
             old = [name for name, port in self._ports.items() if name not in wanted or not port.port.same(wanted[name])]
             for name in old:
                 self._ports[name].stop(1.0)
-            kept = {name: port for name, port in self._ports.items() if name not in old}
-            new = [self._port(port) for name, port in wanted.items() if name not in kept]
-            self._ports = {**kept, **{port.port.name: port for port in new}}
+            unchanged = {name: port for name, port in self._ports.items() if name not in old}
+            new = [self._port(port) for name, port in wanted.items() if name not in unchanged]
+            self._ports = {**unchanged, **{port.port.name: port for port in new}}
             for port in new:
                 port.start()
 
     def put(self, command: Command, interval: float) -> str:
-        """Have a command sent by the port that its topic names. Returns why it is not; empty: it is."""
+        """Send a command over the port of its topic. Returns the error; empty: accepted."""
         port = self._ports.get(port_of(command.topic))
         if port is None:
-            return "there is no such port any more"
+            return "the port does not exist any more"
         if not port.put(command, interval):
             return f"{self._settings.max_commands} commands wait already (actuation.max_queued)"
         return ""
 
     def withdraw(self, actuator: str) -> None:
-        """An actuator is no more: what it would have sent is not sent."""
+        """Discard the waiting commands of a removed actuator."""
         for port in self.ports:
             port.commands.withdraw(actuator)
 

@@ -1,4 +1,4 @@
-"""What a port is to write: the newest command of each topic, in order and at its pace, one frame after the other."""
+"""Command queue of a serial port: the newest command of each topic, with rate limits, one frame at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from edge.mapping.serial_ports import SerialPort
 
 
 class Commands:
-    """Commands are given and withdrawn from any thread; `unsent`, `written` and `lost` belong to the port's."""
+    """Command queue of one port. `unsent`, `written` and `lost` belong to the port's
+    thread; the rest is thread-safe.
+    """
 
     def __init__(self, port: SerialPort, rate: float, limit: int, refuse: Callable[[Command, str], None]) -> None:
-        """`rate`: commands a second. `limit`: topics that may wait. `refuse` is told what is not written, and why."""
+        """`rate`: commands per second. `limit`: maximum number of waiting topics.
+        `refuse`: receives failed commands.
+        """
         self._port = port
         self._refuse = refuse
         self._lock = threading.Lock()
@@ -24,11 +28,11 @@ class Commands:
         self._current: Command | None = None
         self._rest = b""
         self.held = True
-        """Whether nothing is begun: who knows the state as a whole has not said yet what is new in it."""
+        """Whether commands are held back, because the complete state is not queued yet."""
         self.sent = 0
         """Commands that were written."""
         self.failed = 0
-        """Commands of which no frame could be made, or that ended the connection again and again."""
+        """Commands that cannot be encoded, or that were sent each time the device disconnected."""
 
     def __len__(self) -> int:
         with self._lock:
@@ -36,28 +40,28 @@ class Commands:
 
     @property
     def conflated(self) -> int:
-        """Commands that a newer one for their topic replaced before their turn."""
+        """Commands that a newer one with the same topic replaced before they were sent."""
         return self._outbox.conflated
 
     def put(self, command: Command, interval: float) -> bool:
-        """Have a command written; its topic then rests for `interval` seconds. False: too many wait."""
+        """Queue a command; its topic then pauses for `interval` seconds. False: the queue is full."""
         with self._lock:
             return self._outbox.put(command, interval)
 
     def withdraw(self, actuator: str) -> None:
-        """An actuator is no more: what it would have sent is not sent."""
+        """Discard the waiting commands of a removed actuator."""
         with self._lock:
             self._outbox.withdraw(actuator)
 
     def wait(self) -> float | None:
-        """Seconds until there may be something to write, as far as time decides; None: it does not."""
+        """Return the seconds until the next command can be written; None: that does not depend on time."""
         if self._rest or self.held:
             return None
         with self._lock:
             return self._outbox.wait(time.monotonic())
 
     def unsent(self) -> bytes:
-        """What is to be written now: the rest of a frame, or the next one if its turn has come."""
+        """Return the bytes to write now: the rest of a frame, or the next frame if it is due."""
         while not self._rest and not self.held:
             with self._lock:
                 command = self._outbox.due(time.monotonic())
@@ -73,7 +77,7 @@ class Commands:
         return self._rest
 
     def written(self, count: int) -> None:
-        """So many bytes of what is unsent are written."""
+        """Remove `count` written bytes from the unsent ones."""
         self._rest = self._rest[count:]
         if not self._rest and self._current is not None:
             self.sent += 1
@@ -81,7 +85,7 @@ class Commands:
             self._current = None
 
     def lost(self) -> None:
-        """The device is gone: what was not written whole is written again, unless something newer waits."""
+        """Queue incompletely written commands again after the device disconnected, unless a newer one waits."""
         self._current, self._rest, self.held = None, b"", True
         with self._lock:
             given_up = self._outbox.lost()

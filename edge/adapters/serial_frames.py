@@ -1,4 +1,6 @@
-"""Frames in a stream of bytes: found again after any noise, and made of payloads. Knows no port and no clock."""
+"""Framing: finds frames in a byte stream, resynchronises after noise, and encodes
+payloads. Has no port and no clock.
+"""
 
 from __future__ import annotations
 
@@ -10,50 +12,50 @@ from edge.adapters.serial_stuffing import cobs_decoded, cobs_encoded, escaped, u
 from edge.mapping.serial_ports import Delimited, LengthPrefixed, SerialPort
 
 _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-"""Control characters that no line of text has; tabs, form feeds and the escapes of coloured terminals it may."""
+"""Control characters that are invalid in lines of text. Tabs, form feeds and terminal escapes are allowed."""
 _CRC: Final = "the checksum is wrong"
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a stream of bytes held."""
+    """Statistics of a byte stream."""
 
     frames: int = 0
-    """Good ones."""
+    """Number of valid frames."""
     bad: int = 0
-    """What looked like a frame and was none."""
+    """Number of byte sequences that looked like a frame but were invalid."""
     discarded: int = 0
-    """Bytes that belong to no good frame."""
+    """Bytes outside valid frames."""
     reason: str = ""
-    """What was wrong with the last bad one."""
+    """Problem of the last invalid frame."""
     excerpt: bytes = b""
-    """How that began."""
+    """Its first bytes."""
 
     def refuse(self, frame: bytes, reason: str) -> None:
-        """Count a bad frame."""
+        """Count an invalid frame."""
         self.bad += 1
         self.reason = reason
         self.excerpt = frame[:64]
 
 
 class Frames(Protocol):
-    """Finds the frames in what a port receives. Costs no more than what C takes to search, for bytes that are noise."""
+    """Frame decoder of a port. Noise costs no more than a byte search in C."""
 
     tally: Tally
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes; returns the payloads of the frames that are complete now."""
+        """Process the next bytes; return the payloads of completed frames."""
 
     def silence(self) -> list[bytes]:
-        """Nothing has come for a while: what has begun in the middle of something will not be completed."""
+        """Process a pause in the data: incomplete frames will not be completed. Returns payloads found after them."""
 
     @property
     def waits(self) -> bool:
-        """Whether `silence` would make a difference."""
+        """Whether `silence` would change the state."""
 
 
 def frames(port: SerialPort, longest: int, tally: Tally | None = None) -> Frames:
-    """The frames of a port, of `longest` bytes at the most, counted in `tally`."""
+    """Return the frame decoder of a port. `longest`: maximum frame length in bytes. `tally`: receives the counts."""
     tally = Tally() if tally is None else tally
     if isinstance(port.framing, LengthPrefixed):
         return _LengthPrefixedFrames(port, port.framing, longest, tally)
@@ -61,7 +63,7 @@ def frames(port: SerialPort, longest: int, tally: Tally | None = None) -> Frames
 
 
 def encoded(port: SerialPort, payload: bytes) -> bytes:
-    """The frame that carries a payload. Raises ValueError where none can."""
+    """Return the frame with a payload. Raises `ValueError` if the payload does not fit."""
     framing, checksum = port.framing, port.checksum
     if isinstance(framing, LengthPrefixed):
         head = framing.sync + bytes(max(0, port.spec.skip - len(framing.sync)))
@@ -102,7 +104,7 @@ def _wrapped(frame: bytes, framing: Delimited) -> bytes:
 
 
 class _DelimitedFrames:
-    """Splits at the end of frames; what is between two ends and is no frame is dropped."""
+    """Decoder for frames with an end delimiter; invalid data between two delimiters is dropped."""
 
     def __init__(self, port: SerialPort, framing: Delimited, longest: int, tally: Tally) -> None:
         self.tally = tally
@@ -110,11 +112,11 @@ class _DelimitedFrames:
         self._checksum = port.checksum
         self._skip = port.spec.skip
         self._longest = longest
-        # Stuffing can double a frame, and the bytes around it belong to it.
-        self._most = (2 if framing.escape else 1) * longest + longest // 254 + 16
+        # Byte stuffing can double a frame, and delimiters count too.
+        self._max_chunk = (2 if framing.escape else 1) * longest + longest // 254 + 16
         self._rest = b""
         self._lost = False
-        # A port may be opened in the middle of a frame, of which the rest can look like another one.
+        # The port may be opened in the middle of a frame, whose rest can look like a valid frame.
         self._middle = port.checksum is None
 
     @property
@@ -137,13 +139,13 @@ class _DelimitedFrames:
                 found.append(payload)
                 self.tally.frames += 1
             self._middle = self._lost = False
-        if len(rest) > self._most:
+        if len(rest) > self._max_chunk:
             if not self._lost:
                 self.tally.refuse(rest, f"it is longer than {self._longest} bytes")
             self._lost = True
-            kept = len(end) - 1
-            self.tally.discarded += len(rest) - kept
-            rest = rest[len(rest) - kept :]
+            keep = len(end) - 1
+            self.tally.discarded += len(rest) - keep
+            rest = rest[len(rest) - keep :]
         self._rest = rest
         return found
 
@@ -151,7 +153,7 @@ class _DelimitedFrames:
         self.tally.discarded += len(chunk)
 
     def _payload(self, chunk: bytes) -> bytes | None:
-        """What the frame holds; None: it is none, which is counted."""
+        """Return the payload of a frame; None: it is invalid, which is counted."""
         framing = self._framing
         before = len(chunk)
         if framing.text:
@@ -173,7 +175,7 @@ class _DelimitedFrames:
         return frame[self._skip :]
 
     def _checked(self, chunk: bytes) -> tuple[bytes, str]:
-        """The frame without stuffing, and what is wrong with it."""
+        """Return the frame without byte stuffing, and its problem."""
         framing = self._framing
         frame: bytes | None = chunk
         if framing.cobs:
@@ -192,7 +194,7 @@ class _DelimitedFrames:
 
 
 class _LengthPrefixedFrames:
-    """Looks for the bytes that frames begin with; where what follows is no frame, from the byte after these."""
+    """Decoder for frames with sync bytes and a length. After an invalid frame, it continues at the next byte."""
 
     def __init__(self, port: SerialPort, framing: LengthPrefixed, longest: int, tally: Tally) -> None:
         self.tally = tally
@@ -230,7 +232,7 @@ class _LengthPrefixedFrames:
                 break
             size = self._size(buffer, begin)
             if not self._least <= size <= self._longest:
-                tally.refuse(buffer[begin : begin + 64], "it tells a length that no frame has")
+                tally.refuse(buffer[begin : begin + 64], "its length field is invalid")
             elif len(buffer) < begin + size:
                 break
             else:
@@ -244,17 +246,17 @@ class _LengthPrefixedFrames:
             tally.discarded += 1
             at = begin + 1
         else:
-            # The bytes that frames begin with may have begun to come.
-            kept = max(at, len(buffer) - len(sync) + 1)
-            tally.discarded += kept - at
-            at = kept
+            # The buffer may end with the first sync bytes of the next frame.
+            keep = max(at, len(buffer) - len(sync) + 1)
+            tally.discarded += keep - at
+            at = keep
         self._buffer = buffer[at:]
         return found
 
     def _size(self, buffer: bytes, begin: int) -> int:
         place = begin + self._framing.at
-        said = int.from_bytes(buffer[place : place + self._framing.size], self._framing.endian)
-        return said + self._framing.plus
+        length = int.from_bytes(buffer[place : place + self._framing.size], self._framing.endian)
+        return length + self._framing.plus
 
     def _payload(self, frame: bytes) -> bytes:
         trailing = self._checksum.algorithm.size if self._checksum is not None and self._checksum.at is None else 0

@@ -1,4 +1,4 @@
-"""One serial port: a thread that reads its frames and writes its commands, for as long as the device is there."""
+"""Serial port: a thread that reads frames and writes commands while the device is connected."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _log = logging.getLogger(__name__)
 
 _CHUNK: Final = 65_536
 _TICK: Final = 0.02
-"""Seconds for which bytes are gathered where they come all the time: a turn for each would cost more than they do."""
-_AT_ONCE: Final = 8
-"""So often bytes are read as soon as they come; a frame that comes in a few pieces need not wait."""
-_FULL: Final = 4096
-"""What Linux keeps of a line (N_TTY_BUF_SIZE): with so much there is no time to gather more."""
-_SHARE: Final = 3
-"""So many times as long as bytes took it is not read on: no stream of bytes takes more than a quarter of a core."""
-_ROOM: Final = 0.05
-"""Seconds between two looks for room in a full queue."""
+"""Seconds of collecting bytes in a continuous stream. A wake-up for each byte would cost more than its processing."""
+_MAX_IMMEDIATE: Final = 8
+"""Number of consecutive immediate reads before collecting starts. A frame in a few pieces is not delayed."""
+_KERNEL_BUFFER: Final = 4096
+"""Kernel buffer of a serial line (N_TTY_BUF_SIZE). After a read of this size there is no time to collect more."""
+_PAUSE_FACTOR: Final = 3
+"""Pause after a read, as a multiple of its processing time: a stream takes at most a quarter of a CPU core."""
+_RETRY: Final = 0.05
+"""Seconds between two attempts to put payloads into a full queue."""
 _REPORT: Final = 1.0
-"""Seconds between two entries of bad frames in the list of bad values."""
+"""Seconds between two entries of invalid frames in the list of bad values."""
 
 
 class Port:
-    """A port of the mapping files. A device that is away is looked for again, for ever.
+    """A port of the mapping files. Reconnects forever to a missing device.
 
-    What it is told to send waits, the newest of each topic, and goes in order and at its pace.
+    Commands wait in a queue that keeps the newest of each topic, in order and with rate limits.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Port:
         refuse: Callable[[str, str, str, bytes, int], None],
         up: Callable[[SerialPort, Callable[[], None]], None],
     ) -> None:
-        """`take` is given payloads and returns those that there is no room for, to be offered again.
+        """`take` receives payloads and returns those that found the queue full; they are offered again.
 
-        `refuse` is told of what is bad: topic, source, reason, excerpt, and how many times. `up`: the device is there;
-        what it is given is to be called when all is put that the device has to be told.
+        `refuse` receives bad values: topic, source, reason, excerpt, and count. `up` is called when the device has
+        connected; it calls its second argument after the complete state is queued.
         """
         self.port = port
         self._settings = settings
@@ -69,39 +69,39 @@ class Port:
         self._closed = False
         self._device: Serial | None = None
         self._waiting: list[bytes] = []
-        self._told = 0
-        self._told_at = 0.0
+        self._reported = 0
+        self._reported_at = 0.0
         self._down_since: float | None = None
         self._overruns = 0
         self._overruns_before = 0
         self._thread = threading.Thread(target=self._run, name=f"edge-serial-{port.name}", daemon=True)
         self.tally = Tally()
         self.reason = "not tried yet"
-        """Why the device is away; empty: it is not."""
+        """Why the device is disconnected; empty if it is connected."""
         self.commands = Commands(port, settings.rate, settings.max_commands, self._refused)
-        """What it is to write."""
+        """Commands to write."""
 
     @property
     def alive(self) -> bool:
-        """Whether its thread works."""
+        """Whether its thread runs."""
         return self._thread.is_alive()
 
     @property
     def connected(self) -> bool:
-        """Whether the device is there."""
+        """Whether the device is connected."""
         return not self.reason
 
     @property
     def overruns(self) -> int:
-        """Characters that were lost before they could be read, as far as the driver of the device counts them."""
+        """Characters lost before they could be read, if the driver of the device counts them."""
         device = self._device
-        with suppress(Exception):  # it has just gone
+        with suppress(Exception):  # the device may have just disconnected
             if device is not None:
                 return self._overruns + overruns(device.fileno()) - self._overruns_before
         return self._overruns
 
     def start(self) -> None:
-        """Look for the device, and serve it. Returns at once."""
+        """Start to look for the device and serve it. Returns at once."""
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
@@ -116,7 +116,7 @@ class Port:
                 os.close(self._wake)
 
     def put(self, command: Command, interval: float) -> bool:
-        """Have a command written; its topic then rests for `interval` seconds. False: too many wait."""
+        """Queue a command; its topic then pauses for `interval` seconds. False: the queue is full."""
         taken = self.commands.put(command, interval)
         self._wake_up()
         return taken
@@ -136,21 +136,21 @@ class Port:
         while not self._stopping.is_set():
             try:
                 device = open_device(self.port)
-            except Exception as error:  # noqa: BLE001  whatever a driver does, this thread goes on
-                self._note_down(_said(error))
+            except Exception as error:  # noqa: BLE001  no error of a driver may end this thread
+                self._note_down(_message(error))
             else:
                 self._note_down(self._served(device))
             self._stopping.wait(self._settings.reconnect)
 
     def _served(self, device: Serial) -> str:
-        """Serve a device until it goes; returns the reason."""
+        """Serve a device until it disconnects; return the reason."""
         self._note_up(str(device.port))
-        self._overruns_before = overruns(device.fileno())  # the driver counts since the device is there
+        self._overruns_before = overruns(device.fileno())  # the driver counts from the connection of the device
         self._device = device
         try:
             self._serve(device.fileno(), frames(self.port, self._longest, self.tally))
         except Exception as error:  # noqa: BLE001  as above
-            return _said(error)
+            return _message(error)
         finally:
             self._close(device)
         return ""
@@ -158,7 +158,8 @@ class Port:
     def _close(self, device: Serial) -> None:
         self._overruns, self._device = self.overruns, None
         with suppress(OSError, termios.error):
-            # Linux waits for what the device does not take, up to 30 s (closing_wait of setserial).
+            # Otherwise close() waits up to 30 s for bytes that the device does not accept (closing_wait of
+            # setserial).
             termios.tcflush(device.fileno(), termios.TCOFLUSH)
         with suppress(Exception):
             device.close()
@@ -188,7 +189,7 @@ class Port:
                 in_a_row = in_a_row + 1 if time.monotonic() < quiet_since + _TICK else 0
                 if self._read(descriptor, found):
                     in_a_row = 0
-                if in_a_row > _AT_ONCE:
+                if in_a_row > _MAX_IMMEDIATE:
                     time.sleep(_TICK)
                 quiet_since = time.monotonic()
             elif ready & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
@@ -198,29 +199,29 @@ class Port:
             self._report()
 
     def _pause(self, found: Frames, quiet_since: float) -> float | None:
-        """Milliseconds for which there is nothing to do unless something happens."""
+        """Return the milliseconds until the next scheduled work; None: wait for an event."""
         ends = []
         if self._waiting:
-            ends.append(_ROOM)
+            ends.append(_RETRY)
         elif found.waits:
             ends.append(max(0.0, quiet_since + self._settings.silence - time.monotonic()))
-        if self.tally.bad != self._told:
+        if self.tally.bad != self._reported:
             ends.append(_REPORT)
         if (wait := self.commands.wait()) is not None:
             ends.append(wait)
         return 1000 * min(ends) + 1 if ends else None
 
     def _read(self, descriptor: int, found: Frames) -> bool:
-        """Read what there is. Whether there was as much as the kernel keeps."""
+        """Read the available bytes. Returns whether the kernel buffer was full."""
         data = os.read(descriptor, _CHUNK)
         if not data:
             raise OSError("the device is gone")
         before = time.thread_time()
         self._hand_over(found.feed(data))
-        rest = _SHARE * (time.thread_time() - before)
+        rest = _PAUSE_FACTOR * (time.thread_time() - before)
         if rest > _TICK:
             self._stopping.wait(rest)
-        return len(data) >= _FULL
+        return len(data) >= _KERNEL_BUFFER
 
     def _hand_over(self, payloads: list[bytes]) -> None:
         if payloads:
@@ -234,18 +235,18 @@ class Port:
         self._refuse(command.topic, command.actuator, reason, command.payload, 1)
 
     def _report(self) -> None:
-        """List what was no frame, once a second at the most: noise must not drive everything else out of the list."""
+        """Report invalid frames at most once a second, so that noise does not displace other bad values."""
         bad, now = self.tally.bad, time.monotonic()
-        if bad != self._told and now - self._told_at >= _REPORT:
-            self._refuse(self.port.topic, "serial", self.tally.reason, self.tally.excerpt, bad - self._told)
-            self._told, self._told_at = bad, now
+        if bad != self._reported and now - self._reported_at >= _REPORT:
+            self._refuse(self.port.topic, "serial", self.tally.reason, self.tally.excerpt, bad - self._reported)
+            self._reported, self._reported_at = bad, now
 
     def _note_up(self, path: str) -> None:
         down = 0.0 if self._down_since is None else time.monotonic() - self._down_since
         self._down_since = None
         self.reason = ""
-        told = {"port": self.port.name, "device": path, "down_seconds": round(down, 1)}
-        _log.info("serial.up", extra=told)
+        up = {"port": self.port.name, "device": path, "down_seconds": round(down, 1)}
+        _log.info("serial.up", extra=up)
         self._up(self.port, self._release)
 
     def _note_down(self, reason: str) -> None:
@@ -255,5 +256,5 @@ class Port:
             _log.warning("serial.down", extra={"port": self.port.name, "reason": reason})
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -173,7 +173,7 @@ def test_commands_are_framed_and_conflated_while_the_device_is_away(engine, obse
             wire.expect(b"LED 3\n")
             assert serial.port.commands.failed == 1
             assert "no frame can be made of it" in str(serial.bad()[0]["reason"])
-    assert serial.adapter.put(command(b"LED 4"), 0.01) == "there is no such port any more"
+    assert serial.adapter.put(command(b"LED 4"), 0.01) == "the port does not exist any more"
 
 
 def test_a_device_that_does_not_read_holds_up_neither_readings_nor_others(engine, observations, wire):
