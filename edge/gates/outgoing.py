@@ -1,4 +1,4 @@
-"""What one client is sent: at once while it reads; merged and bounded while it does not."""
+"""Outgoing messages of one client: sent at once while it reads; else queued, merged and bounded."""
 
 from __future__ import annotations
 
@@ -16,62 +16,66 @@ from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import notification_message
 
 Message = Notification | str
-"""A notification, or any other message as JSON text."""
+"""A notification, or another message as JSON text."""
 
 TRY_AGAIN_LATER = 1013
-"""The WebSocket close code of a server that sheds load (IANA WebSocket Close Code Number Registry)."""
+"""WebSocket close code for overload (IANA WebSocket Close Code Number Registry)."""
 
 
 _STEP = 16 * 1024
-"""Bytes in which what waits is accounted for."""
-_UNCOUNTED = 32 * 1024
-"""Bytes on their way to a client that keeps up."""
+"""Granularity in bytes of the charge for waiting messages."""
+_FREE_BYTES = 32 * 1024
+"""Unsent bytes that are not charged: a client that reads in time has about this much in its buffers."""
 
 
 class Connection(Protocol):
-    """One client's connection as a session sees it."""
+    """Interface of a client's connection for the session."""
 
     @property
     def writable(self) -> bool:
-        """Whether the client takes what it is sent, as far as one can tell now."""
+        """Whether the client currently accepts data, as far as known."""
 
     @property
     def unsent(self) -> int:
-        """Bytes of memory for what was written and the client has not taken."""
+        """Memory of written data that the client has not accepted, in bytes."""
 
     def write(self, text: str) -> None:
-        """Send without waiting. A connection that is closed ignores it."""
+        """Send without waiting. Ignored if the connection is closed."""
 
     async def write_and_wait(self, text: str) -> bool:
-        """Send, and wait until the client has taken it. False: the connection is closed, or dead and was closed."""
+        """Send, and wait until the client has accepted the data. False: the connection is closed, or was closed as
+        dead.
+        """
 
     async def taken(self) -> bool:
-        """Wait until the client has taken what was written. False: likewise."""
+        """Wait until the client has accepted all written data. False: as in `write_and_wait`."""
 
     def close(self, code: int, reason: str) -> None:
-        """Begin to close; return at once."""
+        """Start to close; returns at once."""
 
     def abort(self) -> None:
-        """Close at once; what the client has not taken is lost."""
+        """Close at once, without sending the remaining data."""
 
 
 def to_text(message: Message) -> str:
-    """A message as JSON text. The results in it are written once and shared by all subscribers of a query."""
+    """Return a message as JSON text. All subscribers of a query share the JSON of its results."""
     if isinstance(message, str):
         return message
     return notification_message(message.spuid, message.alias, message.sequence, *message.delta.json, message.merged)
 
 
 class Outgoing:
-    """The way to one client. Nothing here ever waits for it, so it delays nobody else.
+    """Queue of messages to one client. No method waits for the client, so slow clients do not delay others.
 
-    While the client reads, a message goes straight out: no queue, no task. As soon as it does not, messages wait; a
-    task exists only then, and for a long result, whose JSON is written in pieces between what others are sent. A
-    client that is only busy gets its notifications one by one. It is slow when one of them has waited for more than
-    `merge_after` seconds: then all of its subscription that wait go as one. And once `unmerged` characters of their
-    results wait, a notification is merged with the last one of its subscription.
-    Answers, sequence 0 among them, are never merged: beyond `limit` of them the client is told and its connection
-    closed (`on_overflow` is called before).
+    While the client reads, messages are sent directly, without queue or task. A task exists only while messages wait,
+    and for a long result, whose JSON is written in pieces between messages to other clients.
+
+    A client that is only busy gets its notifications one by one. It counts as slow when a notification has waited for
+    more than `merge_after` seconds: then all waiting notifications of that subscription are merged. When `unmerged`
+    characters of results wait, each new notification is merged with the last one of its subscription.
+
+    Answers, including sequence 0, are never merged. If more than `limit` of them wait, the client receives an error
+    and the connection is closed (`on_overflow` is called before).
     """
 
     def __init__(
@@ -88,10 +92,10 @@ class Outgoing:
         charge: Charge | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_merged` is called for each notification that is merged with one that waits, `on_taken` when less waits.
+        """`on_merged` is called for each merged notification, `on_taken` when fewer messages wait.
 
-        `kept`: characters of the last notifications of resumable subscriptions that are kept after they were sent.
-        `charge`: what the bytes that wait count for; where they may not, it is as if too many answers waited.
+        `kept`: characters of the last notifications of resumable subscriptions that are kept after sending. `charge`
+        accounts for the waiting bytes; if the quota is exhausted, the queue overflows.
         """
         self._charge = charge
         self._connection = connection
@@ -104,45 +108,47 @@ class Outgoing:
         self._kept = kept
         self._now = now
         self._waiting: deque[Message | MergedDelta] = deque()
-        self._nets: dict[str, MergedDelta] = {}
-        """The last that waits of each subscription, by its spuid."""
+        self._deltas: dict[str, MergedDelta] = {}
+        """The last waiting delta of each subscription, by spuid."""
         self._notifications = 0
-        """How many wait."""
+        """Number of waiting notifications."""
         self._length = 0
-        """Characters of their results when they came."""
+        """Characters of their results before merging."""
         self._merged_size = 0
-        """Bytes that they take beyond that."""
+        """Bytes of memory beyond that."""
         self._answers_size = 0
-        """Bytes of the answers that wait, and of the one that is being taken."""
-        self._taking = 0
-        """Bytes of the notification that is being taken."""
+        """Bytes of the waiting answers, and of the answer that is being sent."""
+        self._sending = 0
+        """Bytes of the notification that is being sent."""
         self._unsent = 0
-        """Bytes of what went out at once and is being taken."""
+        """Bytes that were sent directly and are not accepted yet."""
         self._writing: Message | MergedDelta | None = None
-        """What is next, and has its JSON written. It is merged with nothing more."""
+        """The next message while its JSON is being written. Nothing is merged into it any more."""
         self._remembered: set[str] = set()
         self._sent: deque[tuple[Notification, int]] = deque()
-        """The last notifications of resumable subscriptions, and their lengths: the client may not have had them."""
+        """The last notifications of resumable subscriptions with their lengths. The client may not have received
+        them.
+        """
         self._sent_length = 0
         self._writer: asyncio.Task[None] | None = None
         self.gone = False
-        """Whether the client was found to take nothing any more."""
+        """Whether the client stopped accepting data."""
         self._closed = False
 
     def send(self, message: Message) -> None:
-        """Send a message now or as soon as the client takes it."""
+        """Send a message now, or as soon as the client accepts it."""
         if self._closed:
             return
         if self._writer is None and not self.gone and self._connection.writable and self._goes_at_once(message):
             self._connection.write(self._text(message))
             unsent = self._connection.unsent
-            if unsent > _UNCOUNTED:
+            if unsent > _FREE_BYTES:
                 self._unsent = unsent
                 self._wait()
             return
         if isinstance(message, Notification) and message.sequence:
             self._merge(message)
-        elif self.gone:  # it may come back to its subscriptions, not to its answers
+        elif self.gone:  # the client may resume its subscriptions, but not its answers
             return
         elif len(self._waiting) - self._notifications >= self._limit:
             self._overflow()
@@ -154,58 +160,59 @@ class Outgoing:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many answers wait for the client, and their bytes. None do when it is gone."""
+        """Number and bytes of the waiting answers; zero when the client is gone."""
         return (0, 0) if self.gone else (len(self._waiting) - self._notifications, self._answers_size)
 
     def remember(self, spuid: str) -> None:
-        """Be able to tell what the client may not have received of a subscription."""
+        """Keep the last notifications of a subscription, so that the client can resume it."""
         self._remembered.add(spuid)
 
     def forget(self, spuid: str) -> None:
-        """That is not asked for any more."""
+        """Stop keeping notifications of a subscription."""
         self._remembered.discard(spuid)
 
     def unread(self) -> dict[str, list[Notification]]:
-        """By subscription, in order: the last notifications that went out, and what waits."""
+        """Return the last sent and the waiting notifications by subscription, in order."""
         found: dict[str, list[Notification]] = {}
-        waiting = (net.notification() for net in self._waiting if isinstance(net, MergedDelta))
+        waiting = (merged.notification() for merged in self._waiting if isinstance(merged, MergedDelta))
         for notification in (*(sent for sent, _ in self._sent), *waiting):
             found.setdefault(notification.spuid, []).append(notification)
         return found
 
     def close(self) -> None:
-        """Forget what waits; send nothing more.
+        """Discard all waiting messages and stop sending.
 
-        What the client has not taken counts until `release`. Where that is too much the connection is aborted.
+        Data that the client has not accepted stays charged until `release`. If the quota is exhausted, the connection
+        is aborted.
         """
         self._closed = True
         self._waiting.clear()
-        self._nets.clear()
+        self._deltas.clear()
         self._notifications = self._length = self._merged_size = self._answers_size = self._sent_length = 0
         self._sent.clear()
-        self._taking, self._unsent = 0, self._connection.unsent
+        self._sending, self._unsent = 0, self._connection.unsent
         if not self._account():
             self._connection.abort()
         self._on_taken()
-        self._on_overflow = self._on_taken = _nothing  # of a session that refers to this, too
+        self._on_overflow = self._on_taken = _nothing  # break the reference cycle with the session
         if self._writer is not None:
             self._writer.cancel()
-            self._writer = None  # its error will refer to this
+            self._writer = None  # its exception would refer to this object
 
     def release(self) -> None:
-        """Hold nothing any more: the connection has ended."""
+        """Release the charge: the connection has ended."""
         if self._charge is not None:
             self._charge.release()
 
     def _wait(self) -> None:
-        """Account for what waits, and have it sent when the client takes it."""
+        """Charge for the waiting messages, and start to send them when the client accepts data."""
         if not self._account():
             self._overflow()
         elif self._writer is None and not self.gone and (self._waiting or self._unsent):
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def _goes_at_once(self, message: Message) -> bool:
-        """Whether its text can be had at once, or may not wait until it is written in pieces: it would be too much."""
+        """Whether to send a message without waiting: its text is ready, or the quota does not allow it to wait."""
         if isinstance(message, str) or message.delta.written:
             return True
         if self._charge is None:
@@ -219,26 +226,26 @@ class Outgoing:
         return False
 
     def _merge(self, notification: Notification) -> None:
-        net = self._nets.get(notification.spuid)
-        if net is not None and self._length >= self._unmerged and net is not self._writing:
-            before = net.size
-            net.add(notification)
-            self._merged_size += net.size - before
+        merged = self._deltas.get(notification.spuid)
+        if merged is not None and self._length >= self._unmerged and merged is not self._writing:
+            before = merged.size
+            merged.add(notification)
+            self._merged_size += merged.size - before
             self._on_merged()
             return
-        net = self._nets[notification.spuid] = MergedDelta(notification, self._now())
+        merged = self._deltas[notification.spuid] = MergedDelta(notification, self._now())
         self._notifications += 1
-        self._length += net.length
-        self._merged_size += net.size - net.length
-        self._waiting.append(net)
+        self._length += merged.length
+        self._merged_size += merged.size - merged.length
+        self._waiting.append(merged)
 
     def _next(self) -> Message:
         message = self._waiting.popleft()
         if not isinstance(message, MergedDelta):
             return message
         self._leave(message)
-        if self._nets.get(message.spuid) is message:
-            del self._nets[message.spuid]
+        if self._deltas.get(message.spuid) is message:
+            del self._deltas[message.spuid]
         elif self._now() - message.since > self._merge_after and not message.settle().delta.long:
             for later in self.withdraw(message.spuid):
                 message.add(later.notification())
@@ -246,21 +253,21 @@ class Outgoing:
         return message.notification()
 
     def withdraw(self, spuid: str) -> list[MergedDelta]:
-        """Take out what waits of a subscription."""
-        if self._nets.pop(spuid, None) is None:
+        """Remove the waiting notifications of a subscription."""
+        if self._deltas.pop(spuid, None) is None:
             return []
-        found = [net for net in self._waiting if isinstance(net, MergedDelta) and net.spuid == spuid]
+        found = [merged for merged in self._waiting if isinstance(merged, MergedDelta) and merged.spuid == spuid]
         self._waiting = deque(
             each for each in self._waiting if not isinstance(each, MergedDelta) or each.spuid != spuid
         )
-        for net in found:
-            self._leave(net)
+        for merged in found:
+            self._leave(merged)
         return found
 
-    def _leave(self, net: MergedDelta) -> None:
+    def _leave(self, merged: MergedDelta) -> None:
         self._notifications -= 1
-        self._length -= net.length
-        self._merged_size -= net.size - net.length
+        self._length -= merged.length
+        self._merged_size -= merged.size - merged.length
 
     def _text(self, message: Message) -> str:
         text = to_text(message)
@@ -280,28 +287,28 @@ class Outgoing:
         while self._waiting and not self.gone:
             self._writing = self._waiting[0]
             if _write_piece(self._writing):
-                await asyncio.sleep(0)  # others have their turn, and it may be withdrawn meanwhile
+                await asyncio.sleep(0)  # lets others run; the message may be withdrawn meanwhile
                 continue
             message = self._next()
             self._writing = None
             answer = _size(message) if isinstance(message, str) or not message.sequence else 0
             text = self._text(message)
-            self._taking = 0 if answer else len(text)
+            self._sending = 0 if answer else len(text)
             self._account(check=False)
             sending = self._connection.write_and_wait(text)
-            del message, text  # the connection has its own copy, and lets go of these
+            del message, text  # the connection holds its own copy
             self.gone = not await sending
             self._answers_size -= answer
-            self._taking = 0
+            self._sending = 0
             self._account(check=False)
             self._on_taken()
         self._writer = self._writing = None
 
     def _account(self, *, check: bool = True) -> bool:
-        """Charge for what waits or is being taken, and for what was sent last and is kept. False: that is too much."""
+        """Charge for waiting, unaccepted and kept messages. False: the quota is exhausted."""
         if self._charge is None:
             return True
-        held = self._answers_size + self._taking + self._unsent + self._length + self._merged_size + self._sent_length
+        held = self._answers_size + self._sending + self._unsent + self._length + self._merged_size + self._sent_length
         try:
             self._charge.set(-(-held // _STEP) * _STEP, check=check)
         except TooManyRequests:
@@ -325,14 +332,14 @@ def _nothing() -> None:
 
 
 def _size(answer: Message) -> int:
-    """Bytes of memory that an answer takes."""
+    """Return the memory of an answer in bytes."""
     if isinstance(answer, str):
         return sys.getsizeof(answer)
     return answer.delta.length if answer.delta.long else sum(map(sys.getsizeof, answer.delta.json))
 
 
 def _write_piece(message: Message | MergedDelta) -> bool:
-    """Write a piece of the JSON of a message. False: all of it is written, or can be at once."""
+    """Write a piece of a message's JSON. False: it is complete, or can be completed at once."""
     if isinstance(message, MergedDelta):
         message = message.settle()
     if not isinstance(message, Notification) or message.delta.written:

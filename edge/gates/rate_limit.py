@@ -1,7 +1,7 @@
-"""What one client may take of the gateway, over all its connections and gates: requests in a time, subscriptions.
+"""Rate limits and quotas of clients over all their connections and gates.
 
-A client is an identity where there is security. Where there is none, or it is not known yet, it is an address; but all
-programs on this machine share one, so there it is a connection.
+With security, a client is an identity. Without security, and before authentication, it is an IP address. All programs
+on this machine share one address, so each local connection counts as a client.
 """
 
 from __future__ import annotations
@@ -17,31 +17,30 @@ from edge.protocol.access import Access
 from edge.protocol.errors import TooManyRequests
 
 _ROUNDING: Final = 1e-6
-"""Seconds that do not count."""
+"""Tolerance for rounding errors in seconds."""
 _FRAME_RATE: Final = 2000.0
-"""Small WebSocket frames a second of one client: less than a hundredth of a processor's time."""
+"""Small WebSocket frames per second and client; this many take less than a hundredth of a CPU core."""
 _FRAME_BURST: Final = 20_000
-_LOOK: Final = 1000
-"""Clients that are remembered before it is looked who has long been quiet."""
+_EVICT_AT: Final = 1000
+"""Number of tracked clients at which idle ones are evicted."""
 
 
 class Rate:
-    """How often each client may do something."""
+    """Token bucket for each client."""
 
     def __init__(self, rate: float, burst: int, many: str) -> None:
-        """`rate` times a second in the long run, 0: any number; `burst` beyond that at once. `many`: what to say of who
-        does it more often."""
+        """Allow `rate` events per second, 0: any number, with bursts of `burst`. `many`: message for excess events."""
         self._step = 1 / rate if rate else 0.0
         self._slack = burst * self._step + _ROUNDING
         self._many = many
         self._due: dict[str, float] = {}
-        """By client: when it would have done what it has done, had it kept to its rate. It may be ahead of that."""
-        self._look_at = _LOOK
+        """Per client: theoretical arrival time of its next event (generic cell rate algorithm)."""
+        self._evict_at = _EVICT_AT
 
     def take(self, who: str, now: float) -> None:
-        """A client does it at a time, in seconds of any clock that never goes back.
+        """Count an event at `now`, in seconds of a monotonic clock.
 
-        Raises `TooManyRequests` where it has done it `burst` times more than allowed; that one does not count.
+        Raises `TooManyRequests` if the burst is exhausted; then the event does not count.
         """
         if not self._step:
             return
@@ -50,18 +49,18 @@ class Rate:
         if ahead > 0:
             raise TooManyRequests(f"{self._many}; try again later", retry_after=math.ceil(ahead))
         self._due[who] = due
-        if len(self._due) > self._look_at:
+        if len(self._due) > self._evict_at:
             self._due = {who: due for who, due in self._due.items() if due > now}
-            self._look_at = max(_LOOK, 2 * len(self._due))
+            self._evict_at = max(_EVICT_AT, 2 * len(self._due))
 
 
 class RateLimit:
-    """The allowances of all clients. It belongs to the event loop."""
+    """Rate limits, subscription counts and byte quotas of all clients. Belongs to the event loop."""
 
     def __init__(self, settings: LimitSettings, quota: ByteQuota | None = None) -> None:
-        """`quota`: shared with the engine; None: one with the limits of `settings`."""
+        """`quota`: shared with the engine; None: a new one with the limits of `settings`."""
         self.bytes = quota or ByteQuota(settings.max_client_bytes, settings.max_total_bytes)
-        """Account of what is held for each client."""
+        """Byte quotas of the clients."""
         self._max_subscriptions = settings.max_subscriptions
         self._requests = Rate(
             settings.rate,
@@ -79,22 +78,22 @@ class RateLimit:
         self._subscriptions: Counter[str] = Counter()
 
     def request(self, who: str, now: float) -> None:
-        """A client sends a request at a time, in seconds of any clock that never goes back.
+        """Count a request at `now`, in seconds of a monotonic clock.
 
-        Raises `TooManyRequests` where it has sent `burst` more than `rate` a second allows; that one does not count.
+        Raises `TooManyRequests` if the client exceeds `rate` and `burst`; then the request does not count.
         """
         self._requests.take(who, now)
 
-    def introduce(self, peer: str, now: float) -> None:
-        """Somebody registers or asks for a token, which takes long. Raises `TooManyRequests`."""
+    def authenticate(self, peer: str, now: float) -> None:
+        """Count a registration or token request, which is expensive. Raises `TooManyRequests`."""
         self._introductions.take(peer, now)
 
     def frame(self, peer: str, now: float) -> None:
-        """A client sends a WebSocket frame that carries little or nothing. Raises `TooManyRequests`."""
+        """Count a WebSocket frame with little or no payload. Raises `TooManyRequests`."""
         self._frames.take(peer, now)
 
     def subscribe(self, who: str) -> None:
-        """A client has one more subscription, or is about to. Raises `TooManyRequests`."""
+        """Count a new subscription of a client. Raises `TooManyRequests`."""
         limit = self._max_subscriptions
         if self._subscriptions[who] >= limit:
             raise TooManyRequests(
@@ -104,31 +103,31 @@ class RateLimit:
         self._subscriptions[who] += 1
 
     def unsubscribe(self, who: str) -> None:
-        """It has one fewer."""
+        """Uncount a subscription of a client."""
         self._subscriptions[who] -= 1
         if not self._subscriptions[who]:
             del self._subscriptions[who]
 
 
 def client_of(access: Access, peer: str) -> str:
-    """Who sent a request: `peer` is from where it came (`peer_of`)."""
+    """Return the client of a request: its identity, or else `peer` (`peer_of`)."""
     return access.client or peer
 
 
 def incoming(peer: str) -> str:
-    """Account of messages that are on their way from a client.
+    """Return the quota account of messages that a client is sending.
 
-    An account of its own: a client whose subscriptions use up its limit must still be able to send a message, if only
-    to unsubscribe, and gets an error for it, not the end of its connection.
+    It is separate, so that a client whose subscriptions exhaust its quota can still send a message, for example to
+    unsubscribe. It then gets an error instead of a closed connection.
     """
     return f"{peer} (incoming)"
 
 
 def outgoing(peer: str) -> str:
-    """Account of messages that wait for a client, likewise: a client that uses up its limit may read slowly, too."""
+    """Return the quota account of messages that wait for a client. It is separate for the same reason."""
     return f"{peer} (outgoing)"
 
 
 def peer_of(host: str, port: int) -> str:
-    """The client at an address: one address, one client, but for connections on this machine."""
+    """Return the client at an address: the address itself, or the connection for local addresses."""
     return f"{host}:{port}" if is_local(host) else host

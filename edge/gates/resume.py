@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from edge.gates.subscriptions import Subscribe
 
 _RESTART: Final = "restart"
-"""Where a subscription was lost that the gateway served before, beside the names of the gates."""
+"""Value of the gate label for subscriptions that were served before the last restart."""
 
 
 class Feed:
-    """What the engine tells of one subscription. Whom it is for can change: a client, another one, nobody yet."""
+    """Sink of one subscription, whose receiver can change: a client, a later client, or none."""
 
     __slots__ = ("to",)
 
@@ -40,12 +40,12 @@ class Feed:
         self.to = to
 
     def take(self, item: Notification | SubscribeFailed) -> None:
-        """Hand over what comes."""
+        """Forward an item to the current receiver."""
         self.to(item)
 
 
 class SuspendedSubscription:
-    """A subscription without a client: what may not have arrived, and what came since, which is merged."""
+    """A subscription without a connection: its possibly unreceived notifications, and a merged delta of later ones."""
 
     def __init__(
         self,
@@ -56,49 +56,49 @@ class SuspendedSubscription:
         told: int,
         unread: Sequence[Notification],
     ) -> None:
-        """`told`: the last notification that was sent. `unread`: the last that were sent, or waited to be, in order."""
+        """`told`: number of the last sent notification. `unread`: the last notifications, sent or waiting, in order."""
         self.feed = feed
         self.query = query
         self.spuid = spuid
         self.variables = variables
         self.sequence = max(told, unread[-1].sequence) if unread else told
-        """Of the last notification."""
+        """Number of the last notification."""
         self._told = told
         self._unread = unread
         self._unread_size = sum([size_of(missed.delta) for missed in unread])
-        self._net: MergedDelta | None = None
+        self._merged: MergedDelta | None = None
 
     @property
     def size(self) -> int:
-        """Bytes that the changes take that the client may have missed, about."""
-        return self._unread_size + (0 if self._net is None else self._net.size)
+        """Approximate memory of the changes that the client may have missed, in bytes."""
+        return self._unread_size + (0 if self._merged is None else self._merged.size)
 
     def add(self, notification: Notification) -> None:
-        """The subscription goes on."""
+        """Merge a new notification."""
         self.sequence = notification.sequence
-        if self._net is None:
-            self._net = MergedDelta(notification)
+        if self._merged is None:
+            self._merged = MergedDelta(notification)
         else:
-            self._net.add(notification)
+            self._merged.add(notification)
 
     def since(self, alias: str | None, sequence: int) -> Notification | None:
-        """All that a client missed that has had everything up to `sequence`. None: that cannot be told any more."""
+        """Return one notification with all changes after `sequence`. None: these changes are not available any more."""
         if sequence > self._told:
             return None
-        net = MergedDelta(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
-        for missed in self._unread if self._net is None else (*self._unread, self._net.notification()):
-            if missed.sequence > net.sequence:
-                if missed.sequence - missed.merged != net.sequence:
+        merged = MergedDelta(Notification(self.spuid, alias, sequence, Delta(self.variables, (), ()), merged=0))
+        for missed in self._unread if self._merged is None else (*self._unread, self._merged.notification()):
+            if missed.sequence > merged.sequence:
+                if missed.sequence - missed.merged != merged.sequence:
                     return None
-                net.add(missed)
-        return net.notification() if net.sequence == self.sequence else None
+                merged.add(missed)
+        return merged.notification() if merged.sequence == self.sequence else None
 
 
 class ResumeRegistry:
-    """Where resumable subscriptions are found by their spuid, those of living connections included.
+    """Registry of resumable subscriptions by spuid, including those with a connection.
 
-    A client often is back before anybody has noticed that its connection is lost. So it may take its subscription
-    from a connection that seems alive.
+    A client often reconnects before the gateway has detected the loss of its connection. It may therefore take its
+    subscription from a connection that seems alive.
     """
 
     def __init__(
@@ -112,10 +112,11 @@ class ResumeRegistry:
         max_sent: int = 256 * 1024,
         quota: ByteQuota | None = None,
     ) -> None:
-        """Keeps up to `limit` subscriptions for `seconds` after the loss. 0: none. `parked` counts them by gate.
+        """Keep up to `limit` subscriptions for `seconds` after the loss of the connection; 0: none.
 
-        `max_sent`: characters of each connection's last notifications that are kept, for they may be lost with it:
-        about what the buffers of the kernels on both ends hold. `quota` is charged for what clients have missed.
+        `parked`: gauge of suspended subscriptions by gate. `max_sent`: characters of the last sent notifications that
+        are kept for each connection, because they may be lost with it; about the size of the kernel buffers on both
+        ends. `quota` is charged for missed changes.
         """
         self._quota = quota or ByteQuota()
         self.max_sent = max_sent
@@ -126,16 +127,16 @@ class ResumeRegistry:
         self._limit = limit
         self._closed = False
         self._living: dict[str, Subscribe] = {}
-        self._places: dict[str, _Place] = {}
-        """Of those that are parked, the first that was parked first."""
+        self._slots: dict[str, _Slot] = {}
+        """Suspended subscriptions, the oldest first."""
 
     @property
     def open(self) -> bool:
-        """Whether anything is kept at all."""
+        """Whether subscriptions are kept at all."""
         return self._seconds > 0 and self._limit > 0 and not self._closed
 
     async def restore(self) -> None:
-        """Take over what the gateway served before it was started anew. Nobody has come back to it yet."""
+        """Take over the subscriptions of the previous run. They are suspended until their clients resume them."""
         bridge = LoopDispatcher(asyncio.get_running_loop())
         early: list[Notification | SubscribeFailed] = []
         feeds: dict[str, Feed] = {}
@@ -153,103 +154,105 @@ class ResumeRegistry:
             feeds[item.spuid].take(item)
 
     def living(self, spuid: str, query: QueryRequest) -> Subscribe | None:
-        """A resumable subscription that has a connection. None: there is none, or it is not what is asked."""
+        """Return a resumable subscription that has a connection. None: it does not exist, or the query differs."""
         call = self._living.get(spuid) if self.open else None
         return call if call is not None and not call.ending and _same(call.query, query) else None
 
     def note(self, call: Subscribe) -> None:
-        """A resumable subscription has a living connection."""
+        """Register a resumable subscription with a connection."""
         self._living[call.spuid] = call
 
     def forget(self, call: Subscribe) -> None:
-        """It has not any more."""
+        """Remove a subscription from those with a connection."""
         self._living.pop(call.spuid, None)
 
     def park(self, call: Subscribe, unread: Sequence[Notification]) -> None:
-        """Its connection is lost. Where the gateway stops nothing is done: the engine keeps it for the next start."""
+        """Suspend a subscription whose connection is lost. Ignored during shutdown: the engine keeps it for the next
+        start.
+        """
         if not self.open:
             return
-        parked = parked_of(call, unread)
-        place = self._keep(parked, call.session.shared.gate)
-        if parked.spuid in self._places and call.access is not ANYBODY:
-            place.tenure = AuthorizationWatch(
+        parked = suspended(call, unread)
+        slot = self._keep(parked, call.session.shared.gate)
+        if parked.spuid in self._slots and call.access is not ANYBODY:
+            slot.authorization_watch = AuthorizationWatch(
                 self._guard, call.access, call.request.authorization, lambda _: self._end(parked)
             )
 
     def claim(self, spuid: str, query: QueryRequest) -> SuspendedSubscription | None:
-        """Take one out, to go on with it. None: it is over, or not what is asked."""
-        place = self._places.get(spuid)
-        if place is None or not _same(place.parked.query, query):
+        """Remove a suspended subscription to resume it. None: it does not exist, or the query differs."""
+        slot = self._slots.get(spuid)
+        if slot is None or not _same(slot.parked.query, query):
             return None
-        self._leave(place)
-        return place.parked
+        self._leave(slot)
+        return slot.parked
 
     def close(self) -> None:
-        """The gateway stops: keep nothing any more. What is kept goes on after the next start."""
+        """Stop: suspend no more. The suspended subscriptions continue after the next start."""
         self._closed = True
-        for place in list(self._places.values()):
-            self._leave(place)
+        for slot in list(self._slots.values()):
+            self._leave(slot)
 
-    def _keep(self, parked: SuspendedSubscription, gate: str) -> _Place:
-        if len(self._places) >= self._limit:
-            self._end(next(iter(self._places.values())).parked)
+    def _keep(self, parked: SuspendedSubscription, gate: str) -> _Slot:
+        if len(self._slots) >= self._limit:
+            self._end(next(iter(self._slots.values())).parked)
         parked.feed.to = partial(self._take, parked)
         charge = self._quota.charge(parked.query.source)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._end, parked)
-        place = self._places[parked.spuid] = _Place(parked, timer, charge, self._count.labels(gate))
-        place.count.inc()
-        self._account(place)
-        return place
+        slot = self._slots[parked.spuid] = _Slot(parked, timer, charge, self._count.labels(gate))
+        slot.count.inc()
+        self._account(slot)
+        return slot
 
     def _take(self, parked: SuspendedSubscription, item: Notification | SubscribeFailed) -> None:
         if isinstance(item, SubscribeFailed):
             self._end(parked)
         else:
             parked.add(item)
-            self._account(self._places[parked.spuid])
+            self._account(self._slots[parked.spuid])
 
-    def _account(self, place: _Place) -> None:
-        """Charge for what the client has missed. Where that is too much the subscription ends."""
+    def _account(self, slot: _Slot) -> None:
+        """Charge the client for the missed changes. If its quota is exhausted, end the subscription."""
         try:
-            place.charge.set(place.parked.size)
+            slot.charge.set(slot.parked.size)
         except TooManyRequests:
-            self._end(place.parked)
+            self._end(slot.parked)
 
-    def _leave(self, place: _Place) -> None:
-        del self._places[place.parked.spuid]
-        place.parked.feed.to = _nothing
-        place.timer.cancel()
-        place.charge.release()
-        place.count.dec()
-        if place.tenure is not None:
-            place.tenure.end()
+    def _leave(self, slot: _Slot) -> None:
+        del self._slots[slot.parked.spuid]
+        slot.parked.feed.to = _nothing
+        slot.timer.cancel()
+        slot.charge.release()
+        slot.count.dec()
+        if slot.authorization_watch is not None:
+            slot.authorization_watch.end()
 
     def _end(self, parked: SuspendedSubscription) -> None:
-        self._leave(self._places[parked.spuid])
-        with contextlib.suppress(EdgeError):  # a stopping engine ends all of them
+        self._leave(self._slots[parked.spuid])
+        with contextlib.suppress(EdgeError):  # a stopping engine ends all subscriptions itself
             self._engine.unsubscribe(parked.spuid)
 
 
-class _Place:
-    """What ends a parked subscription."""
+class _Slot:
+    """Resources that belong to a suspended subscription."""
 
-    __slots__ = ("charge", "count", "parked", "tenure", "timer")
+    __slots__ = ("authorization_watch", "charge", "count", "parked", "timer")
 
     def __init__(self, parked: SuspendedSubscription, timer: asyncio.TimerHandle, charge: Charge, count: Gauge) -> None:
         self.parked = parked
         self.timer = timer
         self.charge = charge
         self.count = count
-        self.tenure: AuthorizationWatch | None = None
+        self.authorization_watch: AuthorizationWatch | None = None
 
 
-def parked_of(call: Subscribe, unread: Sequence[Notification]) -> SuspendedSubscription:
-    """A subscription that has a connection, as it is without one."""
+def suspended(call: Subscribe, unread: Sequence[Notification]) -> SuspendedSubscription:
+    """Return the suspended form of a subscription that has a connection."""
     return SuspendedSubscription(call.feed, call.query, call.spuid, call.variables, call.sequence, unread)
 
 
 def _same(one: QueryRequest, other: QueryRequest) -> bool:
-    """Whether the same is asked by the same: not by a client that has the name of one that was revoked."""
+    """Whether query and client are the same. A client registered under the name of a revoked one is another client."""
     return one == other and one.access.registration == other.access.registration
 
 

@@ -14,7 +14,7 @@ from edge.gates.loop_dispatcher import LoopDispatcher
 from edge.gates.outgoing import Connection, Outgoing
 from edge.gates.pending_requests import ask
 from edge.gates.rate_limit import RateLimit, client_of, outgoing
-from edge.gates.resume import ResumeRegistry, parked_of
+from edge.gates.resume import ResumeRegistry, suspended
 from edge.gates.settings import LimitSettings, SessionLimits
 from edge.gates.subscriptions import Subscribe, Unsubscribe
 from edge.metrics import Metrics
@@ -278,7 +278,7 @@ class Session:
 
     def told_since(self, call: Subscribe, sequence: int) -> bool:
         """Whether a client that has had everything up to `sequence` can be told the rest."""
-        return parked_of(call, self.outgoing.unread().get(call.spuid, [])).since(None, sequence) is not None
+        return suspended(call, self.outgoing.unread().get(call.spuid, [])).since(None, sequence) is not None
 
     def hand_over(self, call: Subscribe, heir: Session) -> None:
         """Park a subscription that is asked for on another connection: this one is lost and does not know it yet."""

@@ -204,7 +204,7 @@ async def _live(engine: Any, quota: ByteQuota, steps: list[tuple[str, int]]) -> 
         for client, _ in clients:
             await client.socket.close()
         await eventually(lambda: not gateway.metric("edge_connections", gate="ws"), "the end of the connections")
-        for place in list(gateway.resume_registry._places.values()):
+        for place in list(gateway.resume_registry._slots.values()):
             gateway.resume_registry._end(place.parked)
         await eventually(lambda: not engine.subscriptions and not quota.total, "an empty account")
 

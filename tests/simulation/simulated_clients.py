@@ -371,7 +371,7 @@ class Clients:
             turn()
         rate_limit, resume_registry = self._sessions.rate_limit, self._sessions.resume_registry
         assert not rate_limit._subscriptions, "subscriptions count that have ended"
-        assert not resume_registry._places, "subscriptions are parked for ever"
+        assert not resume_registry._slots, "subscriptions are parked for ever"
         assert not resume_registry._living, "subscriptions live without a connection"
         held = {who: size for who, size in self.quota._held.items() if who.startswith(("127.", "coap:"))}
         assert not held, f"bytes are held for clients that have gone: {held}"

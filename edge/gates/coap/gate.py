@@ -51,7 +51,7 @@ class CoapGate:
         self._contexts = contexts
         self._own_topics = own_topics
         self._endpoint: Endpoint | None = None
-        self._following: ObserveRegistry
+        self._observations: ObserveRegistry
         self._kept: list[Blocks] = []
 
     async def start(self) -> int:
@@ -87,7 +87,7 @@ class CoapGate:
             protected=shared is not None,
         )
         endpoint = Endpoint(site if shared is None else self._door(site, sessions, shared))
-        site.following = self._following = ObserveRegistry(
+        site.observations = self._observations = ObserveRegistry(
             sessions,
             endpoint,
             blocks,
@@ -113,7 +113,7 @@ class CoapGate:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
-        await self._following.stop()
+        await self._observations.stop()
         await endpoint.close()
         while self._kept:
             self._kept.pop().close()

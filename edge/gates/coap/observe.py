@@ -1,4 +1,4 @@
-"""Subscriptions as observable resources (RFC 7641): made by POST, followed by one observer at a time."""
+"""Subscriptions as observable resources (RFC 7641): created by POST, observed by one client at a time."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ from edge.protocol.access import Access
 from edge.protocol.errors import NotFound, NotReady, TooManyRequests
 
 _NUMBERS = 1 << 24
-"""Of notifications; RFC 7641, section 3.4."""
-_FAREWELL = 1.0
-"""Seconds that it may take to tell all observers that the gateway stops."""
+"""Observe numbers have 24 bits (RFC 7641, section 3.4)."""
+_NOTIFY_TIMEOUT = 1.0
+"""Seconds to notify all observers during shutdown."""
 _DAY = 86_400
-"""Seconds that a notification counts as fresh: it tells what changed, which stays true."""
+"""Max-Age of notifications in seconds. A notification reports a change, which does not become stale."""
 
 
 class ObservedSubscription:
-    """One subscription. It begins anew for each observer, so that nobody misses what was on its way to another."""
+    """One subscription. It restarts for each observer, so that none misses notifications sent to an earlier one."""
 
-    def __init__(self, following: ObserveRegistry, message: dict[str, Any], access: Access, peer: str) -> None:
-        """`message` is the subscribe message; `access` of the client whose it is; `peer` from where it came."""
+    def __init__(self, registry: ObserveRegistry, message: dict[str, Any], access: Access, peer: str) -> None:
+        """`message`: the subscribe message; `access`: permissions of its client; `peer`: origin of the request."""
         self.name = secrets.token_urlsafe(12)
         self.client = access.client
         self.who = client_of(access, peer)
         self.message = message
         self._peer = peer
-        self._following = following
+        self._registry = registry
         self._line: _Line | None = None
         self._session: Session | None = None
         self._taken = False
         self._timer: asyncio.TimerHandle | None = None
 
     async def begin(self) -> _Line:
-        """Subscribe; done when sequence 0 or an error is there (`_Line.first`)."""
+        """Subscribe; returns when sequence 0 or an error has arrived (`_Line.first`)."""
         if self._line is not None:
             self._line.finish(NotFound("Another observer follows this subscription now; each needs one of its own"))
         self._taken = False
         self._release()
-        line = self._line = _Line(self._following)
-        self._session = Session(self._following.sessions, line, self._peer)
+        line = self._line = _Line(self._registry)
+        self._session = Session(self._registry.sessions, line, self._peer)
         self._session.receive(json.dumps(self.message))
         self._wait_for_observer()
         await asyncio.wait([line.first])
         return line
 
     async def follow(self, pipe: Pipe) -> Message:
-        """Serve an observer until it is gone. Returns what to say at the end."""
+        """Serve an observer until it is gone. Returns the final response."""
         said = None
         while said is None:
             said = await self._serve(pipe)
         return said
 
     async def _serve(self, pipe: Pipe) -> Message | None:
-        """Serve an observer with one line. None: it is to have another, since it did not take all of this one."""
+        """Serve an observer over one line. None: it needs a new line, because it did not accept all of this one."""
         line = await self.begin() if self._taken or self._line is None else self._line
         if "error" in line.first.result():
             if line is self._line:
@@ -77,30 +77,30 @@ class ObservedSubscription:
             self._timer.cancel()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        self._following.observers.add(task)
+        self._registry.observers.add(task)
         try:
             return await line.serve(pipe)
         finally:
-            self._following.observers.discard(task)
+            self._registry.observers.discard(task)
             line.leave(pipe)
             if line is self._line:
                 self._wait_for_observer()
 
     def as_query(self, authorization: str | None) -> dict[str, Any]:
-        """The message that asks for its whole result once."""
+        """Return the message that queries its complete result once."""
         body = {**self.message["subscribe"], "authorization": authorization}
         body.pop("timeout", None)
         return {"query": body}
 
     def end(self) -> None:
-        """It is over: nobody follows, or asks for it."""
-        self._following.forget(self)
+        """End the subscription: it has no observer, or its client deleted it."""
+        self._registry.forget(self)
         if self._line is not None:
             self._line.finish(NotFound("This subscription has ended; make another one with POST /subscribe"))
         self._release()
 
     def stop(self) -> None:
-        """The gateway stops."""
+        """End the subscription because the gateway stops."""
         if self._line is not None:
             self._line.finish(NotReady("The gateway is stopping; subscribe again in a few seconds"))
         self._release()
@@ -114,7 +114,7 @@ class ObservedSubscription:
     def _wait_for_observer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._following.patience, self.end)
+        self._timer = asyncio.get_running_loop().call_later(self._registry.patience, self.end)
 
 
 class ObserveRegistry:
@@ -123,89 +123,95 @@ class ObserveRegistry:
     def __init__(
         self, sessions: Sessions, endpoint: Endpoint, blocks: Blocks, *, limit: int, patience: float, ping: float
     ) -> None:
-        """In seconds. `patience`: how long a subscription waits for an observer; `ping`: how often it is looked for."""
+        """Times in seconds. `patience`: how long a subscription waits for an observer; `ping`: interval of checks for
+        observers.
+        """
         self.sessions = sessions
         self.endpoint = endpoint
         self.blocks = blocks
         self.patience = patience
         self.ping = ping
         self.observers: set[asyncio.Task[Any]] = set()
-        """The tasks that serve them."""
-        self._shares = Quota(limit, "subscriptions", "coap.max_subscriptions")
+        """The tasks that serve observers."""
+        self._quota = Quota(limit, "subscriptions", "coap.max_subscriptions")
         self._followed: dict[str, ObservedSubscription] = {}
         self._number = 0
 
     async def create(
         self, message: dict[str, Any], access: Access, peer: str
     ) -> tuple[ObservedSubscription, dict[str, Any]]:
-        """Subscribe. Returns it with sequence 0, or the error. Raises `TooManyRequests`."""
-        followed = ObservedSubscription(self, message, access, peer)
-        self._shares.take(followed.who)
-        self._followed[followed.name] = followed
+        """Subscribe. Returns the subscription with sequence 0, or with the error. Raises `TooManyRequests`."""
+        subscription = ObservedSubscription(self, message, access, peer)
+        self._quota.take(subscription.who)
+        self._followed[subscription.name] = subscription
         try:
-            first = (await followed.begin()).first.result()
+            first = (await subscription.begin()).first.result()
         except asyncio.CancelledError:
-            followed.end()
+            subscription.end()
             raise
         if "error" in first:
-            followed.end()
-        return followed, first
+            subscription.end()
+        return subscription, first
 
     def find(self, name: str, client: str) -> ObservedSubscription:
-        """A subscription of this client. Raises `NotFound`."""
-        followed = self._followed.get(name)
-        if followed is None or followed.client != client:
+        """Return a subscription of this client. Raises `NotFound`."""
+        subscription = self._followed.get(name)
+        if subscription is None or subscription.client != client:
             raise NotFound(f'There is no subscription "{name}"; make one with POST /subscribe')
-        return followed
+        return subscription
 
-    def forget(self, followed: ObservedSubscription) -> None:
-        """It has ended."""
-        if self._followed.pop(followed.name, None) is not None:
-            self._shares.give_back(followed.who)
+    def forget(self, subscription: ObservedSubscription) -> None:
+        """Remove an ended subscription."""
+        if self._followed.pop(subscription.name, None) is not None:
+            self._quota.give_back(subscription.who)
 
     async def stop(self) -> None:
-        """Tell all observers that the gateway stops."""
-        for followed in list(self._followed.values()):
-            self.forget(followed)
-            followed.stop()
+        """Notify all observers that the gateway stops."""
+        for subscription in list(self._followed.values()):
+            self.forget(subscription)
+            subscription.stop()
         if self.observers:
-            await asyncio.wait(self.observers, timeout=_FAREWELL)
+            await asyncio.wait(self.observers, timeout=_NOTIFY_TIMEOUT)
 
     def number(self) -> int:
-        """The next number of a notification: larger than all before, also for an observer that registers again."""
+        """Return the next observe number. Numbers increase over all observers, so that a new registration gets a
+        larger one.
+        """
         self._number = (self._number + 1) % _NUMBERS
         return self._number
 
 
 class _Line:
-    """From a session to an observer, which confirms what it gets; a `Connection` of `edge.gates.outgoing`.
+    """Connection from a session to an observer, which confirms notifications; implements `Connection` of
+    `edge.gates.outgoing`.
 
-    A notification that goes in blocks is taken when its last block was asked for: the acknowledgement is of the first.
+    A blockwise notification counts as accepted when its last block was requested: the acknowledgement is for the
+    first.
     """
 
-    def __init__(self, following: ObserveRegistry) -> None:
+    def __init__(self, registry: ObserveRegistry) -> None:
         self.first: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._following = following
+        self._registry = registry
         self._pipe: Pipe | None = None
         self._came = asyncio.Event()
-        self._told: Transfer | None = None
-        """The last notification, if it goes in blocks."""
+        self._transfer: Transfer | None = None
+        """The last notification, if it is blockwise."""
         self._over: asyncio.Future[Callable[[Message], Message] | None] = asyncio.get_running_loop().create_future()
 
     @property
     def writable(self) -> bool:
-        """Whether the observer has taken all so far."""
+        """Whether the observer has accepted everything sent so far."""
         if not self.first.done():
             return True
         return self._pipe is not None and self._free(self._pipe.request)
 
     @property
     def unsent(self) -> int:
-        """None: what goes in blocks has an account of its own."""
+        """Zero: blockwise transfers have their own account."""
         return 0
 
     def write(self, text: str) -> None:
-        """The first message is for who subscribes, all others for the observer."""
+        """Pass the first message to the subscriber, and all others to the observer."""
         content = json.loads(text)
         if not self.first.done():
             self.first.set_result(content)
@@ -215,14 +221,14 @@ class _Line:
             self._notify(self._pipe, content)
 
     async def write_and_wait(self, text: str) -> bool:
-        """Send when there is an observer that has taken all so far. False: it left some of it, and begins anew."""
+        """Send when the observer has accepted everything. False: it did not, and the subscription restarts."""
         if not await self.taken():
             return False
         self.write(text)
         return True
 
     async def taken(self) -> bool:
-        """Wait until there is an observer that has taken all so far. False: likewise."""
+        """Wait until there is an observer that has accepted everything. False: as in `write_and_wait`."""
         while not self.writable:
             await self._came.wait()
             if self._pipe is not None and not await self._freed(self._pipe.request):
@@ -231,69 +237,69 @@ class _Line:
         return True
 
     def close(self, code: int, reason: str) -> None:
-        """The error that was written before is the end already."""
+        """Do nothing: the error that was written before ends the observation."""
 
     def abort(self) -> None:
-        """Likewise."""
+        """Do nothing."""
 
     def finish(self, error: NotFound | NotReady) -> None:
-        """Nothing more will come."""
+        """End the observation with an error."""
         if not self.first.done():
             self.first.set_result(error.to_message())
         self._finish(lambda request: refused(request, error))
 
     async def serve(self, pipe: Pipe) -> Message | None:
-        """Tell an observer sequence 0 and all that follows. Sees now and then whether it is there.
+        """Send sequence 0 and all later notifications to an observer, and check at intervals whether it is reachable.
 
-        Returns what to say at the end; None where it begins anew.
+        Returns the final response; None if the subscription restarts.
         """
         self._pipe = pipe
         self._notify(pipe, self.first.result())
         self._came.set()
-        endpoint, remote = self._following.endpoint, pipe.request.remote
+        endpoint, remote = self._registry.endpoint, pipe.request.remote
         while not self._over.done():
-            await asyncio.wait([self._over], timeout=self._following.ping)
+            await asyncio.wait([self._over], timeout=self._registry.ping)
             if not (self._over.done() or endpoint.busy(remote)):
                 endpoint.ping(remote)
         last = self._over.result()
         return None if last is None else last(pipe.request)
 
     def leave(self, pipe: Pipe) -> None:
-        """The observer is gone."""
+        """Forget an observer that is gone."""
         if self._pipe is pipe:
             self._pipe = None
             self._came.clear()
-            if self._told is not None:
-                self._told.forget()
+            if self._transfer is not None:
+                self._transfer.forget()
 
     def _free(self, request: Message) -> bool:
-        """Whether nothing is on its way to the observer, and it has the whole of the last notification."""
-        moving = self._following.blocks.transfer(request)
+        """Whether no message is in flight to the observer, and it has received the last notification completely."""
+        moving = self._registry.blocks.transfer(request)
         return not (
-            self._following.endpoint.busy(request.remote)
+            self._registry.endpoint.busy(request.remote)
             or (moving is not None and moving.moves)
-            or (self._told is not None and not self._told.whole)
+            or (self._transfer is not None and not self._transfer.whole)
         )
 
     async def _freed(self, request: Message) -> bool:
-        """Wait for that. False: it does not ask for the rest any more, or the rest is not kept."""
-        await self._following.endpoint.free(request.remote)
-        moving = self._following.blocks.transfer(request)
+        """Wait until the observer is free. False: it stopped requesting blocks, or they are not stored any more."""
+        await self._registry.endpoint.free(request.remote)
+        moving = self._registry.blocks.transfer(request)
         if moving is not None:
             await moving.end()
-        return self._told is None or await self._told.end()
+        return self._transfer is None or await self._transfer.end()
 
     def _notify(self, pipe: Pipe, content: dict[str, Any]) -> None:
         message = answer(pipe.request, content["notification"], Code.CONTENT)
-        message.opt.observe = self._following.number()
+        message.opt.observe = self._registry.number()
         message.opt.max_age = _DAY
         try:
-            message = self._following.blocks.first(pipe.request, message)
+            message = self._registry.blocks.first(pipe.request, message)
         except TooManyRequests as error:
-            told = error
-            self._finish(lambda request: refused(request, told))
+            failure = error
+            self._finish(lambda request: refused(request, failure))
             return
-        self._told = None if message.opt.block2 is None else self._following.blocks.transfer(pipe.request)
+        self._transfer = None if message.opt.block2 is None else self._registry.blocks.transfer(pipe.request)
         message.transport_tuning = Reliable()
         pipe.add_response(message, is_last=False)
 

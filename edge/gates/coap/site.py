@@ -1,4 +1,4 @@
-"""What there is at which path, and what holds for every request."""
+"""CoAP resources by path, and the common handling of all requests."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable
 from edge.protocol.topics import is_topic
 
 Readings = Callable[[str, bytes], Awaitable[int]]
-"""Takes what a device says on a topic. Returns how many readings were in it, once they are stored."""
+"""Processes a device's message on a topic. Returns the number of readings, after they are stored."""
 
 _Serve = Callable[[Pipe], Awaitable[Message]]
 
 
 class Site(Resource):  # type: ignore[misc]  # the library has no types
-    """All resources. Errors of the tree become answers; anything else that is raised is a fault of ours."""
+    """All resources. An `EdgeError` becomes a response; any other exception is an internal error."""
 
-    following: ObserveRegistry
-    """Set before the first request comes."""
+    observations: ObserveRegistry
+    """Set before the first request arrives."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         max_pending: int,
         protected: bool,
     ) -> None:
-        """`own_topics`: what those begin with that hold no readings; empty where there are none.
+        """`own_topics`: prefix of topics that cannot hold readings; empty for none.
 
-        `max_pending`: requests in work at a time; observers do not count. `protected`: whether OSCORE is spoken.
+        `max_pending`: maximum number of concurrent requests, without observers. `protected`: whether OSCORE is used.
         """
         super().__init__()
         self._sessions = sessions
@@ -79,11 +79,11 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         self._core = WKCResource(partial(_links, protected), impl_info=None)
 
     async def render(self, request: Message) -> Message:
-        """Never called: all goes the way of `render_to_pipe`."""
+        """Not used: all requests go through `render_to_pipe`."""
         raise NotImplementedError
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
-        """Never called, likewise."""
+        """Not used either."""
         raise NotImplementedError
 
     async def render_to_pipe(self, pipe: Pipe) -> None:
@@ -91,25 +91,25 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         request, started = pipe.request, time.perf_counter()
         try:
             check_options(request)
-            said = self._blocks.part(request) or self._blocks.whole(request)
-            if said is None:
-                said = await self._route(request)(pipe)
+            response = self._blocks.part(request) or self._blocks.whole(request)
+            if response is None:
+                response = await self._route(request)(pipe)
         except RenderableError:
             raise
-        except Exception as failure:  # noqa: BLE001 - a fault of ours is told and logged, and ends this request alone
+        except Exception as failure:  # noqa: BLE001 - an internal error is reported and logged, and ends only this request
             error = as_told(failure, None, self._sessions.metrics)
             self._sessions.answered("message", error.status_code, started)
-            said = refused(request, error)
-        said = self._in_blocks(request, said)
-        said.opt.block1 = request.opt.block1
-        said.opt.no_response = request.opt.no_response
-        pipe.add_response(said, is_last=True)
+            response = refused(request, error)
+        response = self._in_blocks(request, response)
+        response.opt.block1 = request.opt.block1
+        response.opt.no_response = request.opt.no_response
+        pipe.add_response(response, is_last=True)
 
-    def _in_blocks(self, request: Message, said: Message) -> Message:
-        if not said.payload or said.opt.block2 is not None:
-            return said
+    def _in_blocks(self, request: Message, response: Message) -> Message:
+        if not response.payload or response.opt.block2 is not None:
+            return response
         try:
-            return self._blocks.first(request, said)
+            return self._blocks.first(request, response)
         except (NotReady, TooManyRequests) as error:
             return refused(request, error)
 
@@ -153,10 +153,10 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     async def _ask(self, primitive: Primitive, request: Message) -> Message:
         check_acceptable(request)
         with self._work(request):
-            said = await _Once.ask(self._sessions, read_message(primitive, request), peer(request))
-        if "error" in said:
-            return failed(request, said)
-        ((_, content),) = said.items()
+            response = await _SingleRequest.ask(self._sessions, read_message(primitive, request), peer(request))
+        if "error" in response:
+            return failed(request, response)
+        ((_, content),) = response.items()
         return answer(request, content, Code.CHANGED if request.code == Code.POST else Code.CONTENT)
 
     async def _subscribe(self, pipe: Pipe) -> Message:
@@ -165,14 +165,14 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         access = self._sessions.guard.access(token(request))
         message = read_message("subscribe", request)
         with self._work(request):
-            followed, first = await self.following.create(message, access, peer(request))
+            followed, first = await self.observations.create(message, access, peer(request))
         if "error" in first:
             return failed(request, first)
         path = ("subscribe", followed.name)
         created = {"path": f"/{'/'.join(path)}", "spuid": first["notification"]["spuid"]}
-        said = answer(request, created, Code.CREATED)
-        said.opt.location_path = path
-        return said
+        response = answer(request, created, Code.CREATED)
+        response.opt.location_path = path
+        return response
 
     async def _follow(self, pipe: Pipe) -> Message:
         request = pipe.request
@@ -183,8 +183,8 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         if request.opt.observe == 1:
             followed.end()
         with self._work(request):
-            said = await _Once.ask(self._sessions, followed.as_query(token(request)), peer(request))
-        return failed(request, said) if "error" in said else answer(request, said["result"], Code.CONTENT)
+            response = await _SingleRequest.ask(self._sessions, followed.as_query(token(request)), peer(request))
+        return failed(request, response) if "error" in response else answer(request, response["result"], Code.CONTENT)
 
     async def _unsubscribe(self, pipe: Pipe) -> Message:
         started = time.perf_counter()
@@ -195,7 +195,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
     def _followed(self, request: Message) -> ObservedSubscription:
         access = self._sessions.guard.access(token(request))
         check(access, "subscribe")
-        return self.following.find(request.opt.uri_path[1], access.client)
+        return self.observations.find(request.opt.uri_path[1], access.client)
 
     async def _read(self, pipe: Pipe) -> Message:
         request, started = pipe.request, time.perf_counter()
@@ -208,17 +208,19 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
             count = await self._readings(topic, _payload(request))
         if not count:
             raise InvalidRequest(
-                f'Nothing in it is a reading, as far as the mappings say for the topic "{topic}"; /api/unmapped and '
-                "/api/bad-values of the HTTP gate tell more"
+                f'No mapping finds a reading in this message on the topic "{topic}"; see /api/unmapped and '
+                "/api/bad-values of the HTTP gate"
             )
         self._sessions.answered("reading", 200, started)
         return answer(request, {"readings": count}, Code.CHANGED)
 
     def _topic(self, request: Message) -> str:
-        """What the path of a reading says. Raises `InvalidRequest`."""
+        """Return the topic in the path of a reading. Raises `InvalidRequest`."""
         topic = "/".join(request.opt.uri_path[1:])
         if not is_topic(topic):
-            raise InvalidRequest(f'"{topic}" is no topic: it has a wildcard or a zero byte, or is empty or too long')
+            raise InvalidRequest(
+                f'"{topic}" is not a valid topic: it contains a wildcard or a zero byte, is empty or too long'
+            )
         if topic.startswith("$"):
             raise InvalidRequest(f'"{topic}" is a topic of a broker\'s own (it begins with $); no readings are there')
         if self._own_topics and topic.startswith(self._own_topics):
@@ -235,49 +237,51 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
             self._working.give_back(who)
 
 
-class _Once:
-    """The connection of a session for one request; a `Connection` of `edge.gates.outgoing`."""
+class _SingleRequest:
+    """Connection of a session for a single request; implements `Connection` of `edge.gates.outgoing`."""
 
     writable = True
     unsent = 0
 
     def __init__(self) -> None:
-        self.said: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def ask(cls, sessions: Sessions, message: dict[str, Any], peer: str) -> dict[str, Any]:
-        """The answer to a message, or the error. What was begun is finished whatever becomes of who asks."""
+        """Return the response to a message, or the error. The engine finishes the request even if the client
+        disconnects.
+        """
         connection = cls()
         session = Session(sessions, connection, peer)
         try:
             session.receive(json.dumps(message))
-            return await connection.said
+            return await connection.response
         finally:
             session.close()
 
     def write(self, text: str) -> None:
-        """Take in the answer."""
-        if not self.said.done():
-            self.said.set_result(json.loads(text))
+        """Store the response."""
+        if not self.response.done():
+            self.response.set_result(json.loads(text))
 
     async def write_and_wait(self, text: str) -> bool:
-        """Take in the answer."""
+        """Store the response."""
         self.write(text)
         return True
 
     async def taken(self) -> bool:
-        """The answer always is."""
+        """Return True: the response is stored at once."""
         return True
 
     def close(self, code: int, reason: str) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no connection."""
 
     def abort(self) -> None:
-        """Likewise."""
+        """Do nothing."""
 
 
 def _payload(request: Message) -> bytes:
-    """What a device sent, as the mapping language reads it."""
+    """Return the payload of a device in the form that the mapping language reads."""
     sent = format_of(request)
     payload: bytes = request.payload
     if sent == SENML_CBOR:
@@ -290,7 +294,7 @@ def _payload(request: Message) -> bytes:
 
 
 def _links(protected: bool) -> LinkFormat:
-    """RFC 6690; `osc`: protected with OSCORE (RFC 8613, section 9)."""
+    """Return the link format (RFC 6690); `osc` marks resources protected with OSCORE (RFC 8613, section 9)."""
     about: dict[str, str | None] = {"osc": None} if protected else {}
     formats = dict.fromkeys(("query", "update", "subscribe"), f"{JSON} {CBOR}")
     formats["reading"] = f"{TEXT} {JSON} {CBOR} {SENML_JSON} {SENML_CBOR}"

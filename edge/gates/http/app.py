@@ -1,4 +1,4 @@
-"""The routes of the HTTP gate."""
+"""Routes of the HTTP gate."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from edge.protocol.moments import When, check_id
 _T = TypeVar("_T")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
-_NOT_THEMSELVES = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
-"""Headers that say that somebody else asks than who is connected."""
+_FORWARDING_HEADERS = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"}
+"""Headers that mark a request as forwarded by a proxy, or as sent by a page of another origin."""
 
 
 async def _nothing_shipped() -> object:
@@ -60,32 +60,34 @@ async def _nothing_shipped() -> object:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What the rest of the gateway shows through the HTTP gate. All are asked for each time, and must be quick."""
+    """Data of the rest of the gateway that the HTTP gate serves. The functions are called for each request; they must
+    be fast.
+    """
 
     ready: Callable[[], bool] = lambda: True
-    """Whether the engine takes requests."""
+    """Whether the engine accepts requests."""
     fault: Callable[[], str] = str
-    """What is wrong with a gateway that takes requests; empty: nothing."""
+    """Problems of a gateway that accepts requests; empty if there are none."""
     health: Callable[[], Mapping[str, object]] = dict
-    """Members of the answer of `/health` beside `status`, for who may administer."""
+    """Members of the response of `/health` in addition to `status`, for administrators."""
     open_health: Callable[[], Mapping[str, object]] = dict
-    """The same for everybody else."""
+    """The same members for other clients."""
     enrolment: Callable[[str, str], Mapping[str, str]] | None = None
-    """What a stranger may know of the code with which the operator comes in, by the addresses of both ends."""
+    """State of the operator's enrolment code, for unauthenticated clients, by the addresses of both ends."""
     endpoints: Callable[[], Mapping[str, str]] = dict
     """URLs by name, as in endpoints.json: `http`, `ws`, `mqtt`."""
     unmapped: Callable[[], object] = list
-    """Topics that no mapping matches, as JSON."""
+    """Topics without a matching mapping, as JSON."""
     bad_values: Callable[[], object] = list
-    """Values that could not be read, with the reason, as JSON."""
+    """Values that could not be parsed, with the reason, as JSON."""
     outbox: Callable[[], object] = dict
-    """What waits to be shipped to the history, as JSON."""
+    """State of the outbox, as JSON."""
     ship: Callable[[], Awaitable[object]] = _nothing_shipped
-    """Ship it now. Returns what came of it, as JSON. May take long. Raises `EdgeError`."""
+    """Ship the outbox now. Returns the result as JSON. May take long. Raises `EdgeError`."""
 
 
 class Routes:
-    """The endpoints, over one engine."""
+    """The endpoints over one engine."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class Routes:
         self._authority = authority
 
     def app(self) -> ASGIApp:
-        """The ASGI application."""
+        """Return the ASGI application."""
         routes = [
             _route("/query", "query", self._sparql(["query"]), ["GET", "POST"]),
             _route("/update", "update", self._sparql(["update"]), ["POST"]),
@@ -116,12 +118,12 @@ class Routes:
             _route("/timers/{id:path}", "timer", self._timer, ["GET", "PUT", "DELETE"]),
             _route("/explain", "explain", self._explain, ["GET", "POST"]),
             _route("/health", "health", self._health, ["GET"]),
-            _route("/metrics", "metrics", self._operators(self._show_metrics), ["GET"]),
-            _route("/api/engine", "api", self._operators(self._operate), ["GET", "PUT"]),
+            _route("/metrics", "metrics", self._administrators_only(self._show_metrics), ["GET"]),
+            _route("/api/engine", "api", self._administrators_only(self._operate), ["GET", "PUT"]),
             _route("/api/endpoints", "api", self._shown(lambda: dict(self._views.endpoints())), ["GET"]),
-            _route("/api/unmapped", "api", self._operators(self._shown(self._views.unmapped)), ["GET"]),
-            _route("/api/bad-values", "api", self._operators(self._shown(self._views.bad_values)), ["GET"]),
-            _route("/api/outbox", "api", self._operators(self._outbox), ["GET", "POST"]),
+            _route("/api/unmapped", "api", self._administrators_only(self._shown(self._views.unmapped)), ["GET"]),
+            _route("/api/bad-values", "api", self._administrators_only(self._shown(self._views.bad_values)), ["GET"]),
+            _route("/api/outbox", "api", self._administrators_only(self._outbox), ["GET", "POST"]),
             _route("/api/openapi.json", "api", self._describe, ["GET"]),
             *(_route(path, "page", self._page, ["GET"]) for path in FILES),
             *(self._secured(self._authority) if self._authority is not None else []),
@@ -133,23 +135,23 @@ class Routes:
         return app
 
     def _secured(self, authority: Authority) -> list[Route]:
-        """What there is where there is security."""
+        """Return the routes that exist only with security."""
 
         async def register(request: Request) -> Response:
-            self._rate_limit.introduce(_peer(request), time.monotonic())
+            self._rate_limit.authenticate(_peer(request), time.monotonic())
             return await oauth.register(request, authority, self._settings)
 
         async def token(request: Request) -> Response:
-            self._rate_limit.introduce(_peer(request), time.monotonic())
+            self._rate_limit.authenticate(_peer(request), time.monotonic())
             return await oauth.token(request, authority)
 
         async def enrolment(request: Request) -> Response:
-            self._rate_limit.introduce(_peer(request), time.monotonic())
-            # A browser says that a page of another origin asks, a proxy that it asks for somebody else.
-            near = "" if request.client is None or _NOT_THEMSELVES & set(request.headers) else request.client.host
+            self._rate_limit.authenticate(_peer(request), time.monotonic())
+            # Browsers mark requests of pages from another origin, and proxies mark forwarded requests.
+            near = "" if request.client is None or _FORWARDING_HEADERS & set(request.headers) else request.client.host
             here = (request.scope.get("server") or ("",))[0]
-            told = {"state": "none"} if self._views.enrolment is None else self._views.enrolment(near, here)
-            return _json(told, 200, {"Cache-Control": "no-store"})
+            result = {"state": "none"} if self._views.enrolment is None else self._views.enrolment(near, here)
+            return _json(result, 200, {"Cache-Control": "no-store"})
 
         return [
             _route("/secure/query", "query", self._sparql(["query"]), ["GET", "POST"]),
@@ -161,7 +163,11 @@ class Routes:
         ]
 
     def _access(self, request: Request) -> Access:
-        """What the client may do. Every request counts, those of strangers as well. Raises `TooManyRequests`, too."""
+        """Return the client's permissions, and count the request against its rate limit, even if it is
+        unauthenticated.
+
+        Raises `Unauthorized`, `TooManyRequests`.
+        """
         try:
             access = self._guard.access(request.headers.get("authorization"))
         except EdgeError:
@@ -172,12 +178,12 @@ class Routes:
         request.scope[CHARGE] = self._rate_limit.bytes.charge(client)
         return access
 
-    def _still(self, request: Request) -> Access:
-        """What the client may do now that the body is there: its rights may have ended while it was on its way."""
+    def _recheck(self, request: Request) -> Access:
+        """Check the permissions again after the body was read: they may have ended meanwhile."""
         return self._guard.access(request.headers.get("authorization"))
 
-    def _operators(self, endpoint: _Endpoint) -> _Endpoint:
-        """For those who run the gateway."""
+    def _administrators_only(self, endpoint: _Endpoint) -> _Endpoint:
+        """Restrict an endpoint to administrators."""
 
         async def guarded(request: Request) -> Response:
             check(self._access(request), "administer")
@@ -190,13 +196,13 @@ class Routes:
             raise _not_ready()
 
     def _sparql(self, accepted: list[Primitive], *, beside: bool = False) -> _Endpoint:
-        """`beside`: updates are for the history, and do not change the graph."""
+        """Return an endpoint for SPARQL operations. `beside`: updates go to the history and do not change the graph."""
 
         async def endpoint(request: Request) -> Response:
             self._check_ready()
             self._access(request)
             operation = await read_operation(request, accepted, self._settings)
-            access = self._still(request)
+            access = self._recheck(request)
             request.scope[PRIMITIVE] = operation.primitive
             check(access, operation.primitive)
             who = client_of(access, _peer(request))
@@ -227,7 +233,7 @@ class Routes:
         request = UpdateRequest(operation.text, operation.dataset, access=access, source=who, beside=beside)
         if operation.when is not None:
             return await self._schedule(request, operation.when, operation.name)
-        (outcome,) = await _kept(self._engine.update([request]))
+        (outcome,) = await _shielded(self._engine.update([request]))
         text = f"Update done: {outcome.added} added, {outcome.removed} removed"
         counts = {"added": outcome.added, "removed": outcome.removed}
         if outcome.entries:
@@ -236,7 +242,7 @@ class Routes:
         return _json({"response": {"body": text, "isJson": False}, **counts})
 
     async def _schedule(self, request: UpdateRequest, when: When, name: str | None) -> Response:
-        scheduled = await _kept(self._engine.schedule(request, when, name))
+        scheduled = await _shielded(self._engine.schedule(request, when, name))
         location = f"/timers/{quote(scheduled.id, safe='')}"
         return _json({"scheduled": scheduled.to_message()}, 202, {"Location": location})
 
@@ -256,9 +262,9 @@ class Routes:
         if request.method == "PUT":
             check(access, "update")
             if client not in (None, access.client):
-                raise Forbidden("Nobody has updates run later for another client")
+                raise Forbidden("A client cannot schedule updates for another client")
             operation = await read_operation(request, ["update"], self._settings)
-            check(access := self._still(request), "update")
+            check(access := self._recheck(request), "update")
             if operation.when is None:
                 raise InvalidRequest('A delayed update needs the parameter "delay" or "at"')
             if operation.name not in (None, name):
@@ -272,7 +278,7 @@ class Routes:
             return await self._schedule(update, operation.when, name)
         check_timers(access)
         if request.method == "DELETE":
-            await _kept(self._engine.cancel(name, access, client))
+            await _shielded(self._engine.cancel(name, access, client))
             return _json({"cancelled": {"id": name}})
         return _json({"timer": (await _result(self._engine.timer(name, access, client))).to_message()})
 
@@ -280,28 +286,30 @@ class Routes:
         self._check_ready()
         check(self._access(request), "administer")
         operation = await read_operation(request, ["query"], self._settings)
-        check(access := self._still(request), "administer")
+        check(access := self._recheck(request), "administer")
         timeout = self._settings.query_timeout
         try:
             async with asyncio.timeout(timeout):
-                told = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset, access)))
+                result = await _result(self._engine.explain(QueryRequest(operation.text, operation.dataset, access)))
         except TimeoutError:
             raise RequestTimeout(
                 f"The engine was busy for longer than {timeout:g} s, the limit engine.query_timeout; try again later"
             ) from None
-        return _json(asdict(told))
+        return _json(asdict(result))
 
     async def _health(self, request: Request) -> Response:
         operates, fault = self._operates(request), self._views.fault()
         if fault:
             raise NotReady(
-                fault if operates else "The gateway does not do all that it should; who may administer is told here why"
+                fault if operates else "The gateway is degraded. Authenticate as an administrator to see the reason"
             )
         self._check_ready()
         return _json({"status": "ready", **(self._views.health() if operates else self._views.open_health())})
 
     def _operates(self, request: Request) -> bool:
-        """Whether all may be told to who asks. Without a token that is a stranger; one that is not valid is refused."""
+        """Whether the client is an administrator. A request without a token is not; an invalid token raises
+        `Unauthorized`.
+        """
         try:
             access = self._access(request) if "authorization" in request.headers else self._guard.access(None)
         except MissingAuthorization:
@@ -315,7 +323,7 @@ class Routes:
         self._check_ready()
         if request.method == "PUT":
             wanted = await read_processing(request, self._settings)
-            check(self._still(request), "administer")
+            check(self._recheck(request), "administer")
             self._engine.processing = wanted
         return _json(shown(self._engine))
 
@@ -333,7 +341,7 @@ class Routes:
         return Response(openapi(), media_type="application/json")
 
     async def _refuse(self, request: Request, exception: Exception) -> Response:
-        """What the framework refuses: no such path, or no such method there."""
+        """Answer requests that the framework rejects: unknown path, or unsupported method."""
         headers = dict(getattr(exception, "headers", None) or {})
         if getattr(exception, "status_code", 500) == MethodNotAllowed.status_code:
             allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
@@ -349,7 +357,7 @@ class Routes:
 
 
 def _peer(request: Request) -> str:
-    """From where a request comes, as limits count."""
+    """Return the identity of the connection for rate limits."""
     return peer_of(*request.client) if request.client is not None else ""
 
 
@@ -369,13 +377,13 @@ def _with_head(methods: list[str]) -> list[str]:
     return sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])})
 
 
-async def _result(future: Future[_T], *, kept: bool = False) -> _T:
-    """Wait for the engine. Raises `NotReady` where it gave the request up because it is stopping."""
+async def _result(future: Future[_T], *, shielded: bool = False) -> _T:
+    """Wait for the engine. Raises `NotReady` if the engine cancelled the request because it is stopping."""
     waiting = asyncio.wrap_future(future)
     try:
-        if not kept:
+        if not shielded:
             return await waiting
-        waiting.add_done_callback(_noted)
+        waiting.add_done_callback(_retrieve_exception)
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -384,13 +392,13 @@ async def _result(future: Future[_T], *, kept: bool = False) -> _T:
         raise
 
 
-async def _kept(future: Future[_T]) -> _T:
-    """The same, for what a request that is broken off must not take out of the engine's queue."""
-    return await _result(future, kept=True)
+async def _shielded(future: Future[_T]) -> _T:
+    """Wait for the engine, but leave the request in its queue if the client disconnects."""
+    return await _result(future, shielded=True)
 
 
-def _noted(future: asyncio.Future[_T]) -> None:
-    """Nobody may be waiting any more who could be told how it failed."""
+def _retrieve_exception(future: asyncio.Future[_T]) -> None:
+    """Retrieve the exception: with the client gone nobody else does, and asyncio would log it."""
     if not future.cancelled():
         future.exception()
 
