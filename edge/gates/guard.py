@@ -1,4 +1,4 @@
-"""Who may come in: what the gates ask for each message, whatever knows the clients."""
+"""Interface of authentication and authorization for the gates."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from edge.protocol.topics import covers
 
 
 class Guard(Protocol):
-    """What knows the clients, as a gate sees it. All methods are called on the event loop, and are quick."""
+    """Authenticates clients for a gate. All methods are called on the event loop; they must be fast."""
 
     def access(self, authorization: str | None) -> Access:
-        """What the client may do who sent this `authorization`: `Bearer <token>`, or the token alone.
+        """Return the permissions of the client with this `authorization`: `Bearer <token>`, or the token alone.
 
         Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`, all of them `Unauthorized` (401).
         """
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
-        """Have `revoked` called on the event loop, once, when a client's rights or tokens may have changed or ended.
+        """Call `revoked` once on the event loop when permissions or tokens of a client may have changed or ended.
 
-        To be called right after `access`, with its `client`. Returns what takes it back. Where rights have only
-        changed, `access` of the same token gives the new ones.
+        Call this right after `access`, with its `client`. Returns a function that cancels the watch. If permissions
+        have only changed, `access` returns the new ones for the same token.
         """
 
 
 class Authority(Protocol):
-    """What registers clients and gives them tokens (OAuth 2.0 client credentials, RFC 6749, section 4.4)."""
+    """Registers clients and issues tokens (OAuth 2.0 client credentials, RFC 6749, section 4.4)."""
 
     async def register(self, identity: str) -> dict[str, Any]:
-        """Members `client_id`, `client_secret`, `signature` (a JWK). Raises `UnauthorizedClient`."""
+        """Register a client. Returns `client_id`, `client_secret`, `signature` (a JWK). Raises `UnauthorizedClient`."""
 
     async def token(self, client_id: str, password: str) -> dict[str, Any]:
-        """Members `access_token`, `token_type`, `expires_in` (seconds). Raises `InvalidClient`."""
+        """Issue a token. Returns `access_token`, `token_type`, `expires_in` (seconds). Raises `InvalidClient`."""
 
 
 class _Open:
@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 
 OPEN_GUARD: Final[Guard] = _Open()
-"""Where there is no security: everybody may do everything."""
+"""Guard without security: all clients have all permissions."""
 
 _ACTIONS: Final[dict[str, Action]] = {
     "query": "query",
@@ -64,9 +64,9 @@ _TIMERS: Final = frozenset({"timers", "timer", "cancel"})
 
 
 def permitted(guard: Guard, request: Message) -> Access:
-    """The access of the client that sent this message.
+    """Return the permissions of the client that sent this message.
 
-    Raises `Unauthorized`, and `Forbidden` where what it asks for is not among its actions.
+    Raises `Unauthorized`, or `Forbidden` if the request is not among its permitted actions.
     """
     try:
         access = guard.access(request.authorization)
@@ -80,18 +80,18 @@ def permitted(guard: Guard, request: Message) -> Access:
 
 
 def check(access: Access, action: Action) -> None:
-    """Raises `Forbidden` where a client may not do this."""
+    """Raise `Forbidden` unless the client may perform this action."""
     if action not in access.actions:
         raise Forbidden(f'The client "{access.client}" may not {action}; who runs the gateway can allow it')
 
 
 def check_publish(access: Access, topic: str) -> None:
-    """Raises `Forbidden` where a client may not publish readings on this topic."""
+    """Raise `Forbidden` unless the client may publish readings on this topic."""
     if access.publish is not None and not any(covers(given, topic) for given in access.publish):
         raise Forbidden(f'The client "{access.client}" may not publish on "{topic}"; who runs the gateway can allow it')
 
 
 def check_timers(access: Access) -> None:
-    """Raises `Forbidden` where a client has no delayed updates to look after: neither its own nor those of others."""
+    """Raise `Forbidden` unless the client may access delayed updates, its own or those of others."""
     if not access.operates:
         check(access, "update")

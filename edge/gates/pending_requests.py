@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from edge.engine.requests import Answer, Dataset, QueryRequest, UpdateOutcome, UpdateRequest
 from edge.gates.rate_limit import client_of
 from edge.gates.result_limit import ResultLimit, as_results
-from edge.gates.subscriptions import as_told, as_tuple
+from edge.gates.subscriptions import as_error, as_tuple
 from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, RequestTimeout
 from edge.protocol.messages import (
@@ -153,7 +153,7 @@ class _Ask(Generic[T]):
         session = self._session
         failure = future.exception()
         if failure is not None:
-            told = as_told(failure, self._request.alias, session.shared.metrics)
+            told = as_error(failure, self._request.alias, session.shared.metrics)
             session.refuse(told, self._request.kind, self._started)
             return
         session.outgoing.send(self._told(future.result()))

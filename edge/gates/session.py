@@ -1,4 +1,4 @@
-"""One client's session: its messages in, its subscriptions, its answers and notifications out. Knows no transport."""
+"""Session of one client, independent of the transport: parses messages, manages subscriptions, sends responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edge.protocol.messages import MAX_ALIAS, SubscribeMessage, UnsubscribeMessa
 
 
 class Sessions:
-    """What all sessions of a gate share: the engine, the bridge from its thread, limits and metrics."""
+    """Shared state of a gate's sessions: engine, dispatcher for engine threads, limits and metrics."""
 
     def __init__(
         self,
@@ -63,19 +63,19 @@ class Sessions:
         self.active = metrics.subscriptions.labels(gate)
 
     def answered(self, primitive: str, status: int, started: float) -> None:
-        """Count an answer to a request that came in at `started` (`time.perf_counter`, seconds)."""
+        """Count the response to a request that arrived at `started` (`time.perf_counter`, seconds)."""
         self.metrics.answered(self.gate, primitive, status, time.perf_counter() - started)
 
 
 class Session:
-    """A client's session. All methods are called on the event loop; none waits for the engine but `room`.
+    """Session of one client. All methods are called on the event loop; only `room` waits.
 
-    Requests are handed to the engine as they come, so that many that are sent in one go are not answered one round trip
-    at a time. The engine's answers and notifications come over one bridge, so the client sees them in engine order.
+    Requests are passed to the engine as they arrive, so pipelined requests do not cost a round trip each. Responses
+    and notifications of the engine arrive through one dispatcher, so the client receives them in engine order.
     """
 
     def __init__(self, shared: Sessions, connection: Connection, peer: str) -> None:
-        """`peer`: from where it comes, who is the client until that is known (`rate_limit`)."""
+        """`peer`: origin of the connection; it identifies the client until authentication (`rate_limit`)."""
         self.shared = shared
         self.peer = peer
         limits = shared.limits
@@ -93,17 +93,17 @@ class Session:
         self.subscriptions: dict[str, Subscribe] = {}
         self.closed = False
         self.authorized = False
-        """Whether a message has come of somebody who may send it."""
+        """Whether an authorized message has arrived."""
         self._opening: set[Subscribe] = set()
         self._pending = 0
         self._queries = 0
-        """How many are being evaluated."""
+        """Number of queries that are being evaluated."""
         self._held: deque[Callable[[], None]] = deque()
-        """The beginnings of those that are to be."""
+        """Functions that start the waiting queries."""
         self._room = asyncio.Event()
 
     def receive(self, message: str | bytes) -> None:
-        """Take one message from the client. Everything that can be wrong with it is answered with an error."""
+        """Process a message of the client. Every problem with it is answered with an error."""
         started = time.perf_counter()
         primitive, counted = "message", False
         try:
@@ -127,10 +127,10 @@ class Session:
             self.refuse(error if counted else self._counted(error), primitive, started)
 
     async def room(self) -> None:
-        """Wait until the session may take another message.
+        """Wait until the session accepts another message.
 
-        Not while too many requests of it are in work, nor while as many answers, or answers of too many bytes, wait for
-        a client that does not read.
+        It does not while too many of its requests are pending, or too many answers or bytes wait for a client that
+        does not read.
         """
         limits = self.shared.limits
         while not self.closed:
@@ -141,9 +141,9 @@ class Session:
             await self._room.wait()
 
     def close(self, *, lost: bool = False) -> None:
-        """The client is gone: end all its subscriptions, also those that are about to begin.
+        """End the session because the client is gone, with all its subscriptions and those that are about to start.
 
-        `lost`: without a farewell, so it may come back to those that can be resumed.
+        `lost`: the client did not close the connection properly, so it may resume its subscriptions.
         """
         if self.closed:
             return
@@ -167,7 +167,7 @@ class Session:
         self.shared.answered(primitive, error.status_code, started)
 
     def begun(self) -> None:
-        """Count a request that the engine has taken."""
+        """Count a request that the engine has accepted."""
         self._pending += 1
 
     def done(self) -> None:
@@ -176,19 +176,21 @@ class Session:
         self._room.set()
 
     def evaluate(self, begin: Callable[[], None]) -> None:
-        """Begin a query as soon as its result may come: with those that are being evaluated, and what waits already."""
+        """Start a query as soon as there is room for its result next to those of running
+        queries and waiting answers.
+        """
         self.begun()
         self._held.append(begin)
         self._go_on()
 
     def evaluated(self) -> None:
-        """A query is over, and its answer sent, or waits."""
+        """Count a finished query, whose answer is sent or waits."""
         self._queries -= 1
         self.done()
         self._go_on()
 
     def keep(self, spuid: str, call: Subscribe) -> None:
-        """A subscription has begun, or goes on."""
+        """Register a subscription that has started or was resumed."""
         self._opening.discard(call)
         self.subscriptions[spuid] = call
         call.watch()
@@ -198,7 +200,7 @@ class Session:
             self.shared.resume_registry.note(call)
 
     def forget(self, spuid: str) -> Subscribe | None:
-        """A subscription is over, as far as the client is concerned."""
+        """Remove a subscription that has ended for the client."""
         call = self.subscriptions.pop(spuid, None)
         if call is not None:
             call.unwatch()
@@ -210,12 +212,12 @@ class Session:
         return call
 
     def end(self, spuid: str) -> None:
-        """Have the engine end a subscription that no client asks about any more."""
-        with contextlib.suppress(EdgeError):  # nobody is left to tell, and a stopping engine ends all of them
+        """End a subscription in the engine that has no client any more."""
+        with contextlib.suppress(EdgeError):  # the client is gone, and a stopping engine ends all subscriptions itself
             self.shared.engine.unsubscribe(spuid)
 
     def opened(self, call: Subscribe) -> None:
-        """A subscribe request has been answered, one way or the other."""
+        """Count a subscribe request that was answered."""
         if call in self._opening:
             self._opening.discard(call)
             self.shared.rate_limit.unsubscribe(call.who)
@@ -253,16 +255,18 @@ class Session:
             raise
 
     def _park_living(self, spuid: str, sequence: int | None, again: Subscribe) -> None:
-        """What is asked for again is lost on the other connection, and counts no more for its client.
+        """Suspend a subscription that is resumed here while its old connection still seems alive.
 
-        Unless it cannot go on from there: who asks has never had it, and the other connection may well be alive.
+        Not if it cannot be resumed from this sequence number: then the old connection may well be alive.
         """
         living = self.shared.resume_registry.living(spuid, again.query)
         if living is not None and sequence is not None and living.session.told_since(living, sequence):
             living.session.hand_over(living, self)
 
     def _resume(self, again: Subscribe) -> bool:
-        """Go on with the subscription of a lost connection. False: it is over, another one, or too far on."""
+        """Resume a suspended subscription. False: it has ended, its query differs, or changes since then are not
+        available.
+        """
         request, resume_registry = again.request, self.shared.resume_registry
         assert request.spuid is not None  # noqa: S101
         assert request.sequence is not None  # noqa: S101
@@ -277,11 +281,11 @@ class Session:
         return True
 
     def told_since(self, call: Subscribe, sequence: int) -> bool:
-        """Whether a client that has had everything up to `sequence` can be told the rest."""
+        """Whether a client that has received everything up to `sequence` can get the changes since then."""
         return suspended(call, self.outgoing.unread().get(call.spuid, [])).since(None, sequence) is not None
 
     def hand_over(self, call: Subscribe, heir: Session) -> None:
-        """Park a subscription that is asked for on another connection: this one is lost and does not know it yet."""
+        """Suspend a subscription that is resumed on another connection: this connection is probably lost."""
         unread = self.outgoing.unread().get(call.spuid, [])
         self.outgoing.withdraw(call.spuid)
         self.forget(call.spuid)
@@ -302,14 +306,14 @@ class Session:
         Unsubscribe(self, call, request, started).start()
 
     def _count(self, who: str, alias: str | None) -> None:
-        """A client sends a request. Raises `TooManyRequests`."""
+        """Count a request. Raises `TooManyRequests`."""
         try:
             self.shared.rate_limit.request(who, time.monotonic())
         except TooManyRequests as error:
             raise error.with_alias(alias) from None
 
     def _counted(self, wrong: EdgeError) -> EdgeError:
-        """What to say to a request that is wrong: it counts all the same."""
+        """Count an invalid request too. Returns the error to send."""
         try:
             self._count(self.peer, wrong.alias)
         except TooManyRequests as error:
@@ -317,7 +321,7 @@ class Session:
         return wrong
 
     def _go_on(self) -> None:
-        """Less waits for the client, or is being evaluated."""
+        """Start waiting queries for which there is room now."""
         limits = self.shared.limits
         if self.outgoing.gone:
             self._held.clear()
@@ -332,5 +336,5 @@ class Session:
 
 
 def _size(text: str) -> int:
-    """Bytes of the text as UTF-8."""
+    """Return the length of the text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode())

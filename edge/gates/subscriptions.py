@@ -1,6 +1,6 @@
-"""Subscribe and unsubscribe requests while they are in work: handed to the engine, answered when it has answered.
+"""Pending subscribe and unsubscribe requests: passed to the engine, answered when the engine has answered.
 
-All methods are called on the event loop. The answers come over the bridge, in engine order.
+All methods are called on the event loop. Answers arrive through the dispatcher, in engine order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Subscribe:
-    """One subscribe request, and the subscription that comes of it."""
+    """A subscribe request, and the resulting subscription."""
 
     def __init__(self, session: Session, request: SubscribeMessage, access: Access, started: float) -> None:
         self.session = session
@@ -41,21 +41,21 @@ class Subscribe:
         dataset = Dataset(as_tuple(request.default_graph_uri), as_tuple(request.named_graph_uri))
         self.query = QueryRequest(request.sparql, dataset, access, self.who)
         self.resumable = session.shared.resume_registry.open and (request.resume or request.spuid is not None)
-        """Whether the client may come back to it on another connection."""
+        """Whether the client may resume it on another connection."""
         self.spuid = ""
         self.variables: tuple[str, ...] = ()
         self.sequence = 0
-        """Of the last notification."""
+        """Number of the last notification."""
         self.feed = Feed(self.notify)
         self.ending = False
-        self._tenure: AuthorizationWatch | None = None
+        self._authorization_watch: AuthorizationWatch | None = None
         self._dropped = False
         self._answered = False
         self._timer: asyncio.TimerHandle | None = None
         self._future: Future[Subscription] | None = None
 
     def start(self) -> None:
-        """Hand it to the engine. Raises what the engine refuses at once."""
+        """Pass the request to the engine. Raises errors that the engine detects at once."""
         request, shared = self.request, self.session.shared
         sink = partial(shared.bridge.put, self.feed.take)
         try:
@@ -68,7 +68,7 @@ class Subscribe:
         self._future.add_done_callback(partial(shared.bridge.put, self._done))
 
     def notify(self, item: Notification | SubscribeFailed) -> None:
-        """What the engine sends to this subscription, in order."""
+        """Process an item that the engine sends to this subscription, in order."""
         if self._dropped:
             return
         session, self.spuid = self.session, item.spuid
@@ -85,14 +85,14 @@ class Subscribe:
         session.outgoing.send(item)
         session.shared.notifications.inc()
 
-    def go_on(self, parked: SuspendedSubscription, missed: Notification) -> None:
-        """Instead of a new subscription: with that of a lost connection."""
+    def go_on(self, suspended: SuspendedSubscription, missed: Notification) -> None:
+        """Resume a suspended subscription instead of starting a new one."""
         self._answer()
-        self.spuid, self.variables, self.sequence = parked.spuid, parked.variables, parked.sequence
-        self.feed = parked.feed
+        self.spuid, self.variables, self.sequence = suspended.spuid, suspended.variables, suspended.sequence
+        self.feed = suspended.feed
         self.feed.to = self.notify
         session = self.session
-        if parked.query.source != self.who:  # without security another connection is another client
+        if suspended.query.source != self.who:  # without security, another connection is another client
             session.shared.engine.transfer(self.spuid, self.who)
         session.keep(self.spuid, self)
         session.outgoing.send(missed)
@@ -100,37 +100,39 @@ class Subscribe:
         session.shared.answered("subscribe", 200, self.started)
 
     def watch(self) -> None:
-        """Have it end when the client's rights do."""
+        """End the subscription when the client's permissions end."""
         self.unwatch()
         if self.access is not ANYBODY:
-            self._tenure = AuthorizationWatch(
+            self._authorization_watch = AuthorizationWatch(
                 self.session.shared.guard, self.access, self.request.authorization, self._lose
             )
 
     def unwatch(self) -> None:
-        """It is over, or goes on elsewhere."""
-        if self._tenure is not None:
-            self._tenure.end()
-            self._tenure = None
+        """Stop watching the permissions: the subscription has ended, or was suspended."""
+        if self._authorization_watch is not None:
+            self._authorization_watch.end()
+            self._authorization_watch = None
 
     def drop(self) -> None:
-        """Send nothing more; if the subscription comes about all the same, it is ended at once."""
+        """Send nothing more; if the engine still starts the subscription, end it at once."""
         self._dropped = True
         self.release()
         self._answer()
 
     def release(self) -> None:
-        """Break the reference cycle: the text would stay until the garbage collector runs, which it seldom does."""
+        """Break the reference cycle: the query text would stay in memory until the garbage collector runs, which is
+        rare.
+        """
         self.feed.to = _ignore
         self._future = None if self._future is not None and self._future.done() else self._future
 
     def _lose(self, error: EdgeError) -> None:
-        """It cannot go on."""
+        """End the subscription with an error."""
         self._dropped = True
         self.release()
         session = self.session
-        told = type(error)(error.description, alias=self.alias, spuid=self.spuid)
-        session.refuse(told, "notify", time.perf_counter())
+        error = type(error)(error.description, alias=self.alias, spuid=self.spuid)
+        session.refuse(error, "notify", time.perf_counter())
         if session.forget(self.spuid) is not None:
             session.end(self.spuid)
 
@@ -161,11 +163,11 @@ class Subscribe:
                 session.end(future.result().spuid)
         elif failure is not None:
             self.drop()
-            session.refuse(as_told(failure, self.alias, session.shared.metrics), "subscribe", self.started)
+            session.refuse(as_error(failure, self.alias, session.shared.metrics), "subscribe", self.started)
 
 
 class Unsubscribe:
-    """One unsubscribe request. The subscription's notifications go on until the engine has answered."""
+    """An unsubscribe request. Notifications continue until the engine has answered."""
 
     def __init__(self, session: Session, call: Subscribe, request: UnsubscribeMessage, started: float) -> None:
         self.session = session
@@ -175,7 +177,7 @@ class Unsubscribe:
         self.started = started
 
     def start(self) -> None:
-        """Hand it to the engine. Raises what the engine refuses at once."""
+        """Pass the request to the engine. Raises errors that the engine detects at once."""
         shared = self.session.shared
         try:
             future = shared.engine.unsubscribe(self.request.spuid)
@@ -192,7 +194,7 @@ class Unsubscribe:
         session.forget(self.request.spuid)
         failure = future.exception()
         if failure is not None:
-            session.refuse(as_told(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
+            session.refuse(as_error(failure, self.alias, session.shared.metrics), "unsubscribe", self.started)
         else:
             session.outgoing.send(unsubscribed_message(self.request.spuid, self.alias))
             session.shared.answered("unsubscribe", 200, self.started)
@@ -203,15 +205,15 @@ def _ignore(_: object) -> None:
 
 
 def as_tuple(graphs: list[str] | None) -> tuple[str, ...] | None:
-    """Graphs as a dataset has them."""
+    """Convert the graphs of a message to those of a dataset."""
     return None if graphs is None else tuple(graphs)
 
 
-def as_told(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
-    """What went wrong, as the client is told. What no error of the tree describes is a fault of ours, and logged."""
+def as_error(failure: BaseException, alias: str | None, metrics: Metrics) -> EdgeError:
+    """Convert a failure to an error for the client. Unexpected exceptions are logged under an incident number."""
     if isinstance(failure, EdgeError):
         return failure.with_alias(alias)
     incident = uuid.uuid4().hex[:12]
     metrics.internal_errors.inc()
     logger.error("internal error %s", incident, exc_info=failure)
-    return EdgeError(f"Internal error {incident}: the gateway's log tells more", alias=alias)
+    return EdgeError(f"Internal error {incident}: see the gateway's log", alias=alias)

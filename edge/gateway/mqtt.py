@@ -172,7 +172,7 @@ class Mqtt:
 
     async def _new_adapter(self) -> MqttAdapter:
         receipts = await asyncio.wrap_future(self._engine.receipts())
-        self.adapter = adapter = MqttAdapter(self._connection, self._mappings.intake, receipts, self._strays.look)
+        self.adapter = adapter = MqttAdapter(self._connection, self._mappings.intake, receipts, self._strays.check)
         adapter.start()
         return adapter
 

@@ -1,4 +1,4 @@
-"""Requests and answers that are longer than a datagram (RFC 7959), within bounds."""
+"""Blockwise transfer of requests and responses (RFC 7959), within bounds."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _PARTS: Final = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
 
 
 class Blocks:
-    """What is on its way in blocks, of all clients. Where it becomes too much the oldest goes, and is begun again.
+    """Blockwise transfers of all clients. When they exceed the limit, the oldest is dropped and has to start again.
 
-    It counts for the clients: requests as what comes in, answers as what waits for them.
+    Requests are charged to the client's account for incoming data, responses to that for outgoing data.
 
-    A client asks for the blocks of a notification in the same words as for those of an answer to a GET (RFC 7959, 3.4).
-    So of one resource one client is sent one thing at a time.
+    A client requests the blocks of a notification in the same way as those of a GET response (RFC 7959, section 3.4).
+    Therefore only one transfer at a time can exist for a client and resource.
     """
 
     def __init__(self, max_body: int, max_kept: int, quota: ByteQuota) -> None:
-        """In bytes: one request, all that is kept."""
+        """Limits in bytes: of one request, and of all stored transfers."""
         self._max_body = max_body
         self._requests = Transfers(max_kept, quota)
         self._answers = Transfers(max_kept, quota)
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Drop all transfers."""
         self._requests.close()
         self._answers.close()
 
     def whole(self, request: Message) -> Message | None:
-        """None, and the request then has its whole body; or what to answer meanwhile.
+        """Add a block. Returns None when the request has its complete body, else the response to this block.
 
         Raises `TooLarge`, `TooManyRequests`.
         """
@@ -50,10 +50,10 @@ class Blocks:
         if block is None:
             return None
         key = _key(request)
-        kept = None if block.block_number == 0 else self._requests.take(key)
-        before = b"" if kept is None else kept.content
+        stored = None if block.block_number == 0 else self._requests.take(key)
+        before = b"" if stored is None else stored.content
         if len(before) != block.start or (block.more and len(request.payload) != block.size):
-            return incomplete(request, "Blocks before this one are missing; send the body again from the first on")
+            return incomplete(request, "Blocks before this one are missing; send the body again from the first block")
         if block.more:
             self._requests.put(key, Transfer(before + request.payload), incoming(peer(request)))
             return Message(code=Code.CONTINUE, block1=block)
@@ -61,23 +61,25 @@ class Blocks:
         return None
 
     def part(self, request: Message) -> Message | None:
-        """A further block of an answer; None: the request asks for none."""
+        """Return a further block of a response; None: the request does not ask for one."""
         block = request.opt.block2
         if block is None or block.block_number == 0:
             return None
         transfer = self._answers.use(_key(request))
         if transfer is None:
-            return incomplete(request, "What this is a block of is no longer kept; ask for it again from the first on")
+            return incomplete(request, "This transfer has expired; request it again from the first block")
         answer = Message(code=Code(transfer.content[0]))
         answer.payload = answer.opt.decode(transfer.content[1:])
         if block.start >= len(answer.payload):
-            return incomplete(request, "There is no such block; ask for it again from the first on")
+            return incomplete(request, "There is no such block; request the transfer again from the first block")
         answer = _cut(answer, request, block.block_number)
         transfer.went(block.start, len(answer.payload))
         return answer
 
     def first(self, request: Message, answer: Message) -> Message:
-        """An answer, or its first block: the others can be asked for then. Raises `NotReady`, `TooManyRequests`."""
+        """Return a short response, or the first block of a long one and store the rest. Raises `NotReady`,
+        `TooManyRequests`.
+        """
         answer.opt.block1 = request.opt.block1
         limit = request.remote.maximum_payload_size
         if request.opt.block2 is not None:
@@ -88,22 +90,22 @@ class Blocks:
         if not notifies:
             self._check_free(request)
         answer.opt.etag = hashlib.blake2b(answer.payload, digest_size=8).digest()
-        kept = answer.copy(observe=None, block1=None)
-        content = bytes([kept.code]) + kept.opt.encode() + b"\xff" + kept.payload
-        transfer = Transfer(content, len(kept.payload), notifies=notifies)
+        stored = answer.copy(observe=None, block1=None)
+        content = bytes([stored.code]) + stored.opt.encode() + b"\xff" + stored.payload
+        transfer = Transfer(content, len(stored.payload), notifies=notifies)
         self._answers.put(_key(request), transfer, outgoing(peer(request)))
         cut = _cut(answer, request, 0)
         transfer.went(0, len(cut.payload))
         return cut
 
     def transfer(self, request: Message) -> Transfer | None:
-        """What is kept of the last long answer to such a request, or of the last long notification."""
+        """Return the stored transfer of the last long response to this request, or of the last long notification."""
         return self._answers.find(_key(request))
 
     def _check_free(self, request: Message) -> None:
         before = self.transfer(request)
         if before is not None and before.notifies and before.moves:
-            raise NotReady("A notification of it is on its way to you, in blocks; take that first, then ask again")
+            raise NotReady("A blockwise notification of this resource is in transfer; receive it first, then try again")
 
 
 def _cut(answer: Message, request: Message, number: int) -> Message:
@@ -113,5 +115,5 @@ def _cut(answer: Message, request: Message, number: int) -> Message:
 
 
 def _key(request: Message) -> Hashable:
-    """What the blocks of one exchange have in common: client, code and options."""
+    """Return the key of a blockwise exchange: client, code and options."""
     return request.remote.blockwise_key, request.get_cache_key(_PARTS)

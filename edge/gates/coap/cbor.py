@@ -1,4 +1,4 @@
-"""From what CBOR can say to what JSON can (RFC 8949, section 6.1). What JSON has nothing for becomes null."""
+"""Conversion of CBOR to JSON values (RFC 8949, section 6.1). Values without a JSON equivalent become null."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ import cbor2
 from edge.protocol.errors import InvalidRequest, TooLarge
 
 Json = Any
-"""What JSON can say; numbers that are not finite, too, as Python writes and reads them."""
+"""A JSON value; as in Python's json module, numbers may be infinite or NaN."""
 
 _MAX_SIZE: Final = 4 * 1024 * 1024
-"""Values and characters in one body: references make what is small on the way large when it is written."""
+"""Upper bound of values and characters in one body: references can expand a small body to a large value."""
 _MAX_DEPTH: Final = 100
 
 _SINGLE: Final = 0x5365_7061_4564_6765
-"""The tag by which floats of four bytes are told apart while they are read; nobody else's (RFC 8949, 9.2)."""
+"""Private tag (RFC 8949, section 9.2) that marks four-byte floats during decoding."""
 _MARK: Final = b"\xdb" + _SINGLE.to_bytes(8)
 _ARGUMENTS: Final = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Bytes after the first one of an item, by its lower five bits (RFC 8949, section 3)."""
+"""Length of an item's argument by the lower five bits of its first byte (RFC 8949, section 3)."""
 _FLOAT32: Final = 0xFA
 _LARGEST: Final = struct.unpack(">f", b"\x7f\x7f\xff\xff")[0]
 _INDEFINITE: Final = 31
 
 
 def read_cbor(payload: bytes) -> Json:
-    """Values that JSON has, too; keys of maps may be integers. Raises `InvalidRequest`, `TooLarge`."""
+    """Parse a body to JSON values; map keys may be integers. Raises `InvalidRequest`, `TooLarge`."""
     try:
         item = cbor2.loads(_marked(payload), max_depth=_MAX_DEPTH, allow_duplicate_keys=False)
         return _Plain().value(item)
@@ -74,7 +74,7 @@ def _scalar(item: object) -> Json:
 
 
 def _marked(payload: bytes) -> bytes:
-    """With a tag before each float of four bytes. Items are a row of heads and of what is in strings."""
+    """Insert a tag before each four-byte float. Scans item heads and skips the content of strings."""
     if _FLOAT32 not in payload:
         return payload
     parts: list[bytes] = []
@@ -84,6 +84,7 @@ def _marked(payload: bytes) -> bytes:
         kind, short = head >> 5, head & 0x1F
         if head == _FLOAT32:
             parts += payload[done:at], _MARK
+            # The tag ends up before the float, because the next slice starts at its head byte.
             done = at
         end = at + 1 + _ARGUMENTS.get(short, 0)
         if kind in (2, 3) and short != _INDEFINITE:
@@ -93,7 +94,7 @@ def _marked(payload: bytes) -> bytes:
 
 
 def _shortest(number: float) -> float:
-    """The number with the fewest digits that four bytes hold as this one: 21.6, which is 21.600000381469727 there."""
+    """Return the shortest decimal with the same four-byte encoding: 21.6 instead of 21.600000381469727."""
     if not math.isfinite(number) or number.is_integer():
         return number
     written = struct.pack(">f", number)

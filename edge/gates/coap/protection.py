@@ -20,7 +20,7 @@ from edge.gates.coap.formats import BadOption, diagnosed, refused
 from edge.gates.coap.requests import check_options
 from edge.gates.coap.transport import Peer
 from edge.gates.session import Sessions
-from edge.gates.subscriptions import as_told
+from edge.gates.subscriptions import as_error
 from edge.protocol.errors import MethodNotAllowed, MissingAuthorization, TooManyRequests
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         except RenderableError:
             raise
         except Exception as failure:  # noqa: BLE001 - as in the site
-            error = as_told(failure, None, self._sessions.metrics)
+            error = as_error(failure, None, self._sessions.metrics)
             opened = diagnosed(refused(request, error).code, error.description)
         if isinstance(opened, _Inside):
             await opened.serve(self._site)

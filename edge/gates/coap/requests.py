@@ -1,4 +1,4 @@
-"""From CoAP requests to the messages of the protocol."""
+"""Conversion of CoAP requests to protocol messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from edge.protocol.errors import InvalidRequest
 Primitive = Literal["query", "update", "subscribe"]
 
 TOKEN: Final = OptionNumber(65000)
-"""The option with the client's token: elective, for experiments (RFC 7252, 12.2). A parameter has 255 bytes at most."""
+"""Option with the client's token: elective, experimental (RFC 7252, section 12.2). Parameters are limited to 255
+bytes.
+"""
 
 _GRAPHS: Final = ("default-graph-uri", "named-graph-uri")
 _USING: Final = ("using-graph-uri", "using-named-graph-uri")
@@ -29,7 +31,7 @@ _NOT_HERE: Final[dict[Primitive, frozenset[str]]] = {
     "update": frozenset(),
     "subscribe": frozenset({"resume", "spuid", "sequence"}),
 }
-"""What there is over the WebSocket."""
+"""Members that exist only over WebSocket."""
 
 _UNDERSTOOD: Final = frozenset(
     {
@@ -42,18 +44,18 @@ _UNDERSTOOD: Final = frozenset(
         OptionNumber.BLOCK2,
     }
 )
-"""Critical options."""
+"""Supported critical options."""
 
 
 def check_options(request: Message, *others: OptionNumber) -> None:
-    """Raises `BadOption` where a request has an option that must be understood and is not; `others` are, too."""
+    """Raise `BadOption` if a request has an unsupported critical option; `others` are supported too."""
     for option in request.opt.option_list():
         if option.number.is_critical() and option.number not in _UNDERSTOOD and option.number not in others:
             raise BadOption(f"The option {int(option.number)} is not understood here; leave it out")
 
 
 def token(request: Message) -> str | None:
-    """Who the client is: by its token, or by the keys that protected the request."""
+    """Return the client's credential: its token, or that of its OSCORE context."""
     if isinstance(request.remote, Peer):
         return request.remote.authorization
     options = request.opt.get_option(TOKEN)
@@ -63,14 +65,14 @@ def token(request: Message) -> str | None:
 
 
 def peer(request: Message) -> str:
-    """From where it comes, as limits count."""
+    """Return the identity of the client for rate limits."""
     return f"coap:{request.remote.blockwise_key}"
 
 
 def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
-    """The message of a request: `{"query": {...}}`.
+    """Return the message of a request: `{"query": {...}}`.
 
-    Its members come as parameters, and in the body: the text of the query or update, or an object. Raises
+    Its members are parameters, or in the body: the text of the query or update, or an object. Raises
     `InvalidRequest`, `UnsupportedMediaType`, `TooLarge`.
     """
     text_parameter = "sparql" if primitive == "subscribe" else primitive
@@ -84,14 +86,14 @@ def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
         elif name in _LISTS[primitive]:
             members.setdefault(name, [])
             if not isinstance(members[name], list):
-                raise _twice(name)
+                raise _duplicate(name)
             members[name].append(value)
             continue
         elif name not in _TEXTS[primitive]:
             known = ", ".join((text_parameter, *_TEXTS[primitive], *_LISTS[primitive]))
             raise InvalidRequest(f'There is no parameter "{name}" here; the parameters are {known}')
         if name in members:
-            raise _twice(name)
+            raise _duplicate(name)
         members[name] = value
     if "sparql" not in members:
         raise _no_text(primitive, members, text_parameter)
@@ -100,8 +102,8 @@ def read_message(primitive: Primitive, request: Message) -> dict[str, Any]:
             f'"{name}" does not apply over CoAP: a subscription waits for its observer at its path, for '
             "coap.follow_within, and tells the whole result again; leave it out"
         )
-    if (said := token(request)) is not None:
-        members["authorization"] = said
+    if (credential := token(request)) is not None:
+        members["authorization"] = credential
     return {primitive: members}
 
 
@@ -110,7 +112,7 @@ def _body(request: Message) -> dict[str, Any]:
     if sent == TEXT:
         text = read_text(request.payload)
         if text.lstrip().startswith("{"):
-            raise InvalidRequest(f"This is no SPARQL; JSON needs the content format {JSON} (coap-client -t {JSON})")
+            raise InvalidRequest(f"This is not SPARQL; JSON needs the content format {JSON} (coap-client -t {JSON})")
         return {"sparql": text}
     if sent in (JSON, CBOR):
         return read_object(request)
@@ -127,5 +129,5 @@ def _no_text(primitive: Primitive, members: dict[str, Any], parameter: str) -> I
     return InvalidRequest(f'There is no text: send it as the body, or as the parameter "{parameter}"')
 
 
-def _twice(name: str) -> InvalidRequest:
+def _duplicate(name: str) -> InvalidRequest:
     return InvalidRequest(f'"{name}" is given twice; give it once')

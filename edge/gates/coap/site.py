@@ -40,7 +40,7 @@ from edge.gates.coap.senml import as_json
 from edge.gates.guard import check, check_publish
 from edge.gates.rate_limit import client_of
 from edge.gates.session import Session, Sessions
-from edge.gates.subscriptions import as_told
+from edge.gates.subscriptions import as_error
 from edge.protocol.errors import InvalidRequest, MethodNotAllowed, NotAcceptable, NotFound, NotReady, TooManyRequests
 from edge.protocol.topics import is_topic
 
@@ -97,7 +97,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         except RenderableError:
             raise
         except Exception as failure:  # noqa: BLE001 - an internal error is reported and logged, and ends only this request
-            error = as_told(failure, None, self._sessions.metrics)
+            error = as_error(failure, None, self._sessions.metrics)
             self._sessions.answered("message", error.status_code, started)
             response = refused(request, error)
         response = self._in_blocks(request, response)
@@ -219,7 +219,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         topic = "/".join(request.opt.uri_path[1:])
         if not is_topic(topic):
             raise InvalidRequest(
-                f'"{topic}" is not a valid topic: it contains a wildcard or a zero byte, is empty or too long'
+                f'"{topic}" is not a valid topic: it contains a wildcard or a zero byte, or is empty or too long'
             )
         if topic.startswith("$"):
             raise InvalidRequest(f'"{topic}" is a topic of a broker\'s own (it begins with $); no readings are there')

@@ -1,4 +1,4 @@
-"""What is on its way in blocks: the most recent transfers, up to a size."""
+"""Storage of blockwise transfers: the most recent ones, up to a size."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Final
 from edge.engine.admission.byte_quota import ByteQuota, Charge
 
 _LIFETIME: Final = 93.0
-"""Seconds until what is not asked for any more is forgotten: MAX_TRANSMIT_WAIT (RFC 7252, 4.8.2)."""
+"""Seconds until an unused transfer expires: MAX_TRANSMIT_WAIT (RFC 7252, section 4.8.2)."""
 _OVERHEAD: Final = 1000
-"""Bytes that one takes beside its content."""
+"""Memory of a transfer in bytes without its content."""
 
 
 class Transfer:
-    """One body on its way, and how much of it has gone."""
+    """One blockwise transfer and its progress."""
 
     def __init__(self, content: bytes, length: int = 0, *, notifies: bool = False) -> None:
-        """`content`: what is kept. `length`: bytes that are to go. `notifies`: whether it is a notification."""
+        """`content`: stored data. `length`: bytes to transfer. `notifies`: whether it is a notification."""
         self.content = content
         self.charge: Charge | None = None
-        """What it counts for while it is kept."""
+        """Quota charge while it is stored."""
         self.notifies = notifies
         self.whole = False
-        """Whether all of it has gone, one block after the other."""
+        """Whether all blocks were transferred in order."""
         self._length = length
         self._gone = 0
         self._used = time.monotonic()
@@ -35,15 +35,15 @@ class Transfer:
 
     @property
     def moves(self) -> bool:
-        """Whether more blocks of it will be asked for, as far as one can tell."""
+        """Whether more blocks will probably be requested."""
         return not self._over.is_set() and self.left > 0
 
     def use(self) -> None:
-        """Somebody asks for it."""
+        """Note a request for a block."""
         self._used = time.monotonic()
 
     def went(self, start: int, length: int) -> None:
-        """A block has gone; some come again."""
+        """Count a transferred block; blocks may be repeated."""
         if start <= self._gone < start + length:
             self._gone = start + length
         if self._gone >= self._length:
@@ -51,11 +51,11 @@ class Transfer:
             self._over.set()
 
     def forget(self) -> None:
-        """It cannot be asked for any more."""
+        """Mark the transfer as unavailable."""
         self._over.set()
 
     async def end(self) -> bool:
-        """Wait until it does not move. Returns whether all of it has gone."""
+        """Wait until the transfer ends. Returns whether it is complete."""
         while self.moves:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.left):
@@ -64,46 +64,46 @@ class Transfer:
 
     @property
     def left(self) -> float:
-        """Seconds that it is kept for if nobody asks for it."""
+        """Seconds until it expires without further requests."""
         return self._used + _LIFETIME - time.monotonic()
 
 
 class Transfers:
-    """Transfers by key. Where they become too much the one goes that nobody has asked for the longest."""
+    """Transfers by key. When they exceed the limit, the least recently used one is dropped."""
 
     def __init__(self, limit: int, quota: ByteQuota) -> None:
-        """`limit` in bytes; `quota` is charged for them."""
+        """`limit`: bytes of all transfers; `quota` is charged for them."""
         self._limit = limit
         self._quota = quota
         self._timer: asyncio.TimerHandle | None = None
         self._size = 0
-        self._kept: OrderedDict[Hashable, Transfer] = OrderedDict()
+        self._transfers: OrderedDict[Hashable, Transfer] = OrderedDict()
 
     def find(self, key: Hashable) -> Transfer | None:
-        """The transfer of this key."""
-        return self._kept.get(key)
+        """Return the transfer of this key."""
+        return self._transfers.get(key)
 
     def use(self, key: Hashable) -> Transfer | None:
-        """The transfer of this key, which is asked for."""
-        transfer = self._kept.get(key)
+        """Return the transfer of this key, and mark it as used."""
+        transfer = self._transfers.get(key)
         if transfer is not None:
             transfer.use()
-            self._kept.move_to_end(key)
+            self._transfers.move_to_end(key)
         return transfer
 
     def put(self, key: Hashable, transfer: Transfer, account: str) -> None:
-        """Keep one for an account, in place of what had this key. Raises `TooManyRequests`, and keeps neither."""
+        """Store a transfer in place of one with the same key. Raises `TooManyRequests`; then neither is stored."""
         self.take(key)
         transfer.charge = self._quota.charge(account, _OVERHEAD + len(transfer.content))
-        self._kept[key] = transfer
+        self._transfers[key] = transfer
         self._size += len(transfer.content)
-        while self._kept and (self._size > self._limit or self._oldest_left <= 0):
-            self.take(next(iter(self._kept)))
+        while self._transfers and (self._size > self._limit or self._oldest_left <= 0):
+            self.take(next(iter(self._transfers)))
         self._wait()
 
     def take(self, key: Hashable) -> Transfer | None:
-        """Keep it no longer."""
-        transfer = self._kept.pop(key, None)
+        """Remove a transfer and return it."""
+        transfer = self._transfers.pop(key, None)
         if transfer is not None:
             self._size -= len(transfer.content)
             if transfer.charge is not None:
@@ -112,23 +112,23 @@ class Transfers:
         return transfer
 
     def close(self) -> None:
-        """Keep nothing any more."""
-        for key in list(self._kept):
+        """Remove all transfers."""
+        for key in list(self._transfers):
             self.take(key)
         if self._timer is not None:
             self._timer.cancel()
 
     def _wait(self) -> None:
-        """Have the oldest one go in time, whether or not others come."""
-        if self._kept and self._timer is None:
+        """Schedule the expiry of the oldest transfer."""
+        if self._transfers and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, self._oldest_left), self._expire)
 
     def _expire(self) -> None:
         self._timer = None
-        while self._kept and self._oldest_left <= 0:
-            self.take(next(iter(self._kept)))
+        while self._transfers and self._oldest_left <= 0:
+            self.take(next(iter(self._transfers)))
         self._wait()
 
     @property
     def _oldest_left(self) -> float:
-        return next(iter(self._kept.values())).left
+        return next(iter(self._transfers.values())).left

@@ -1,4 +1,4 @@
-"""The UDP endpoint, which knows what its clients have acknowledged."""
+"""UDP endpoint that tracks the acknowledgements of its clients."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from edge.gates.coap.deduplication import Deduplication
 from edge.gates.coap.formats import diagnosed
 
 Remote = Any
-"""A client's address, as the library has it; or a `Peer`."""
+"""Address of a client in the library's form, or a `Peer`."""
 
 _HEADER: Final = 4
 """Bytes before the token (RFC 7252, section 3)."""
 _LOCAL_ADDRESS: Final = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)
-"""By which the system says which of its addresses a datagram was sent to (RFC 3542, section 6.2)."""
+"""Ancillary data with the local address of a received datagram (RFC 3542, section 6.2)."""
 _ATTEMPTS: Final = 10
-"""To send a datagram."""
+"""Attempts to send a datagram."""
 _MAX_RECENT: Final = 4 * 1024 * 1024
-"""Bytes of requests and answers that are remembered: of the last 2,000 to 4,000."""
+"""Bytes of remembered requests and responses; enough for the last 2,000 to 4,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A client that protects its messages, wherever it is: the remote of its requests once they are opened."""
+    """A client with OSCORE, independent of its address: the remote of its decrypted requests."""
 
     blockwise_key: Hashable
-    """What all its blocks have in common."""
+    """Identifies all blocks of this client."""
     authorization: str
-    """What it may do, for the guard."""
+    """Its credential for the guard."""
     address: Any
-    """Where its datagrams come from."""
+    """Source address of its datagrams."""
 
     maximum_payload_size: ClassVar[int] = 1024
     maximum_block_size_exp: ClassVar[int] = 6
@@ -59,7 +59,7 @@ class Endpoint:
         self._manager = _Manager(TokenManager(self._context))
 
     async def open(self, host: str, port: int) -> int:
-        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        """Listen. Returns the port. Raises `OSError` if the address is not available."""
         port = _free(host, port)
         manager, context = self._manager, self._context
         manager.message_interface = await _Socket.create_server_transport_endpoint(
@@ -70,30 +70,30 @@ class Endpoint:
         return port
 
     async def close(self) -> None:
-        """Stop listening; what clients wait for is dropped."""
+        """Stop listening; pending requests are dropped."""
         if self._context.request_interfaces:
             await self._context.shutdown()
 
     def busy(self, remote: Remote) -> bool:
-        """Whether a client has yet to acknowledge something."""
+        """Whether a message to a client is not acknowledged yet."""
         return self._manager.busy(_address(remote))
 
     async def free(self, remote: Remote) -> None:
-        """Wait until it has acknowledged all, or is given up."""
+        """Wait until the client has acknowledged all messages, or they timed out."""
         await self._manager.free(_address(remote))
 
     def ping(self, remote: Remote) -> None:
-        """See whether a client is there (RFC 7252, 4.3); if not, what it follows ends after a while."""
+        """Check whether a client is reachable (RFC 7252, section 4.3); if not, its observations end after a while."""
         message = Message(_mtype=Type.CON, code=Code.EMPTY)
         message.remote = _address(remote)
         self._manager.send_message(message, _nothing)
 
 
 class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no types
-    """The library's, on which a client that is gone harms no other.
+    """The library's socket, with errors of one client isolated from others.
 
-    The system tells with a send that an earlier datagram, perhaps to somebody else, found nobody, and does not send.
-    Who it was comes by the socket's error queue (ip(7), IP_RECVERR). So it is sent again.
+    On Linux, a send can fail because of an earlier datagram, perhaps to another client; then nothing is sent. The
+    socket's error queue names the failed client (ip(7), IP_RECVERR). The send is therefore repeated.
     """
 
     _failure: Exception | None = None
@@ -104,14 +104,14 @@ class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no
             super().send(message)
             if self._failure is None:
                 return
-        # Not at once: the library cannot bear that a client is lost while it is written to.
+        # Deferred: the library fails if a client is lost while a message to it is being sent.
         asyncio.get_running_loop().call_soon(self._ctx.dispatch_error, self._failure, message.remote)
 
     def error_received(self, exc: Exception) -> None:
         self._failure = exc
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:  # noqa: ANN401
-        # The library drops what it cannot read, but for text that is no UTF-8: that it leaves to the event loop.
+        # The library drops invalid messages, except text that is not UTF-8: that exception reaches the event loop.
         try:
             super().datagram_msg_received(data, ancdata, flags, address)
         except UnicodeDecodeError:
@@ -119,7 +119,7 @@ class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no
             self._refuse_text(data, UDP6EndpointAddress(address, self, pktinfo=local))
 
     def _refuse_text(self, data: bytes, remote: Remote) -> None:
-        """A critical option that cannot be read is one that is not understood (RFC 7252, 5.4.1)."""
+        """Reject a critical option with invalid text: it counts as not understood (RFC 7252, section 5.4.1)."""
         request = Message.decode(data[: _HEADER + (data[0] & 0x0F)])
         if not request.code.is_request() or request.mtype not in (Type.CON, Type.NON):
             return
@@ -133,7 +133,7 @@ class _Socket(MessageInterfaceUDP6):  # type: ignore[misc]  # the library has no
 
 
 class _Manager(MessageManager):  # type: ignore[misc]  # the library has no types
-    """The library's, which tells when a client has answered."""
+    """The library's message manager, extended by waiting for acknowledgements."""
 
     def __init__(self, token_manager: TokenManager) -> None:
         super().__init__(token_manager)
@@ -145,7 +145,9 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
         await super().shutdown()
 
     def busy(self, remote: Remote) -> bool:
-        """There is a backlog, perhaps an empty one, as long as something is not acknowledged."""
+        """Whether something is not acknowledged: then the library has a backlog for the
+        client, perhaps an empty one.
+        """
         return remote in self._backlogs
 
     async def free(self, remote: Remote) -> None:
@@ -169,7 +171,9 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
         self._wake(message.remote)
 
     def _deduplicate_message(self, message: Message) -> bool:
-        """Whether a request has come before; it is answered as then. The library keeps whole messages, without end."""
+        """Whether a request is a duplicate; then send the first response again. The library would keep messages
+        forever.
+        """
         key, digest = (message.remote, message.mid), _digest(message)
         answer = self._recent.find(key, digest)
         if answer is None:
@@ -183,7 +187,7 @@ class _Manager(MessageManager):  # type: ignore[misc]  # the library has no type
         return True
 
     def _store_response_for_duplicates(self, message: Message) -> None:
-        if message.mtype in (Type.ACK, Type.RST):  # others have numbers of our own, which are no request's
+        if message.mtype in (Type.ACK, Type.RST):  # other types have message IDs of the gateway, not of a request
             self._recent.answered((message.remote, message.mid), message.encode())
 
     def _wake(self, remote: Remote) -> None:
@@ -201,7 +205,7 @@ def _address(remote: Remote) -> Any:  # noqa: ANN401 - the library has no types
 
 
 def _free(host: str, port: int) -> int:
-    """The port, if nobody has it: the library's socket would share it with another gateway's."""
+    """Return the port if it is free. The library's socket would share it with another gateway."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((host, port))
@@ -209,7 +213,9 @@ def _free(host: str, port: int) -> int:
 
 
 def _quiet() -> logging.Logger:
-    """The library's logger. Clients that come and go are not worth a line; what a client got wrong is it told."""
+    """Return the library's logger, silenced: lost clients are normal, and protocol errors
+    are reported to the client.
+    """
     library = logging.getLogger("edge.gates.coap.library")
     library.setLevel(logging.CRITICAL)
     return library

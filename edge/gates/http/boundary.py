@@ -126,7 +126,7 @@ class Boundary:
         incident = uuid.uuid4().hex[:12]
         self._metrics.internal_errors.inc()
         logger.error("internal error %s", incident, exc_info=failure)
-        return EdgeError(f"Internal error {incident}: the gateway's log tells more")
+        return EdgeError(f"Internal error {incident}: see the gateway's log")
 
 
 def _given_up() -> NotReady:

@@ -1,4 +1,4 @@
-"""Who may connect to the embedded broker where there is security, and what each may say and hear there."""
+"""Authentication and access control of the embedded broker with security."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from edge.protocol.access import Access
 from edge.protocol.errors import EdgeError, InvalidGrant, MissingAuthorization
 from edge.protocol.topics import EVERYTHING, covers, is_topic
 
-_REMEMBERED: Final = 1000
-"""Topics of one connection whose answer is remembered; beyond, all are looked up again."""
+_CACHE_SIZE: Final = 1000
+"""Number of topics per connection whose decision is cached; the cache is cleared when it is full."""
 _SHORT: Final = 200
-"""Characters of a topic that is worth it."""
+"""Maximum length of cached topics in characters."""
 
 
 class TokenAuth:
-    """The door of the embedded broker: a token is the password."""
+    """Authentication of the embedded broker: the MQTT password is a token."""
 
     def __init__(self, guard: Guard, root: str) -> None:
-        """`root`: of the gate's own topics; empty where there is no gate."""
+        """`root`: root of the gate's topics; empty if there is no gate."""
         self._guard = guard
         self._topics = Topics(root)
 
     def admit(self, password: str | None, over: Callable[[], None]) -> ClientAcl:
-        """Let a client in. `over` is called, once, when its connection must end.
+        """Authenticate a client. `over` is called once when its connection must end.
 
-        Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`. To be called on the event loop.
+        Raises `MissingAuthorization`, `InvalidGrant`, `InvalidClient`. Call it on the event loop.
         """
         try:
             access = self._guard.access(password)
@@ -41,10 +41,10 @@ class TokenAuth:
 
 
 class ClientAcl:
-    """One connection of a client.
+    """Permissions of one client connection.
 
-    Of the gate's topics a client has its own, whatever else it may say or hear: those of others are covered by filters
-    alone that name the root. So nobody hears another's answers who listens to all there is.
+    Of the gate's topics, a client may use only its own, regardless of its other permissions: only filters that name
+    the root cover them. A subscription to all topics therefore does not reveal responses to other clients.
     """
 
     def __init__(
@@ -57,50 +57,52 @@ class ClientAcl:
         self._over = over
         self._ended = False
         self._set(access)
-        self._tenure = AuthorizationWatch(guard, access, authorization, self._end)
+        self._watch = AuthorizationWatch(guard, access, authorization, self._end)
 
     def may_publish(self, topic: str) -> bool:
-        """Whether it may say something on this topic."""
+        """Whether it may publish to this topic."""
         return not self._ended and self.may_leave(topic)
 
     def may_leave(self, topic: str) -> bool:
-        """Whether its will may be published, also after its token has expired."""
-        return self._remembered(self._said, self._publish, topic)
+        """Whether its will may be published, even after its token has expired."""
+        return self._cached(self._publish_cache, self._publish, topic)
 
     def may_receive(self, topic: str) -> bool:
-        """Whether it may hear what is said on this topic."""
-        return not self._ended and self._remembered(self._heard, self._receive, topic)
+        """Whether it may receive messages of this topic."""
+        return not self._ended and self._cached(self._receive_cache, self._receive, topic)
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether it may ask for these topics. It hears of them what it may receive."""
+        """Whether it may subscribe to this filter. It still receives only permitted topics."""
         return not self._ended and self._within(self._receive, topic_filter)
 
     def leave(self) -> None:
-        """The connection is closed."""
-        self._tenure.end()
+        """Stop watching the permissions: the connection is closed."""
+        self._watch.end()
 
     def _set(self, access: Access | None) -> None:
         self._publish, self._receive = _filters(access, self._topics) if access is not None else ((), ())
-        self._said: dict[str, bool] = {}
-        self._heard: dict[str, bool] = {}
+        self._publish_cache: dict[str, bool] = {}
+        self._receive_cache: dict[str, bool] = {}
 
     def _within(self, filters: Iterable[str], asked: str) -> bool:
         root = f"{self._topics.root}/"
         private = bool(self._topics.root) and asked.startswith(root)
         return any(covers(given, asked) for given in filters if not private or given.startswith(root))
 
-    def _remembered(self, known: dict[str, bool], filters: Iterable[str], topic: str) -> bool:
+    def _cached(self, known: dict[str, bool], filters: Iterable[str], topic: str) -> bool:
         allowed = known.get(topic)
         if allowed is None:
             allowed = is_topic(topic) and self._within(filters, topic)
-            if len(known) >= _REMEMBERED:
+            if len(known) >= _CACHE_SIZE:
                 known.clear()
             if len(topic) <= _SHORT:
                 known[topic] = allowed
         return allowed
 
     def _end(self, _: EdgeError) -> None:
-        """Its will goes by the rights that it has now. A token that has expired tells nothing against its client."""
+        """End the connection. Its will is checked against its current permissions; an expired token does not revoke
+        it.
+        """
         self._ended = True
         try:
             self._set(self._guard.access(self._authorization))
@@ -112,7 +114,7 @@ class ClientAcl:
 
 
 def _filters(access: Access, topics: Topics) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a client may publish to and receive."""
+    """Return the filters for topics that a client may publish to and receive."""
     publish = [EVERYTHING] if access.publish is None else sorted(access.publish)
     receive = [EVERYTHING] if access.receive is None else sorted(access.receive)
     if topics.root:

@@ -1,4 +1,4 @@
-"""One client that is known by its topic alone: its session, from its first message to its will."""
+"""MQTT gate client, identified by its topic: its session from the first message to the will."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from edge.unlink import drop_error
 
 _LONGEST_TOPIC = 1024
 _LONGEST_CORRELATION = 1024
-"""Bytes; it is kept with each subscription. With the longest topic and alias it fits `MAX_ENCODED_ALIAS`."""
+"""Bytes; stored with each subscription. Together with the longest topic and alias it fits `MAX_ENCODED_ALIAS`."""
 _LONGEST_STATUS = 1000
 
 
 class MqttClient:
-    """A client's session. Requests wait here while many of its own are in work; they never keep others waiting."""
+    """Session of one client. Its requests wait here while many of them are pending, without delaying other clients."""
 
     def __init__(
         self,
         name: str,
         sessions: Sessions,
-        wire: BrokerConnection,
+        connection: BrokerConnection,
         topics: Topics,
         correlation: Correlation,
         *,
         idle_timeout: float,
         ended: Callable[[str], None],
     ) -> None:
-        """`idle_timeout`: seconds. `ended` is told the name when the session ends, whoever ends it."""
+        """`idle_timeout`: seconds. `ended`: called with the name when the session ends for any reason."""
         self._name = name
         self._topic = topics.response(name)
         self._correlation = correlation
         self._idle_timeout = idle_timeout
         self._ended = ended
         self._connection = MqttConnection(
-            wire,
+            connection,
             self._topic,
             correlation,
             sessions.limits.max_result,
@@ -56,33 +56,35 @@ class MqttClient:
         self._limit = sessions.limits.max_pending_requests
         self._inbox: asyncio.Queue[str] = asyncio.Queue(self._limit)
         self._charge = sessions.rate_limit.bytes.charge(incoming(self._session.peer))
-        """For what is in there."""
+        """Quota charge of the inbox."""
         loop = asyncio.get_running_loop()
-        self._heard = loop.time()
+        self._last_message = loop.time()
         self._has_will = False
-        self._idle = loop.call_later(idle_timeout, self._look)
+        self._idle = loop.call_later(idle_timeout, self._check_idle)
         self._work = loop.create_task(self._receive())
         self._work.add_done_callback(drop_error)
 
-    def request(self, came: IncomingMessage) -> None:
-        """Take a request, or refuse it."""
-        self._heard = asyncio.get_running_loop().time()
+    def request(self, message: IncomingMessage) -> None:
+        """Queue a request, or refuse it."""
+        self._last_message = asyncio.get_running_loop().time()
         started = time.perf_counter()
         try:
-            text = self._read(came)
+            text = self._read(message)
             if not self._inbox.full():
                 self._charge.set(self._charge.size + len(text))
             self._inbox.put_nowait(text)
         except asyncio.QueueFull:
             self._refuse(
-                TooManyRequests(f"{self._limit} requests of this client wait already; wait for answers"), came, started
+                TooManyRequests(f"{self._limit} requests of this client wait already; wait for answers"),
+                message,
+                started,
             )
         except EdgeError as error:
-            self._refuse(error, came, started)
+            self._refuse(error, message, started)
 
     def status(self, payload: bytes) -> None:
-        """Take what the client says of itself: after `online` only `offline` ends it, all else is a sign of life."""
-        self._heard = asyncio.get_running_loop().time()
+        """Process a client status: after `online`, only `offline` ends the session; other states are a heartbeat."""
+        self._last_message = asyncio.get_running_loop().time()
         state = state_of(payload)
         if state == "online":
             self._has_will = True
@@ -91,18 +93,18 @@ class MqttClient:
 
     @property
     def silent(self) -> float:
-        """Seconds since it was last heard."""
-        return asyncio.get_running_loop().time() - self._heard
+        """Seconds since the last message of the client."""
+        return asyncio.get_running_loop().time() - self._last_message
 
     def give_way(self) -> None:
-        """End for want of room, and say so."""
+        """End the session to free a slot, and notify the client."""
         self._end(
             "The gate is full (mqtt_gate.max_clients), and no client was silent for longer: the session has ended, and "
             "its subscriptions with it; subscribe again, or resume"
         )
 
     def close(self) -> None:
-        """The client is gone. A will and a farewell look the same, so it may always come back to what it can resume."""
+        """End the session. A will and a normal goodbye look the same, so the client may resume in both cases."""
         self._idle.cancel()
         self._work.cancel()
         self._connection.unlink()
@@ -110,37 +112,38 @@ class MqttClient:
         self._session.close(lost=True)
         self._ended(self._name)
 
-    def _read(self, came: IncomingMessage) -> str:
-        """A request as the session reads it. Raises `EdgeError`."""
+    def _read(self, message: IncomingMessage) -> str:
+        """Return a request as text for the session. Raises `EdgeError`."""
         try:
-            text = came.payload.decode()
+            text = message.payload.decode()
         except UnicodeDecodeError as error:
             raise InvalidRequest(f"The message is not UTF-8 text (byte {error.start}); send JSON") from None
-        if not came.response_topic and not came.correlation:
+        if not message.response_topic and not message.correlation:
             if len(text) > MAX_ALIAS:
-                parse_message(text)  # its alias may be too long, and sessions of this gate would take it
+                # raises if the alias is too long; the limit of this gate's sessions is higher, for encoded aliases
+                parse_message(text)
             return text
-        if not self._may_answer(came.response_topic):
+        if not self._may_answer(message.response_topic):
             raise InvalidRequest(f'The response topic must be "{self._topic}" or below it')
-        if len(came.correlation) > _LONGEST_CORRELATION:
+        if len(message.correlation) > _LONGEST_CORRELATION:
             raise InvalidRequest(
-                f"The correlation data has {len(came.correlation)} bytes; send {_LONGEST_CORRELATION} at most"
+                f"The correlation data has {len(message.correlation)} bytes; send {_LONGEST_CORRELATION} at most"
             )
         request = parse_message(text)
-        return self._correlation.with_alias(request, self._reply(came, request.alias))
+        return self._correlation.with_alias(request, self._reply(message, request.alias))
 
     def _may_answer(self, topic: str) -> bool:
-        """Whether a client may have us write there: we may write where it may not."""
+        """Whether the client may receive responses on this topic: the gate may publish where the client may not."""
         if topic in ("", self._topic):
             return True
         return topic.startswith(f"{self._topic}/") and len(topic) <= _LONGEST_TOPIC and not set("+#\0") & set(topic)
 
-    def _reply(self, came: IncomingMessage, alias: str | None) -> Reply:
-        topic = came.response_topic if self._may_answer(came.response_topic) else ""
-        return Reply(topic or self._topic, came.correlation[:_LONGEST_CORRELATION], alias)
+    def _reply(self, message: IncomingMessage, alias: str | None) -> Reply:
+        topic = message.response_topic if self._may_answer(message.response_topic) else ""
+        return Reply(topic or self._topic, message.correlation[:_LONGEST_CORRELATION], alias)
 
-    def _refuse(self, error: EdgeError, came: IncomingMessage, started: float) -> None:
-        reply = self._reply(came, error.alias)
+    def _refuse(self, error: EdgeError, message: IncomingMessage, started: float) -> None:
+        reply = self._reply(message, error.alias)
         self._session.refuse(error.with_alias(self._correlation.alias(reply)), "message", started)
 
     async def _receive(self) -> None:
@@ -150,16 +153,16 @@ class MqttClient:
             self._session.receive(text)
             await self._session.room()
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         loop = asyncio.get_running_loop()
-        left = self._heard + self._idle_timeout - loop.time()
+        left = self._last_message + self._idle_timeout - loop.time()
         if left <= 0 and not self._has_will:
             self._end(
                 f"Nothing came for {self._idle_timeout:g} s (mqtt_gate.idle_timeout): the session has ended, and its "
                 "subscriptions with it; subscribe again, and send something now and then"
             )
         else:
-            self._idle = loop.call_later(left if left > 0 else self._idle_timeout, self._look)
+            self._idle = loop.call_later(left if left > 0 else self._idle_timeout, self._check_idle)
 
     def _end(self, reason: str) -> None:
         self._session.refuse(RequestTimeout(reason), "message", time.perf_counter())
@@ -173,9 +176,9 @@ class MqttClient:
 
 
 def state_of(payload: bytes) -> str:
-    """How a client says that it is: `online` (and its will tells when it no longer is), `offline`, or anything else.
+    """Parse a client status: `online`, `offline`, or another word.
 
-    As the word alone, or as the gateway says it of itself: `{"status": "online"}`.
+    Both the word alone and the form of the gateway's own status are accepted: `{"status": "online"}`.
     """
     text = payload.decode(errors="replace").strip()
     if text.startswith(("{", '"')) and len(text) <= _LONGEST_STATUS:

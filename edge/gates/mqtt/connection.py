@@ -1,4 +1,4 @@
-"""The connection to the broker as the event loop sees it: messages come, messages leave and are acknowledged."""
+"""Connection to the broker for the event loop: received messages, and published messages with acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from edge.gates.loop_dispatcher import LoopDispatcher
 _log = logging.getLogger(__name__)
 
 _WAITING = 1000
-"""Messages that may wait for the event loop. Of QoS 1 the broker holds back what is beyond; of QoS 0 it is dropped."""
+"""Maximum number of messages that wait for the event loop. Beyond it, QoS 1 waits at the broker, QoS 0 is dropped."""
 
 
 class IncomingMessage(NamedTuple):
-    """A message from the broker. The last two are MQTT 5's; empty where the client gave none."""
+    """A message from the broker. The last two members are MQTT 5 properties, empty if missing."""
 
     topic: str
     payload: bytes
     retained: bool
-    """Whether it was said before this connection began."""
+    """Whether the broker sent it as a retained message."""
     response_topic: str
     correlation: bytes
 
 
 class ConnectionThread(Protocol):
-    """What keeps the connection up, on a thread of its own."""
+    """Keeps the connection alive on its own thread."""
 
     @property
     def alive(self) -> bool:
-        """Whether the thread works."""
+        """Whether the thread runs."""
 
     def start(self) -> None:
         """Connect and stay connected. Returns at once."""
@@ -45,35 +45,39 @@ class ConnectionThread(Protocol):
         """Disconnect."""
 
     def drop(self, reason: str) -> None:
-        """Give this connection up, so that another is made."""
+        """Drop this connection, so that a new one is made."""
 
 
 class Owner(Protocol):
-    """What is told of the connection, on the event loop."""
+    """Receiver of connection events, on the event loop."""
 
     def up(self) -> None:
-        """The broker sends what clients say, from now on."""
+        """The connection is established and subscribed."""
 
     def down(self) -> None:
-        """The connection is lost, and what was not acknowledged with it."""
+        """The connection is lost, with all unacknowledged messages."""
 
-    def came(self, message: IncomingMessage) -> None:
-        """A message."""
+    def received(self, message: IncomingMessage) -> None:
+        """A message has arrived."""
 
 
 class BrokerConnection:
-    """One broker. `prepare`, `opened`, `closed` and `answered` belong to the link's thread, all else to the loop."""
+    """Connection to one broker. `prepare`, `opened`, `closed` and `answered` run on the link's thread, the rest on
+    the loop.
+    """
 
     def __init__(
         self,
-        bridge: LoopDispatcher,
+        dispatcher: LoopDispatcher,
         owner: Owner,
         filters: Iterable[str],
         will: tuple[str, bytes],
         make_link: Callable[[BrokerConnection], ConnectionThread],
     ) -> None:
-        """`filters`: what clients send. `will`: topic and payload of what the broker retains when we are gone."""
-        self._bridge = bridge
+        """`filters`: topic filters to subscribe to. `will`: topic and payload that the broker retains when the gate
+        is gone.
+        """
+        self._dispatcher = dispatcher
         self._owner = owner
         self._filters = tuple(filters)
         self._will = will
@@ -87,12 +91,12 @@ class BrokerConnection:
 
     @property
     def connected(self) -> bool:
-        """Whether clients can be heard and answered."""
+        """Whether the connection is established."""
         return self._client is not None
 
     @property
     def alive(self) -> bool:
-        """Whether the link's thread works."""
+        """Whether the link's thread runs."""
         return self._link.alive
 
     def publish(
@@ -104,7 +108,7 @@ class BrokerConnection:
         correlation: bytes = b"",
         done: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Send at QoS 1; `done` is called when the broker has it. False: there is no connection."""
+        """Publish with QoS 1; `done` is called after the acknowledgement. False: there is no connection."""
         client = self._client
         if client is None:
             return False
@@ -118,36 +122,36 @@ class BrokerConnection:
     # The link's thread
 
     def prepare(self, client: Client) -> None:
-        """Complete a client that is about to connect."""
+        """Configure a client that is about to connect."""
         topic, payload = self._will
         client.will_set(topic, payload, qos=1, retain=True)
         client.on_message = self._message
         client.on_subscribe = self._subscribed
 
     def opened(self, client: Client) -> None:
-        """The broker took the connection."""
+        """Subscribe: the broker accepted the connection."""
         client.subscribe([(topic, 1) for topic in self._filters])
 
     def closed(self) -> None:
-        """The connection is lost, or none came about."""
-        self._bridge.put(self._down, None)
+        """Report that the connection is lost, or failed."""
+        self._dispatcher.put(self._down, None)
 
     def answered(self, client: Client, mid: int, refused: str) -> None:
-        """The broker has a message, or refuses it."""
+        """Report that the broker acknowledged or refused a message."""
         if refused:
             _log.warning("mqtt_gate.refused", extra={"reason": refused})
-        self._bridge.put(self._done, (client, mid))
+        self._dispatcher.put(self._done, (client, mid))
 
     def _subscribed(self, client: Client, _: object, __: int, codes: list[ReasonCode], ___: Properties | None) -> None:
         if refused := [code for code in codes if code.is_failure]:
             _log.error("mqtt_gate.subscription_refused", extra={"reason": str(refused[0]), "topics": self._filters})
         else:
-            self._bridge.put(self._up, client)
+            self._dispatcher.put(self._up, client)
 
     def _message(self, client: Client, _: object, message: MQTTMessage) -> None:
         if message.qos or len(self._arrived) < _WAITING:
             self._arrived.append((client, message))
-            self._bridge.put(self._came, None)
+            self._dispatcher.put(self._came, None)
 
     # The event loop
 
@@ -169,7 +173,7 @@ class BrokerConnection:
     def _came(self, _: None) -> None:
         client, message = self._arrived.popleft()
         if message.qos:
-            # Only now: as long as the loop is busy, the broker keeps what is beyond its window.
+            # Acknowledged here and not on arrival: while the loop is busy, the broker's window limits the queue.
             client.ack(message.mid, message.qos)
         if client is not self._client:
             return
@@ -180,7 +184,9 @@ class BrokerConnection:
         properties = message.properties
         response_topic = getattr(properties, "ResponseTopic", "")
         correlation = getattr(properties, "CorrelationData", b"")
-        self._owner.came(IncomingMessage(topic, bytes(message.payload), message.retain, response_topic, correlation))
+        self._owner.received(
+            IncomingMessage(topic, bytes(message.payload), message.retain, response_topic, correlation)
+        )
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""Standing queries: whose result everybody can follow, retained as a whole, and then what changes."""
+"""Continuous queries: published to MQTT topics, as a retained complete result and as deltas."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
 from edge.protocol.results import Row, results_to_json
 
 _BACKOFF: Final = Backoff(1.0, 60.0)
-"""Seconds between attempts to subscribe to a query that failed."""
+"""Bounds of the back-off for failed subscriptions, in seconds."""
 
 _log = logging.getLogger(__name__)
 
 
 class ContinuousQueries:
-    """All of them. All methods are called on the event loop."""
+    """All continuous queries. All methods are called on the event loop."""
 
     def __init__(
         self,
         engine: SessionEngine,
-        bridge: LoopDispatcher,
-        wire: BrokerConnection,
+        dispatcher: LoopDispatcher,
+        connection: BrokerConnection,
         topics: Topics,
         *,
         interval: float,
         max_payload: int,
     ) -> None:
-        """`interval`: seconds between two results of a query at least. `max_payload`: bytes of a message at most."""
+        """`interval`: minimum seconds between two results of a query. `max_payload`: maximum bytes of a message."""
         self.engine = engine
-        self.bridge = bridge
-        self.wire = wire
+        self.dispatcher = dispatcher
+        self.connection = connection
         self.topics = topics
         self.interval = interval
         self.max_payload = max_payload
@@ -52,7 +52,7 @@ class ContinuousQueries:
         return name in self._queries
 
     def follow(self, texts: Mapping[str, str]) -> None:
-        """These are the queries from now on, by name. One that is changed begins anew, one that is not goes on."""
+        """Replace the queries, by name. Changed queries restart; unchanged ones continue."""
         for name, query in list(self._queries.items()):
             if texts.get(name) != query.text:
                 query.close()
@@ -64,35 +64,36 @@ class ContinuousQueries:
                 self._queries[name] = ContinuousQuery(name, text, self)
 
     def clear(self, name: str) -> None:
-        """Have the broker forget a result that is no more."""
-        self.wire.publish(self.topics.result(name), b"", retain=True)
+        """Delete a retained result from the broker."""
+        self.connection.publish(self.topics.result(name), b"", retain=True)
 
     def up(self) -> None:
-        """There is a new connection to the broker, which may have forgotten everything."""
+        """Publish all results again: a new connection may be to a broker that lost its state."""
         for query in self._queries.values():
             query.up()
 
     def close(self) -> None:
-        """End all of them. What is retained stays, as the last that was known."""
+        """End all queries. The retained results stay at the broker."""
         for query in self._queries.values():
             query.close()
         self._queries.clear()
 
     def failures(self) -> dict[str, str]:
-        """Queries that cannot be evaluated, and why."""
+        """Return the queries that cannot be evaluated, with the reason."""
         return {name: query.failure.description for name, query in self._queries.items() if query.failure is not None}
 
 
 class ContinuousQuery:
-    """One standing query. Its result is kept, so that it can be sent as a whole whenever it changed.
+    """One continuous query. It stores its result, to publish it as a whole after each change.
 
-    A message leaves when the one before is acknowledged and the interval is over; what changes meanwhile is one delta.
+    A message is sent after the previous one is acknowledged and the interval has passed; changes meanwhile are
+    merged.
     """
 
     def __init__(self, name: str, text: str, shared: ContinuousQueries) -> None:
         self.text = text
         self.failure: EdgeError | None = None
-        """Why there is no result; None: there is one, or will be."""
+        """Why there is no result; None: there is one, or it is being evaluated."""
         self._name = name
         self._shared = shared
         self._spuid = ""
@@ -100,9 +101,9 @@ class ContinuousQuery:
         self._variables: tuple[str, ...] | None = None
         """None: there is no result yet."""
         self._rows: dict[Row, int] = {}
-        self._news: MergedDelta | None = None
+        self._changes: MergedDelta | None = None
         self._whole = True
-        """Whether no delta leads from what the broker retains to the result."""
+        """Whether the complete result must be sent, because no delta leads from the retained result to it."""
         self._sequence = -1
         self._busy = False
         self._free_at = 0.0
@@ -112,12 +113,12 @@ class ContinuousQuery:
         self._subscribe()
 
     def up(self) -> None:
-        """There is a new connection to the broker."""
+        """Publish the result again after a new connection to the broker."""
         self._whole, self._busy, self._free_at = True, False, 0.0
         self._plan()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop publishing."""
         self._closed = True
         for timer in (self._timer, self._retry_timer):
             if timer is not None:
@@ -126,17 +127,17 @@ class ContinuousQuery:
             self._end(self._spuid)
 
     def _end(self, spuid: str) -> None:
-        with contextlib.suppress(EdgeError):  # a stopping engine ends all of them
+        with contextlib.suppress(EdgeError):  # a stopping engine ends all subscriptions itself
             self._shared.engine.unsubscribe(spuid)
 
     def _subscribe(self) -> None:
-        sink = partial(self._shared.bridge.put, self._told)
+        sink = partial(self._shared.dispatcher.put, self._receive)
         try:
             future = self._shared.engine.subscribe(QueryRequest(self.text), sink)
         except EdgeError as error:
             self._failed(error)
         else:
-            future.add_done_callback(partial(self._shared.bridge.put, self._subscribed))
+            future.add_done_callback(partial(self._shared.dispatcher.put, self._subscribed))
 
     def _subscribed(self, future: Future[Subscription]) -> None:
         failure = future.exception()
@@ -148,7 +149,7 @@ class ContinuousQuery:
             self._spuid = future.result().spuid
             self._retry.succeeded()
 
-    def _told(self, item: Notification | SubscribeFailed) -> None:
+    def _receive(self, item: Notification | SubscribeFailed) -> None:
         if self._closed:
             return
         if isinstance(item, SubscribeFailed):
@@ -157,11 +158,11 @@ class ContinuousQuery:
             return
         if item.sequence == 0:
             self.failure, self._variables, self._rows = None, item.delta.variables, {}
-            self._news, self._whole = None, True
-        elif self._news is None:
-            self._news = MergedDelta(item)
+            self._changes, self._whole = None, True
+        elif self._changes is None:
+            self._changes = MergedDelta(item)
         else:
-            self._news.add(item)
+            self._changes.add(item)
         self._count(item)
         self._plan()
 
@@ -182,25 +183,25 @@ class ContinuousQuery:
         if self.failure is None or self.failure.description != error.description:
             _log.error("mqtt_gate.query_failed", extra={"query": self._name, "reason": error.description})
             self._whole = True
-        self.failure, self._variables, self._news = error, None, None
+        self.failure, self._variables, self._changes = error, None, None
         self._retry_timer = asyncio.get_running_loop().call_later(self._retry.failed(), self._subscribe)
         self._plan()
 
     def _plan(self) -> None:
-        """Send what there is as soon as that is allowed."""
-        if self._timer is None and not self._busy and not self._closed and self._shared.wire.connected:
+        """Schedule the next message as soon as it is allowed."""
+        if self._timer is None and not self._busy and not self._closed and self._shared.connection.connected:
             self._timer = asyncio.get_running_loop().call_at(self._free_at, self._send)
 
     def _send(self) -> None:
         self._timer = None
-        news, self._news = self._news, None
+        changes, self._changes = self._changes, None
         if self._whole:
             if self._variables is None and self.failure is None:
                 return
             self._whole = False
             self._sequence += 1
-        elif news is not None:
-            delta = news.notification().delta
+        elif changes is not None:
+            delta = changes.notification().delta
             if not delta.added and not delta.removed:
                 return
             self._sequence += 1
@@ -223,11 +224,11 @@ class ContinuousQuery:
         if len(payload) > self._shared.max_payload:
             limit = f"{self._shared.max_payload} bytes (mqtt_gate.max_result)"
             payload = ResultTooLarge(f"The message is larger than {limit}; ask for less").to_json().encode()
-        return self._shared.wire.publish(topic, payload, retain=retain, done=self._taken if retain else _nothing)
+        return self._shared.connection.publish(topic, payload, retain=retain, done=self._taken if retain else _nothing)
 
     def _taken(self) -> None:
         self._busy = False
-        if self._whole or self._news is not None:
+        if self._whole or self._changes is not None:
             self._plan()
 
 

@@ -1,4 +1,4 @@
-"""The MQTT gate: gives each client that speaks at the broker a session, and says how the gateway is."""
+"""MQTT gate: gives each client at the broker a session, and publishes the gateway status."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from edge.protocol.errors import TooManyRequests
 from edge.protocol.messages import MAX_ENCODED_ALIAS
 
 _GATE = "mqtt"
-_LOOK = 2.0
-"""Seconds between two looks for changed queries."""
+_POLL = 2.0
+"""Seconds between two checks for changed query files."""
 _LONGEST_NAME = 100
-"""Characters; an answer must fit into a packet."""
+"""Maximum length of a client name in characters; a response must fit into a packet."""
 
-_ROOM = 0.9
-"""Of all sessions: with fewer it is told again when there are too many."""
+_REARM = 0.9
+"""Fraction of the maximum number of sessions below which the next overflow is logged again."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +43,10 @@ _OFFLINE = b'{"status": "offline"}'
 
 
 class MqttGate:
-    """The gate for clients that speak only MQTT. All methods belong to one event loop.
+    """Gate for clients that support only MQTT. All methods belong to one event loop.
 
-    The broker stands between: when it is lost all clients are, and their sessions end. What is retained of us then says
-    so, and when we are back a new `connection`, at which clients subscribe again.
+    When the connection to the broker is lost, all sessions end, because their clients are unreachable. The retained
+    status then says offline. After a reconnection it has a new `connection` value, and clients subscribe again.
     """
 
     def __init__(
@@ -62,9 +62,10 @@ class MqttGate:
         resume_registry: ResumeRegistry | None = None,
         strays: UnhandledTopics | None = None,
     ) -> None:
-        """`health` is what is told of the gateway: a JSON object. Without `resume_registry` nothing can be resumed.
+        """`health` returns the health report, a JSON object. Without `resume_registry`, subscriptions cannot be
+        resumed.
 
-        `strays`: who else hears what is said below the root, so that all of it is told once.
+        `strays`: shared with other users of the topics, so that each unhandled topic is logged once.
         """
         self._engine = engine
         self._settings = settings
@@ -75,12 +76,12 @@ class MqttGate:
         self._resume_registry = resume_registry
         self._health = health
         self._topics = Topics(settings.root)
-        self._strays = strays or UnhandledTopics(settings.root)
+        self._unhandled = strays or UnhandledTopics(settings.root)
         self._correlation = Correlation()
         self._open = metrics.connections.labels(_GATE)
         self._clients: dict[str, MqttClient] = {}
-        self._full = False
-        """Whether it was told that there is no room."""
+        self._full_logged = False
+        """Whether the overflow was logged."""
         self._connection = ""
         self._status: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -88,25 +89,25 @@ class MqttGate:
 
     @property
     def connected(self) -> bool:
-        """Whether clients can be heard and answered."""
+        """Whether the broker is connected."""
         return bool(self._connection)
 
     @property
     def alive(self) -> bool:
-        """Whether the thread of its connection works."""
+        """Whether the connection's thread runs."""
         return self._wire.alive
 
     def faults(self) -> dict[str, str]:
-        """Standing queries that have no result, by file or name, and why."""
-        return {**{str(file): reason for file, reason in self._unreadable.items()}, **self._standing.failures()}
+        """Return the continuous queries without a result, by file or name, with the reason."""
+        return {**{str(file): reason for file, reason in self._unreadable.items()}, **self._continuous.failures()}
 
     async def start(self) -> None:
-        """Connect and stay connected. Returns at once; a broker that is away is tried again for ever."""
+        """Connect and stay connected. Returns at once; retries forever if the broker is unreachable."""
         settings = self._settings
-        bridge = LoopDispatcher(asyncio.get_running_loop())
+        dispatcher = LoopDispatcher(asyncio.get_running_loop())
         self._sessions = Sessions(
             self._engine,
-            bridge,
+            dispatcher,
             self._metrics,
             guard=self._guard,
             gate=_GATE,
@@ -118,10 +119,10 @@ class MqttGate:
             resume_registry=self._resume_registry,
         )
         will = (self._topics.status, _OFFLINE)
-        self._wire = BrokerConnection(bridge, self, self._topics.filters, will, self._make_link)
-        self._standing = ContinuousQueries(
+        self._wire = BrokerConnection(dispatcher, self, self._topics.filters, will, self._make_link)
+        self._continuous = ContinuousQueries(
             self._engine,
-            bridge,
+            dispatcher,
             self._wire,
             self._topics,
             interval=settings.query_interval,
@@ -133,61 +134,61 @@ class MqttGate:
         self._wire.start()
 
     async def stop(self) -> None:
-        """End all sessions, say that we are gone, disconnect."""
+        """End all sessions, publish the offline status, disconnect."""
         if self._reader is not None:
             self._reader.cancel()
-        self._standing.close()
+        self._continuous.close()
         self._end_sessions()
-        told = asyncio.Event()
-        if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=told.set):
+        published = asyncio.Event()
+        if self._wire.publish(self._topics.status, _OFFLINE, retain=True, done=published.set):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.stop_timeout):
-                    await told.wait()
+                    await published.wait()
         await asyncio.to_thread(self._wire.stop, self._settings.stop_timeout)
 
-    # What the wire tells
+    # Events of the connection
 
     def up(self) -> None:
-        """Clients are heard from now on."""
+        """Start to serve clients."""
         self._connection = uuid.uuid4().hex[:12]
-        self._tell_status()
-        self._standing.up()
+        self._publish_status()
+        self._continuous.up()
 
     def down(self) -> None:
-        """The broker is lost, and all clients with it."""
+        """End all sessions: the broker is lost."""
         self._connection = ""
         self._end_sessions()
 
-    def came(self, message: IncomingMessage) -> None:
-        """A message."""
+    def received(self, message: IncomingMessage) -> None:
+        """Process a message."""
         read = self._topics.read(message.topic)
         if read is None:
             return
         kind, name = read
         if kind == "query":
-            if message.retained and name not in self._standing:
-                self._standing.clear(name)
+            if message.retained and name not in self._continuous:
+                self._continuous.clear(name)
             return
         client = self._clients.get(name)
         if kind == "status":
-            # What a client retains is how it is; `online` is a beginning, everything else at most an end.
+            # A retained status is the current state; `online` starts a session, everything else can only end one.
             if client is None and state_of(message.payload) == "online":
                 client = self._admit(name)
             if client is not None:
                 client.status(message.payload)
-        elif not message.retained:  # what was asked before this connection began is not done again
+        elif not message.retained:  # a retained request is older than this connection, and is not repeated
             if client is None:
                 client = self._admit(name)
             if client is not None:
                 client.request(message)
 
     def _admit(self, name: str) -> MqttClient | None:
-        """A session for a client that has none."""
+        """Start a session for a new client; None: refused."""
         if not 0 < len(name) <= _LONGEST_NAME:
-            self._strays.tell(self._topics.request(name), f"NAME has 1 to {_LONGEST_NAME} characters")
+            self._unhandled.report(self._topics.request(name), f"NAME has 1 to {_LONGEST_NAME} characters")
             return None
         limit = self._settings.max_clients
-        if len(self._clients) >= limit and not self._make_room():
+        if len(self._clients) >= limit and not self._evict_idle():
             error = TooManyRequests(f"All {limit} sessions are in use (mqtt_gate.max_clients); try again later")
             self._wire.publish(self._topics.response(name), error.to_json().encode())
             self._metrics.answered(_GATE, "message", error.status_code, 0.0)
@@ -204,10 +205,10 @@ class MqttGate:
         self._open.inc()
         return client
 
-    def _make_room(self) -> bool:
-        """End the session that was silent the longest, if it was so for long: those that are left do not say so."""
-        if not self._full:
-            self._full = True
+    def _evict_idle(self) -> bool:
+        """End the longest idle session if it exceeds the idle timeout: clients may leave without notice."""
+        if not self._full_logged:
+            self._full_logged = True
             _log.warning("mqtt_gate.full", extra={"sessions": len(self._clients), "setting": "mqtt_gate.max_clients"})
         client = max(self._clients.values(), key=lambda client: client.silent)
         if client.silent < self._settings.idle_timeout:
@@ -218,7 +219,7 @@ class MqttGate:
     def _forget(self, name: str) -> None:
         if self._clients.pop(name, None) is not None:
             self._open.dec()
-            self._full = self._full and len(self._clients) >= _ROOM * self._settings.max_clients
+            self._full_logged = self._full_logged and len(self._clients) >= _REARM * self._settings.max_clients
 
     def _end_sessions(self) -> None:
         if self._status is not None:
@@ -228,7 +229,7 @@ class MqttGate:
 
     async def _follow_queries(self, directory: Path) -> None:
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL)
             await self._read_queries(directory)
 
     async def _read_queries(self, directory: Path) -> None:
@@ -238,11 +239,11 @@ class MqttGate:
                 _log.error("mqtt_gate.query_unreadable", extra={"file": str(file), "reason": reason})
         self._unreadable = found.faults
         if directory not in found.faults:
-            self._standing.follow(found.queries)
+            self._continuous.follow(found.queries)
 
-    def _tell_status(self) -> None:
+    def _publish_status(self) -> None:
         if self._status is not None:
             self._status.cancel()
         status = {"status": "online", "connection": self._connection, "health": self._health()}
         self._wire.publish(self._topics.status, json.dumps(status).encode(), retain=True)
-        self._status = asyncio.get_running_loop().call_later(self._settings.status_interval, self._tell_status)
+        self._status = asyncio.get_running_loop().call_later(self._settings.status_interval, self._publish_status)

@@ -1,4 +1,4 @@
-"""The topics of the gate: all of them under one root, the client's name at the end."""
+"""Topics of the gate: all below one root, with the client's name as the last level."""
 
 from __future__ import annotations
 
@@ -7,70 +7,70 @@ from typing import Literal, cast, get_args
 from urllib.parse import quote
 
 Kind = Literal["request", "status", "query"]
-"""What comes: a request, how a client is, the result of a standing query that the broker retained."""
+"""Kind of a received message: a request, a client status, or a retained result of a continuous query."""
 
 _KINDS = get_args(Kind)
 
 
 _NO_LEVEL = frozenset("/+#% ")
 _AS_IT_IS = "!'()*"
-"""What JavaScript's encodeURIComponent leaves alone beside letters, digits and `-._~`."""
+"""Characters that JavaScript's encodeURIComponent does not encode, in addition to letters, digits and `-._~`."""
 
 
 def level(identity: str) -> str:
-    """The name of a client in its topics: its identity, percent-encoded (RFC 3986, 2.1) where that is no level of one.
+    """Return the name of a client in its topics: its identity, percent-encoded (RFC 3986, section 2.1) if necessary.
 
-    No two identities have the same: those that stand as they are have no `%`.
+    The result is unique: identities that stay unencoded contain no `%`.
     """
     return identity if _NO_LEVEL.isdisjoint(identity) else quote(identity, safe=_AS_IT_IS)
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics under a root. A client has three, so a broker can give each by one pattern to whom it belongs."""
+    """Topics below a root. Each client has three, so that a broker can grant access to them with one pattern each."""
 
     root: str
 
     @property
     def status(self) -> str:
-        """How the gateway is; retained."""
+        """Topic of the gateway status; retained."""
         return f"{self.root}/status"
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """What the gate listens to."""
+        """Topic filters to which the gate subscribes."""
         return tuple(f"{self.root}/{kind}/+" for kind in _KINDS)
 
     def request(self, client: str) -> str:
-        """Where a client asks."""
+        """Topic for requests of a client."""
         return f"{self.root}/request/{client}"
 
     def client_status(self, client: str) -> str:
-        """Where a client says how it is."""
+        """Topic for the status of a client."""
         return f"{self.root}/status/{client}"
 
     def response(self, client: str) -> str:
-        """Where a client is answered."""
+        """Topic for responses to a client."""
         return f"{self.root}/response/{client}"
 
     def result(self, query: str) -> str:
-        """The result of a standing query; retained."""
+        """Topic of the result of a continuous query; retained."""
         return f"{self.root}/query/{query}"
 
     def delta(self, query: str) -> str:
-        """What changes in it."""
+        """Topic of the deltas of a continuous query."""
         return f"{self.root}/query/{query}/delta"
 
     def read(self, topic: str) -> tuple[Kind, str] | None:
-        """What a topic is for, and the name of the client or query. None: not for us, though brokers may send it."""
+        """Return the kind of a topic, and the name of the client or query. None: not a topic for the gate."""
         root, _, rest = topic.partition(f"{self.root}/")
         kind, separator, name = rest.partition("/")
         if root or not separator or "/" in name or kind not in _KINDS:
             return None
         return cast("Kind", kind), name
 
-    def are(self, topic: str) -> bool:
-        """Whether a topic is one of these, whoever writes there."""
+    def includes(self, topic: str) -> bool:
+        """Whether a topic belongs to the gate, in any direction."""
         match topic.removeprefix(f"{self.root}/").split("/"):
             case ["status"] | ["request" | "status" | "query", _] | ["response", _, *_] | ["query", _, "delta"]:
                 return not topic.endswith("/")

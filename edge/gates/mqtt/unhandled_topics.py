@@ -1,4 +1,4 @@
-"""Messages below the root of the gate that nobody takes: each topic is told once, in the log."""
+"""Log of messages below the gate's root that no component handles: each topic once."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Final
 from edge.gates.mqtt.topics import Topics
 
 _MOST: Final = 100
-"""Topics that are told."""
+"""Maximum number of logged topics."""
 _LONGEST: Final = 200
-"""Characters of a topic that are shown."""
+"""Maximum length of a logged topic in characters."""
 
 _log = logging.getLogger(__name__)
 
 
 class UnhandledTopics:
-    """Who mistypes a topic waits for an answer in vain, and only the operator can be told. For use by any thread."""
+    """Reports mistyped topics: their clients wait in vain, and only the operator can be informed. Thread-safe."""
 
     def __init__(self, root: str) -> None:
         self._topics = Topics(root)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def look(self, topic: str) -> None:
-        """A message came on a topic below the root."""
-        if not self._topics.are(topic):
-            self.tell(topic, f"the topic of a request is {self._topics.request('NAME')}")
+    def check(self, topic: str) -> None:
+        """Report the topic of a message below the root if it is not one of the gate's topics."""
+        if not self._topics.includes(topic):
+            self.report(topic, f"the topic of a request is {self._topics.request('NAME')}")
 
-    def tell(self, topic: str, reason: str) -> None:
-        """A message is ignored."""
+    def report(self, topic: str, reason: str) -> None:
+        """Log an ignored message."""
         shown = topic[:_LONGEST]
-        if shown in self._told or len(self._told) >= _MOST:
+        if shown in self._reported or len(self._reported) >= _MOST:
             return
-        self._told.add(shown)
-        more = {} if len(self._told) < _MOST else {"further_ones": "not told"}
+        self._reported.add(shown)
+        more = {} if len(self._reported) < _MOST else {"further_ones": "not told"}
         _log.warning("mqtt_gate.ignored", extra={"topic": shown, "reason": reason, **more})

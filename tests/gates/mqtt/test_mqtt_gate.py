@@ -310,7 +310,7 @@ def test_who_mistypes_a_topic_can_be_helped_by_the_log(tmp_path, caplog, times):
 def test_the_log_does_not_grow_with_what_is_mistyped(caplog):
     strays = UnhandledTopics(ROOT)
     for number in range(1000):
-        strays.look(f"{ROOT}/requests/{number}")
+        strays.check(f"{ROOT}/requests/{number}")
     told = told_of(caplog, "mqtt_gate.ignored")
     assert len(told) == 100
     assert told[-1].further_ones == "not told"
