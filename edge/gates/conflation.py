@@ -1,4 +1,4 @@
-"""Notifications of one subscription merged into one: what they come to together."""
+"""Conflation: merges notifications of one subscription into one delta."""
 
 from __future__ import annotations
 
@@ -10,57 +10,59 @@ from edge.engine.store.terms import size
 from edge.protocol.results import Row
 
 _ROW: Final = 200
-"""Bytes that a row takes beside its terms, with its place in a dictionary."""
+"""Estimated memory of a row in bytes, without its terms."""
 _NOTIFICATION: Final = 300
-"""Bytes that a notification takes beside its rows and their JSON."""
+"""Estimated memory of a notification in bytes, without its rows and their JSON."""
 _CELL: Final = 100
-"""Bytes that a term takes beside its characters."""
+"""Estimated memory of a term in bytes, without its characters."""
 
 
 class MergedDelta:
-    """A notification, and those after it as they come.
+    """A notification into which later ones are merged.
 
-    A row that was added and removed again is neither. So this never holds more than the result before and the result
-    after, however many notifications it takes in.
+    A row that was added and removed again is in neither list. The size is therefore bounded by the results before and
+    after, regardless of the number of merged notifications.
     """
 
     __slots__ = ("_counts", "_last", "_merged", "_rows", "_single", "length", "since")
 
     def __init__(self, first: Notification, since: float = 0.0) -> None:
-        """`since`: when it came, by the clock of who asks."""
+        """`since`: arrival time, by the caller's clock."""
         self.since = since
         self._last = first
         self._merged = first.merged
         self.length = first.delta.length
-        """Characters of the results of the first one."""
+        """Characters of the results of the first notification."""
         self._single = _NOTIFICATION + self.length + size_of(first.delta) // 2
-        """Bytes of the first one: its JSON and its rows, which take half of what they take in a dictionary."""
+        """Bytes of the first notification: its JSON, and its rows, which take half of their size in a dictionary."""
         self._counts: dict[Row, int] | None = None
         self._rows: int | None = None
-        """Bytes of the rows that are left; None: it is only one notification."""
+        """Bytes of the merged rows; None: there is only one notification."""
 
     def settle(self) -> Notification:
-        """All of it as one notification, and kept as that until the next one comes: its JSON can be written before."""
+        """Return the merged notification, and keep it as such until the next merge, so that its JSON can be written
+        ahead.
+        """
         self._last, self._counts = self.notification(), None
         return self._last
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, about."""
+        """Approximate memory in bytes."""
         return self._single if self._rows is None else self._rows
 
     @property
     def spuid(self) -> str:
-        """The subscription."""
+        """The spuid of the subscription."""
         return self._last.spuid
 
     @property
     def sequence(self) -> int:
-        """That of the last one taken in."""
+        """Sequence number of the last merged notification."""
         return self._last.sequence
 
     def add(self, later: Notification) -> None:
-        """Take in the next notification."""
+        """Merge the next notification."""
         if self._counts is None:
             self._counts, self._rows = {}, 0
             self._count(self._last.delta)
@@ -70,7 +72,9 @@ class MergedDelta:
         self._last = Notification(known.spuid, known.alias, later.sequence, Delta(known.delta.variables, (), ()))
 
     def notification(self) -> Notification:
-        """All of it as one: with the sequence of the last, and how many they are. A single one is itself."""
+        """Return the merged notification, with the last sequence number and the count. A single one is returned
+        unchanged.
+        """
         last, counts = self._last, self._counts
         if counts is None:
             return last
@@ -98,9 +102,9 @@ class MergedDelta:
 
 
 def size_of(delta: Delta) -> int:
-    """Bytes of memory that the rows of a delta take, about: of many rows, the first ones are measured.
+    """Return the approximate memory of a delta's rows in bytes; of many rows, only the first are measured.
 
-    They are counted once for all who have the delta.
+    The result is cached in the delta, which all its subscribers share.
     """
     if delta.row_bytes is None:
         delta.row_bytes = sum([_bytes_of(rows) for rows in (delta.added, delta.removed)])
@@ -113,7 +117,7 @@ def _bytes_of(rows: Sequence[Row]) -> int:
 
 
 def _bytes(row: Row) -> int:
-    """Bytes of memory that a row takes, about."""
+    """Return the approximate memory of a row in bytes."""
     return _ROW + sum([_CELL + size(cell) for cell in row if cell is not None])
 
 

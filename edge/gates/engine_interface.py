@@ -1,4 +1,4 @@
-"""What a gate needs of the engine, no more: the part of the scheduler's interface that clients can reach."""
+"""Interface of the engine for gates: the part of the scheduler that clients can reach."""
 
 from __future__ import annotations
 
@@ -19,77 +19,77 @@ T = TypeVar("T")
 
 
 class SparqlEngine(Protocol):
-    """Queries and updates. Errors, in the futures or raised, are of the tree in `edge.protocol.errors`."""
+    """Queries and updates. All errors are classes of `edge.protocol.errors`, raised or in the future."""
 
     def update(self, requests: list[UpdateRequest], /) -> Future[list[UpdateOutcome]]:
-        """Run updates; done when they are durable."""
+        """Run updates; completes when they are durable."""
 
     def read(self, request: QueryRequest, read: Callable[[Answer], T], /) -> Future[T]:
-        """Answer a query over the state at some moment between the call and the result.
+        """Evaluate a query on one state of the graph between the call and the result.
 
-        `read` takes the answer in on a thread of the engine; what it returns or raises is the future's.
+        `read` processes the answer on an engine thread; the future gets its return value or exception.
         """
 
     def schedule(self, request: UpdateRequest, when: When, name: str | None, /) -> Future[Scheduled]:
-        """Have an update run later; done when that is durable."""
+        """Schedule a delayed update; completes when it is durable."""
 
     def cancel(self, name: str, who: Access, client: str | None, /) -> Future[None]:
-        """Have a delayed update of `who` not run, or where it may administer that of another client."""
+        """Cancel a delayed update of `who`, or, for administrators, of another client."""
 
     def timer(self, name: str, who: Access, client: str | None, /) -> Future[Timer]:
-        """A delayed update, or what became of it; whose it is as with `cancel`."""
+        """Return the state of a delayed update, with the same permissions as `cancel`."""
 
     def timers(self, state: TimerState | None, limit: int, who: Access, /) -> Future[list[Timer]]:
-        """Delayed updates that `who` may see: those that wait, then what became of others."""
+        """Return the delayed updates visible to `who`: pending ones first, then finished ones."""
 
 
 class SessionEngine(SparqlEngine, Protocol):
-    """Subscriptions, too."""
+    """Queries, updates and subscriptions."""
 
     def subscribe(
         self, query: QueryRequest, sink: Sink, /, alias: str | None = None, *, keep: bool = False
     ) -> Future[Subscription]:
-        """Subscribe; the first notification goes to the sink before the future is done. `keep`: also over a restart."""
+        """Subscribe; the sink gets the first notification before the future completes. `keep`: survive a restart."""
 
     def take_over(self, sink: Callable[[str], Sink], /) -> Future[list[Restored]]:
-        """The subscriptions that were kept over a restart, each with a sink from now on. To be called once."""
+        """Return the subscriptions that survived a restart, and give each a sink. Call this once."""
 
     def transfer(self, spuid: str, client: str, /) -> Future[None]:
-        """Have a subscription count for another client, which goes on with it."""
+        """Charge a subscription to another client, which resumes it."""
 
     def unsubscribe(self, spuid: str, /) -> Future[None]:
         """End a subscription."""
 
 
 class OperatedEngine(SparqlEngine, Protocol):
-    """What operators see of the engine, and the one thing that they decide while it runs."""
+    """Operator's view of the engine, and the setting that can change at run time."""
 
     processing: Processing
-    """It may be set at any time."""
+    """Can be set at any time."""
 
     def explain(self, query: QueryRequest, /) -> Future[Explanation]:
-        """Say how a subscription to a query is, or would be, kept up to date."""
+        """Explain how the engine evaluates a subscription to a query."""
 
     @property
     def booster(self) -> Booster:
-        """Whether subscribed queries are moved by the delta rules."""
+        """Whether incremental evaluation is used."""
 
     @property
     def spu_workers(self) -> int:
-        """Threads that evaluate subscribed queries when processing is parallel."""
+        """Number of threads that evaluate subscribed queries with parallel processing."""
 
     @property
     def subscriptions(self) -> int:
-        """Active subscriptions."""
+        """Number of active subscriptions."""
 
     @property
     def spus(self) -> int:
-        """SPUs that serve them."""
+        """Number of SPUs that serve them."""
 
     @property
     def pending_updates(self) -> int:
-        """Updates that wait or are being carried out."""
+        """Number of waiting and running updates."""
 
     @property
     def figures(self) -> Figures:
-        """What the updates so far have cost, phase by phase."""
+        """Cost of the updates so far, by phase."""

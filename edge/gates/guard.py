@@ -82,13 +82,13 @@ def permitted(guard: Guard, request: Message) -> Access:
 def check(access: Access, action: Action) -> None:
     """Raise `Forbidden` unless the client may perform this action."""
     if action not in access.actions:
-        raise Forbidden(f'The client "{access.client}" may not {action}; who runs the gateway can allow it')
+        raise Forbidden(f'The client "{access.client}" may not {action}; the operator can allow it')
 
 
 def check_publish(access: Access, topic: str) -> None:
     """Raise `Forbidden` unless the client may publish readings on this topic."""
     if access.publish is not None and not any(covers(given, topic) for given in access.publish):
-        raise Forbidden(f'The client "{access.client}" may not publish on "{topic}"; who runs the gateway can allow it')
+        raise Forbidden(f'The client "{access.client}" may not publish on "{topic}"; the operator can allow it')
 
 
 def check_timers(access: Access) -> None:

@@ -1,4 +1,4 @@
-"""From the engine's thread to the event loop: many items, one wake-up."""
+"""Dispatcher from engine threads to the event loop, with one wake-up for many items."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 _BATCH = 500
-"""Items handed out before other work of the loop has its turn."""
+"""Maximum number of items per iteration of the event loop, so that other tasks can run."""
 
 
 class LoopDispatcher:
-    """Carries items to receivers on the event loop, in the order in which they were put.
+    """Passes items to receivers on the event loop, in the order of `put`.
 
-    Waking the loop writes to a socket and costs more than a notification itself. So only the first item of a burst
-    wakes it; what is put before the loop gets round to it travels along. One bridge serves all sessions of a gate: an
-    update that a thousand clients are told about is one burst.
+    Waking the loop writes to a socket, which costs more than a notification. Therefore only the first item of a burst
+    wakes it; items put before the loop runs are delivered with it. All sessions of a gate share one dispatcher, so an
+    update that notifies a thousand clients is one burst.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,23 +29,23 @@ class LoopDispatcher:
         self._awake = False
 
     def put(self, receiver: Callable[[Any], None], item: object) -> None:
-        """Have `receiver(item)` called on the event loop. Callable from any thread; never blocks."""
+        """Call `receiver(item)` on the event loop. Thread-safe; never blocks."""
         self._items.append((receiver, item))
         if not self._awake:
             self._awake = True
-            # A closed loop means that the gate is gone and with it everybody who could be told.
+            # A closed loop means that the gate has stopped, with all its clients.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        # Cleared before the first item is taken: whoever puts one later sees it cleared and wakes the loop again.
+        # Cleared before the first item is taken: a later `put` then wakes the loop again.
         self._awake = False
         items = self._items
         for _ in range(min(len(items), _BATCH)):
             receiver, item = items.popleft()
             try:
                 receiver(item)
-            except Exception:  # noqa: BLE001  a fault of ours: those after it must not wait for ever
+            except Exception:  # noqa: BLE001  a defect in one receiver must not block the items after it
                 _log.exception("bridge.fault")
         if items and not self._awake:
             self._awake = True

@@ -1,4 +1,4 @@
-"""Which web pages may talk to the gateway (RFC 6454, "The Web Origin Concept"), and by which names."""
+"""Checks of the request headers `Origin` (RFC 6454, "The Web Origin Concept") and `Host`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edge.protocol.errors import InvalidRequest
 
 ANY: Final = "*"
 LOOPBACK: Final = "loopback"
-"""Among origins: all that are this machine's own, on any port."""
+"""Among origins: all origins on this machine, with any port."""
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Sequence[str]) -> bool:
-    """Whether a request may be served as far as its page is concerned.
+    """Whether requests from a page of this origin are allowed.
 
-    `origin` is the header of that name: absent when no web page asks. `host` is the header `Host`: pages of the
-    gateway's own host name may come from any of its ports. `allowed` are origins, `loopback`, or `*` for all.
+    `origin` is the header of that name, which only browsers send. `host` is the header `Host`: pages from the
+    gateway's own host name are allowed on any port. `allowed`: origins, `loopback`, or `*` for all.
     """
     if origin is None or ANY in allowed or origin in allowed:
         return True
@@ -27,10 +27,10 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Sequence[str])
 
 
 def host_allowed(host: str | None, names: Sequence[str]) -> bool:
-    """Whether a request without encryption may be served that says it is for this `Host`.
+    """Whether an unencrypted request for this `Host` is allowed.
 
-    A page may give its own name the address of this machine (DNS rebinding); to the browser the gateway is then its
-    own server. `names` are those that the gateway has beside the machine's own, or `*` for all.
+    A page can assign this machine's address to its own name (DNS rebinding); the browser then treats the gateway as
+    the page's own server. `names`: further names of the gateway, or `*` for all.
     """
     if host is None or ANY in names:
         return True
@@ -39,13 +39,13 @@ def host_allowed(host: str | None, names: Sequence[str]) -> bool:
 
 
 def wrong_hosts(count: int) -> InvalidRequest:
-    """The error for an HTTP/1.1 request with another number of `Host` headers than one (RFC 9112, section 3.2)."""
+    """Return the error for an HTTP/1.1 request without exactly one `Host` header (RFC 9112, section 3.2)."""
     number = f"{count} headers" if count else "no header"
     return InvalidRequest(f'The request has {number} "Host"; send exactly one, with the name and port of this server')
 
 
 def _name(url: str) -> str:
-    """The host of a URL in lower case; empty where there is none."""
+    """Return the host of a URL in lower case; empty if there is none."""
     try:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:

@@ -1,6 +1,6 @@
-"""Requests of a session that have one answer: updates, queries, and what concerns delayed updates.
+"""Pending requests of a session with a single response: updates, queries, and requests about delayed updates.
 
-All methods are called on the event loop. The answers come over the bridge, in engine order.
+All methods are called on the event loop. Answers arrive through the dispatcher, in engine order.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ AskMessage = UpdateMessage | QueryMessage | TimersMessage | TimerMessage | Cance
 
 
 def ask(session: Session, request: AskMessage, access: Access, started: float) -> None:
-    """Hand a request to the engine; it is answered when the engine has answered. Raises what is refused at once."""
+    """Pass a request to the engine and respond when it has answered. Raises errors that the engine detects at once."""
 
-    def answer(future: Future[T], told: Callable[[T], str], status: int = 200) -> None:
-        _Ask(session, request, started, future, told, status).start()
+    def answer(future: Future[T], to_message: Callable[[T], str], status: int = 200) -> None:
+        _PendingRequest(session, request, started, future, to_message, status).start()
 
     engine, alias, who = session.shared.engine, request.alias, client_of(access, session.peer)
     try:
@@ -95,8 +95,8 @@ def _read(shared: Sessions, request: QueryMessage, access: Access, who: str) -> 
     return shared.engine.read(QueryRequest(request.sparql, dataset, access, who), read)
 
 
-class _Ask(Generic[T]):
-    """One request in work. It is carried out whatever becomes of the client; a query is given up in time."""
+class _PendingRequest(Generic[T]):
+    """A pending request. It is executed even if the client disconnects; a query has a time limit."""
 
     def __init__(
         self,
@@ -104,21 +104,21 @@ class _Ask(Generic[T]):
         request: AskMessage,
         started: float,
         future: Future[T],
-        told: Callable[[T], str],
+        to_message: Callable[[T], str],
         status: int,
     ) -> None:
-        """`told`: the engine's answer as a message; `status` is what it counts as."""
+        """`to_message`: formats the engine's answer as a message; `status`: status for the metrics."""
         self._session = session
         self._request = request
         self._started = started
         self._future: Future[T] | None = future
-        self._told = told
+        self._to_message = to_message
         self._status = status
         self._expired = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Have the answer sent when it is there."""
+        """Send the response when the engine has answered."""
         session, shared = self._session, self._session.shared
         if isinstance(self._request, QueryMessage):
             self._timer = asyncio.get_running_loop().call_later(shared.limits.query_timeout, self._expire)
@@ -139,22 +139,23 @@ class _Ask(Generic[T]):
             self._future.cancel()
 
     def _done(self, future: Future[T]) -> None:
-        self._future = None  # each has the other: a large result would stay until that is found
+        # break the reference cycle, which would keep a large result until the garbage collector runs
+        self._future = None
         if self._timer is not None:
             self._timer.cancel()
         if not self._expired and not future.cancelled():
-            self._tell(future)
+            self._respond(future)
         if isinstance(self._request, QueryMessage):
             self._session.evaluated()
         else:
             self._session.done()
 
-    def _tell(self, future: Future[T]) -> None:
+    def _respond(self, future: Future[T]) -> None:
         session = self._session
         failure = future.exception()
         if failure is not None:
-            told = as_error(failure, self._request.alias, session.shared.metrics)
-            session.refuse(told, self._request.kind, self._started)
+            to_message = as_error(failure, self._request.alias, session.shared.metrics)
+            session.refuse(to_message, self._request.kind, self._started)
             return
-        session.outgoing.send(self._told(future.result()))
+        session.outgoing.send(self._to_message(future.result()))
         session.shared.answered(self._request.kind, self._status, self._started)

@@ -1,4 +1,4 @@
-"""The results of a query while they are written: within limits, in whatever format."""
+"""Size and time limits for query results during serialisation, for all formats."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GRAPH = ("subject", "predicate", "object")
 
 
 class ResultLimit(io.BytesIO):
-    """Takes in what a serialiser writes, within limits: what it raises ends the evaluation, too."""
+    """Output buffer of a serialiser with limits; its exceptions end the evaluation too."""
 
     def __init__(self, max_bytes: int, seconds: float, setting: str = "http.max_result") -> None:
-        """`setting` is where `max_bytes` comes from."""
+        """`setting`: name of the setting for `max_bytes`, for messages."""
         super().__init__()
         self._max_bytes = max_bytes
         self._seconds = seconds
@@ -30,7 +30,7 @@ class ResultLimit(io.BytesIO):
         self._deadline = time.monotonic() + seconds
 
     def write(self, data: Buffer, /) -> int:
-        """Take in more. Raises `ResultTooLarge`, `RequestTimeout`."""
+        """Write data. Raises `ResultTooLarge`, `RequestTimeout`."""
         written = super().write(data)
         if self.tell() > self._max_bytes:
             raise ResultTooLarge(f"The result is larger than {self._max_bytes} bytes ({self._setting}); ask for less")
@@ -40,15 +40,16 @@ class ResultLimit(io.BytesIO):
 
 
 def as_results(answer: Answer, output: ResultLimit) -> str:
-    """An answer as an object of the SPARQL 1.1 Query Results JSON format, as subscribers get it.
+    """Return an answer as an object of the SPARQL 1.1 Query Results JSON format, as for subscribers.
 
-    The triples of CONSTRUCT and DESCRIBE are bindings of subject, predicate and object.
+    Triples of CONSTRUCT and DESCRIBE become bindings of subject, predicate and object.
     """
     if isinstance(answer, ox.QueryTriples):
         rows = []
         for triple in answer:
             rows.append((triple.subject, triple.predicate, triple.object))
-            output.write(b" " * len(str(triple)))  # what is written of it is longer: the limits hold before the end
+            # placeholder of at most the final size, so that the limits apply during the evaluation
+            output.write(b" " * len(str(triple)))
         return results_to_json(_GRAPH, rows)
     answer.serialize(output, format=ox.QueryResultsFormat.JSON)
     return output.getvalue().decode()

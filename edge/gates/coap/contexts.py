@@ -1,4 +1,4 @@
-"""Who is known by keys: the security contexts of clients (OSCORE, RFC 8613), as the gate sees them."""
+"""Interface of OSCORE security contexts (RFC 8613) for the gate."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edge.protocol.errors import MissingAuthorization
 
 
 class SharedKeys(Protocol):
-    """What a client and the gateway share to protect messages: an OSCORE security context (RFC 8613, section 3.1)."""
+    """Keys shared by a client and the gateway: an OSCORE security context (RFC 8613, section 3.1)."""
 
     @property
     def kid(self) -> bytes:
-        """The client's Sender ID: it names the context."""
+        """The client's Sender ID, which identifies the context."""
 
     @property
     def gateway_id(self) -> bytes:
@@ -34,23 +34,25 @@ class SharedKeys(Protocol):
 
 
 class Contexts(Protocol):
-    """What knows the security contexts of clients. All methods are called on the event loop, and are quick."""
+    """The security contexts of all clients. All methods are called on the event loop; they must be fast."""
 
     def find(self, kid: bytes) -> SharedKeys | None:
-        """The context of this name, unless it has ended."""
+        """Return the context with this id, unless it has ended."""
 
     def access(self, kid: bytes) -> Access:
-        """What the client of this context may do. Raises `InvalidClient`."""
+        """Return the permissions of this context's client. Raises `InvalidClient`."""
 
     def reserve(self, kid: bytes, count: int) -> int:
-        """Store that so many sequence numbers of the gateway are used. Returns the first of them.
+        """Reserve `count` sequence numbers of the gateway on disk. Returns the first one.
 
         Raises `InvalidClient`, `StorageFailed`.
         """
 
 
 class ContextGuard:
-    """The guard of a gate that takes protected requests, too: which context opened one says what its client may do."""
+    """Guard of a gate with OSCORE: authenticates a client by the context that decrypted
+    its request, or by its token.
+    """
 
     def __init__(self, guard: Guard, contexts: Contexts) -> None:
         self._guard = guard
@@ -58,11 +60,11 @@ class ContextGuard:
         self._secret = secrets.token_urlsafe(32)
 
     def authorization(self, kid: bytes) -> str:
-        """What stands for a token in requests that this context opened. It never leaves this process."""
+        """Return the credential for requests of this context. It is never sent outside this process."""
         return f"{self._secret}.{kid.hex()}"
 
     def access(self, authorization: str | None) -> Access:
-        """What the client may do: by its context, or else by its token. Raises what `Guard.access` does."""
+        """Return the client's permissions by context or token. Raises as `Guard.access` does."""
         secret, _, kid = (authorization or "").rpartition(".")
         if hmac.compare_digest(secret.encode(), self._secret.encode()):
             return self.contexts.access(bytes.fromhex(kid))
@@ -73,5 +75,5 @@ class ContextGuard:
         return self._guard.access(authorization)
 
     def watch(self, client: str, revoked: Callable[[], None]) -> Callable[[], None]:
-        """As `Guard.watch`; a context that ends is a change of rights."""
+        """Watch as `Guard.watch` does; the end of a context is a change of permissions."""
         return self._guard.watch(client, revoked)

@@ -1,4 +1,4 @@
-"""Bodies and codes: JSON and CBOR, errors of the tree as CoAP answers."""
+"""CoAP content formats and response codes: JSON and CBOR bodies, and errors."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _CODES: Final[dict[int, Code]] = {
 
 
 class BadOption(InvalidRequest):
-    """A critical option that this gate does not know (RFC 7252, 5.4.1)."""
+    """The request has a critical option that is not supported (RFC 7252, section 5.4.1)."""
 
 
 def answer(request: Message, content: Json, code: Code) -> Message:
-    """`content`, an object of JSON, in the format that the request accepts. JSON where it does not say."""
+    """Return a response with a JSON object in the format that the request accepts, by default JSON."""
     if request.opt.accept == CBOR:
         return Message(code=code, payload=cbor2.dumps(content), content_format=CBOR)
     payload = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
@@ -49,14 +49,14 @@ def answer(request: Message, content: Json, code: Code) -> Message:
 
 
 def failed(request: Message, error: dict[str, Any]) -> Message:
-    """The flat object of an error, with the code that belongs to its status."""
+    """Return an error object as a response, with the code for its status."""
     message = answer(request, error, _CODES.get(error["status_code"], Code.INTERNAL_SERVER_ERROR))
     message.opt.max_age = error.get("retry_after")  # RFC 8516, section 4
     return message
 
 
 def refused(request: Message, error: EdgeError) -> Message:
-    """An error of the tree as an answer."""
+    """Return an error as a response."""
     message = failed(request, error.to_message())
     if isinstance(error, BadOption):
         message.code = Code.BAD_OPTION
@@ -64,19 +64,19 @@ def refused(request: Message, error: EdgeError) -> Message:
 
 
 def incomplete(request: Message, text: str) -> Message:
-    """That blocks are missing, here or there (RFC 7959, section 2.9.2)."""
+    """Return the response to an incomplete blockwise transfer (RFC 7959, section 2.9.2)."""
     message = refused(request, InvalidRequest(text))
     message.code = Code.REQUEST_ENTITY_INCOMPLETE
     return message
 
 
 def diagnosed(code: Code, text: str) -> Message:
-    """An answer to what cannot be opened: short, and to everybody (RFC 8613, section 8.2)."""
+    """Return a short diagnostic response to a request that cannot be decrypted (RFC 8613, section 8.2)."""
     return Message(code=code, payload=text.encode(), max_age=0)
 
 
 def check_acceptable(request: Message) -> None:
-    """Raises `NotAcceptable` where neither JSON nor CBOR will do."""
+    """Raise `NotAcceptable` if the client accepts neither JSON nor CBOR."""
     if request.opt.accept not in (None, JSON, CBOR):
         raise NotAcceptable(
             f"The content format {int(request.opt.accept)} cannot be given; accept {JSON} (JSON) or {CBOR} (CBOR)"
@@ -84,12 +84,12 @@ def check_acceptable(request: Message) -> None:
 
 
 def format_of(request: Message) -> int:
-    """The content format of a request's body; text where it does not say."""
+    """Return the content format of a request's body; text by default."""
     return TEXT if request.opt.content_format is None else int(request.opt.content_format)
 
 
 def read_object(request: Message) -> dict[str, Any]:
-    """The body of a request that is JSON or CBOR, as an object of JSON. Raises `InvalidRequest`, `TooLarge`."""
+    """Parse a JSON or CBOR body to a JSON object. Raises `InvalidRequest`, `TooLarge`."""
     content = read_json(request.payload) if format_of(request) == JSON else read_cbor(request.payload)
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise InvalidRequest("The body must be an object (a map from text), with the members of the protocol's message")
@@ -97,7 +97,7 @@ def read_object(request: Message) -> dict[str, Any]:
 
 
 def read_text(payload: bytes) -> str:
-    """UTF-8. Raises `InvalidRequest`."""
+    """Decode UTF-8. Raises `InvalidRequest`."""
     try:
         return payload.decode()
     except UnicodeDecodeError as error:
@@ -105,7 +105,7 @@ def read_text(payload: bytes) -> str:
 
 
 def read_json(payload: bytes) -> Json:
-    """Raises `InvalidRequest`."""
+    """Parse JSON. Raises `InvalidRequest`."""
     try:
         return json.loads(read_text(payload))
     except (ValueError, RecursionError) as error:
@@ -113,6 +113,6 @@ def read_json(payload: bytes) -> Json:
 
 
 def unsupported(request: Message, *formats: int) -> UnsupportedMediaType:
-    """That a resource does not take the content format of a request."""
+    """Return the error for a content format that the resource does not accept."""
     wanted = ", ".join(map(str, formats))
-    return UnsupportedMediaType(f"The content format {format_of(request)} is not taken here; send one of {wanted}")
+    return UnsupportedMediaType(f"The content format {format_of(request)} is not accepted here; send one of {wanted}")

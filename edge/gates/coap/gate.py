@@ -1,4 +1,4 @@
-"""The CoAP server: one UDP socket, one session for each request and each subscription."""
+"""CoAP server: one UDP socket, and one session for each request and each subscription."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edge.metrics import Metrics
 
 _GATE = "coap"
 _OVERHEAD = 4096
-"""Bytes of a protected request beside its body."""
+"""Bytes of an encrypted request in addition to its body."""
 
 
 class CoapGate:
@@ -38,9 +38,9 @@ class CoapGate:
         contexts: Contexts | None = None,
         own_topics: str = "",
     ) -> None:
-        """`contexts`: of clients that protect their requests with OSCORE. Tokens do on loopback addresses alone.
+        """`contexts`: OSCORE contexts of clients. Without OSCORE, tokens are accepted on loopback addresses only.
 
-        `own_topics`: what the topics of the MQTT gate begin with, where there is one.
+        `own_topics`: topic prefix of the MQTT gate, if there is one.
         """
         self._engine = engine
         self._settings = settings
@@ -52,10 +52,10 @@ class CoapGate:
         self._own_topics = own_topics
         self._endpoint: Endpoint | None = None
         self._observations: ObserveRegistry
-        self._kept: list[Blocks] = []
+        self._all_blocks: list[Blocks] = []
 
     async def start(self) -> int:
-        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        """Listen. Returns the port. Raises `OSError` if the address is not available."""
         settings = self._settings
         shared = None if self._contexts is None else ContextGuard(self._guard, self._contexts)
         sessions = Sessions(
@@ -65,7 +65,7 @@ class CoapGate:
             guard=shared or self._guard,
             gate=_GATE,
             limits=SessionLimits(
-                max_message=2 * settings.max_body,  # as JSON it is longer than in the body
+                max_message=2 * settings.max_body,  # the JSON form is longer than the body
                 max_result=settings.max_result,
                 query_timeout=settings.query_timeout,
                 max_subscriptions=1,
@@ -86,7 +86,7 @@ class CoapGate:
             max_pending=settings.max_pending_requests,
             protected=shared is not None,
         )
-        endpoint = Endpoint(site if shared is None else self._door(site, sessions, shared))
+        endpoint = Endpoint(site if shared is None else self._protected(site, sessions, shared))
         site.observations = self._observations = ObserveRegistry(
             sessions,
             endpoint,
@@ -99,21 +99,21 @@ class CoapGate:
         self._endpoint = endpoint
         return port
 
-    def _door(self, site: Site, sessions: Sessions, guard: ContextGuard) -> ProtectedSite:
+    def _protected(self, site: Site, sessions: Sessions, guard: ContextGuard) -> ProtectedSite:
         longest = self._settings.max_body + _OVERHEAD
         blocks = self._blocks(longest, 2 * longest, sessions)
         return ProtectedSite(site, sessions, guard, blocks, plain=self._settings.plain)
 
     def _blocks(self, max_body: int, max_kept: int, sessions: Sessions) -> Blocks:
-        self._kept.append(Blocks(max_body, max_kept, sessions.rate_limit.bytes))
-        return self._kept[-1]
+        self._all_blocks.append(Blocks(max_body, max_kept, sessions.rate_limit.bytes))
+        return self._all_blocks[-1]
 
     async def stop(self) -> None:
-        """Tell the observers, and end."""
+        """Notify the observers, and stop."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
         await self._observations.stop()
         await endpoint.close()
-        while self._kept:
-            self._kept.pop().close()
+        while self._all_blocks:
+            self._all_blocks.pop().close()

@@ -163,7 +163,7 @@ class ObserveRegistry:
     def forget(self, subscription: ObservedSubscription) -> None:
         """Remove an ended subscription."""
         if self._followed.pop(subscription.name, None) is not None:
-            self._quota.give_back(subscription.who)
+            self._quota.release(subscription.who)
 
     async def stop(self) -> None:
         """Notify all observers that the gateway stops."""

@@ -1,6 +1,6 @@
-"""One OSCORE security context at work (RFC 8613): requests out of it, answers into it.
+"""OSCORE security context in use (RFC 8613): decrypts requests and encrypts responses.
 
-Importing it takes 5 MB of memory, so it is imported when a client first uses a context.
+The import takes 5 MB of memory, so it happens when a client first uses a context.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from edge.gates.coap.contexts import Contexts, SharedKeys
 from edge.gates.coap.formats import diagnosed
 
 _STEP: Final = 1024
-"""Sequence numbers that are had at a time: one write to disk for as many notifications."""
+"""Sequence numbers reserved at once: one write to disk for this many notifications."""
 _ECHO: Final = 8
-"""Bytes."""
+"""Bytes of an Echo value."""
 
 _OBSERVE_CANCEL: Final = 1
 _SUCCESS: Final = 1 << 1
-"""Of No-Response: no answers 2.xx (RFC 7967)."""
+"""Bit of No-Response that suppresses 2.xx responses (RFC 7967)."""
 
 
 class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: ignore[misc]  # the library has no types
-    """The library's, with sequence numbers out of the data directory.
+    """The library's context, with sequence numbers from the data directory.
 
-    What has come is in memory only. After a start each client's first request is answered with a value to send back
-    (Echo, appendix B.1.2), so nothing that was recorded before is taken, and nothing is written for what comes.
+    The replay window is held in memory only. After a start, each client's first request gets an Echo challenge
+    (appendix B.1.2). Recorded requests are therefore rejected, without a write to disk for each request.
     """
 
     id_context = None
@@ -62,7 +62,7 @@ class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: 
         self._reserved = 0
 
     def new_sequence_number(self) -> int:
-        """A number that was never used before. Raises `InvalidClient`, `StorageFailed`, `ContextUnavailable`."""
+        """Return a number that was never used before. Raises `InvalidClient`, `StorageFailed`, `ContextUnavailable`."""
         if self.sender_sequence_number == self._reserved:
             self.sender_sequence_number = self._contexts.reserve(self.recipient_id, _STEP)
             self._reserved = self.sender_sequence_number + _STEP
@@ -70,9 +70,9 @@ class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: 
         return number
 
     def open(self, request: Message) -> tuple[Message, RequestIdentifiers | None]:
-        """A protected request as it was before, and what its answers need.
+        """Return the decrypted request, and the identifiers for its responses.
 
-        Or None, and what to answer because it cannot be opened (RFC 8613, section 8.2). Raises what
+        If it cannot be decrypted, return the response (RFC 8613, section 8.2) and None. Raises as
         `new_sequence_number` does.
         """
         try:
@@ -86,21 +86,21 @@ class SecurityContext(CanProtect, CanUnprotect, SecurityContextUtils):  # type: 
         except (ProtectionInvalid, UnparsableMessage):
             return diagnosed(Code.BAD_REQUEST, "Decryption failed"), None
         if request.opt.observe == identifiers.observe == _OBSERVE_CANCEL:
-            opened.opt.observe = _OBSERVE_CANCEL  # the library keeps 0 alone
+            opened.opt.observe = _OBSERVE_CANCEL  # the library keeps only the value 0
         return opened, identifiers
 
     def seal(self, answer: Message, identifiers: RequestIdentifiers, *, last: bool) -> Message:
-        """An answer, or a notification, as it leaves. Raises what `new_sequence_number` does."""
+        """Encrypt a response or notification. Raises as `new_sequence_number` does."""
         unwanted = (answer.opt.no_response or 0) >> (answer.code.class_ - 1) & 1
         number = answer.opt.observe
         answer = answer.copy(no_response=None, observe=None if last else 0)
         sealed, _ = self.protect(answer, identifiers)
         sealed.opt.observe = None if last else number
-        sealed.opt.no_response = _SUCCESS if unwanted else None  # the code that everybody sees is one of success
+        sealed.opt.no_response = _SUCCESS if unwanted else None  # the outer code is always one of success
         return sealed
 
     def post_seqnoincrease(self) -> None:
-        """It is stored already."""
+        """Do nothing: the number is stored already."""
 
     def _post_decrypt_checks(
         self, aad: bytes, plaintext: bytes, protected_message: Message, request_id: RequestIdentifiers

@@ -1,4 +1,4 @@
-"""What stands before the site where there is security: it takes OSCORE off requests, puts it on answers (RFC 8613)."""
+"""OSCORE layer in front of the CoAP site: decrypts requests and encrypts responses (RFC 8613)."""
 
 from __future__ import annotations
 
@@ -30,34 +30,36 @@ _PIV: Final = 0b0000_0111
 _KID: Final = 0b0000_1000
 _KID_CONTEXT: Final = 0b0001_0000
 _RESERVED: Final = 0b1110_0000
-"""Bits of the option's first byte (RFC 8613, section 6.1): the length of the Partial IV, what else there is."""
+"""Bits of the option's first byte (RFC 8613, section 6.1): length of the Partial IV, and flags."""
 _LONGEST_PIV: Final = 5
 
 _OPEN: Final = (".well-known", "core")
-"""What everybody may read."""
+"""Resource without access control."""
 
 _log = logging.getLogger(__name__)
 
 
 class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
-    """Opens what is protected, and passes it to the site, whose answers leave protected."""
+    """Decrypts requests and passes them to the site, whose responses are encrypted."""
 
     def __init__(self, site: Resource, sessions: Sessions, guard: ContextGuard, blocks: Blocks, *, plain: bool) -> None:
-        """`blocks` are of protected messages that were cut on the way; `plain`: whether tokens will do, too."""
+        """`blocks`: for blockwise encrypted messages; `plain`: whether unprotected requests with tokens are accepted
+        too.
+        """
         super().__init__()
         self._site = site
         self._sessions = sessions
         self._guard = guard
         self._blocks = blocks
         self._plain = plain
-        self._at_work: dict[bytes, SecurityContext] = {}
+        self._active: dict[bytes, SecurityContext] = {}
 
     async def render(self, request: Message) -> Message:
-        """Never called: all goes the way of `render_to_pipe`."""
+        """Not used: all requests go through `render_to_pipe`."""
         raise NotImplementedError
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
-        """Never called, likewise."""
+        """Not used either."""
         raise NotImplementedError
 
     async def render_to_pipe(self, pipe: Pipe) -> None:
@@ -82,7 +84,7 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         pipe.add_response(opened, is_last=True)
 
     async def _open(self, pipe: Pipe) -> _Inside | Message:
-        """A protected request for the site; or what to say meanwhile, or where it cannot be opened."""
+        """Return the decrypted request for the site, or the response if it is incomplete or cannot be decrypted."""
         request = pipe.request
         if request.opt.oscore is None:
             raise MissingAuthorization("Protect requests with OSCORE here; no token is read")
@@ -93,9 +95,9 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
         context = await self._context(kid)
         if context is None:
             return diagnosed(Code.UNAUTHORIZED, "Security context not found")
-        if (said := self._blocks.part(request) or self._blocks.whole(request)) is not None:
-            missing = said.code == Code.REQUEST_ENTITY_INCOMPLETE
-            return diagnosed(said.code, "Blocks are missing") if missing else said
+        if (response := self._blocks.part(request) or self._blocks.whole(request)) is not None:
+            missing = response.code == Code.REQUEST_ENTITY_INCOMPLETE
+            return diagnosed(response.code, "Blocks are missing") if missing else response
         opened, identifiers = context.open(request)
         if identifiers is None:
             return opened
@@ -105,17 +107,17 @@ class ProtectedSite(Resource):  # type: ignore[misc]  # the library has no types
     async def _context(self, kid: bytes) -> SecurityContext | None:
         keys = self._guard.contexts.find(kid)
         if keys is None:
-            self._at_work.pop(kid, None)
+            self._active.pop(kid, None)
             return None
-        if kid not in self._at_work:
-            # It takes half a second on a small machine.
+        if kid not in self._active:
+            # The import takes half a second on a small machine.
             oscore = await asyncio.to_thread(importlib.import_module, "edge.gates.coap.oscore")
-            self._at_work.setdefault(kid, oscore.SecurityContext(keys, self._guard.contexts))
-        return self._at_work[kid]
+            self._active.setdefault(kid, oscore.SecurityContext(keys, self._guard.contexts))
+        return self._active[kid]
 
 
 class _Inside:
-    """The pipe of an opened request: what goes into it leaves protected."""
+    """Pipe of a decrypted request; encrypts the responses."""
 
     def __init__(
         self,
@@ -132,35 +134,35 @@ class _Inside:
         self._blocks = blocks
 
     async def serve(self, site: Resource) -> None:
-        """Have the site answer."""
+        """Let the site answer."""
         try:
             await site.render_to_pipe(self)
         except RenderableError as error:
             self.add_response(error.to_message(), is_last=True)
 
     def add_response(self, message: Message, is_last: bool = False) -> None:
-        """Protect an answer or a notification."""
+        """Encrypt and send a response or notification."""
         try:
             sealed = self._context.seal(message, self._identifiers, last=is_last)
-        except Exception as failure:  # noqa: BLE001 - nothing is sent in the clear, and the observer is not left waiting
+        except Exception as failure:  # noqa: BLE001 - nothing may be sent unencrypted, and the observer must learn of the end
             _log.error("coap.not_protected", extra={"reason": str(failure)})
             self._pipe.add_response(diagnosed(Code.INTERNAL_SERVER_ERROR, "Not protected"), is_last=True)
             return
         try:
             first = self._blocks.first(self._pipe.request, sealed)
         except TooManyRequests as error:
-            told = diagnosed(refused(self._pipe.request, error).code, error.description)
-            self._pipe.add_response(told, is_last=True)
+            refusal = diagnosed(refused(self._pipe.request, error).code, error.description)
+            self._pipe.add_response(refusal, is_last=True)
             return
         self._pipe.add_response(first, is_last)
 
 
 def _kid(option: bytes) -> bytes:
-    """The name of the context in an OSCORE option. Raises `BadOption`."""
+    """Return the context id (kid) in an OSCORE option. Raises `BadOption`."""
     flags = option[0] if option else 0
     length = flags & _PIV
     if flags & _RESERVED or not 0 < length <= _LONGEST_PIV or len(option) <= length or not flags & _KID:
-        raise BadOption("This is no OSCORE option of a request (RFC 8613, section 6.1)")
+        raise BadOption("This is not an OSCORE option of a request (RFC 8613, section 6.1)")
     if flags & _KID_CONTEXT:
         raise BadOption("Security contexts have no ID Context here; leave it out")
     return option[1 + length :]

@@ -1,4 +1,4 @@
-"""SenML in CBOR as SenML in JSON, which the mapping language reads (RFC 8428, section 6)."""
+"""Conversion of SenML in CBOR to SenML in JSON for the mapping language (RFC 8428, section 6)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LABELS: Final = {
     7: "ut",
     8: "vd",
 }
-"""Table 6."""
+"""Labels of RFC 8428, table 6."""
 
 
 def as_json(payload: bytes) -> bytes:
-    """A SenML pack in the other form. Raises `InvalidRequest`, `TooLarge`."""
+    """Convert a SenML pack from CBOR to JSON. Raises `InvalidRequest`, `TooLarge`."""
     pack = read_cbor(payload)
     if not isinstance(pack, list):
         raise InvalidRequest("SenML is an array of records (RFC 8428)")

@@ -234,7 +234,7 @@ class Site(Resource):  # type: ignore[misc]  # the library has no types
         try:
             yield
         finally:
-            self._working.give_back(who)
+            self._working.release(who)
 
 
 class _SingleRequest:

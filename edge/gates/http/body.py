@@ -1,4 +1,4 @@
-"""The body of a request, read as a stream and never beyond the limit."""
+"""Request body, read as a stream up to a limit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from edge.protocol.errors import (
 )
 
 CHARGE = "edge.charge"
-"""Key of the ASGI scope under which a route leaves the `Charge` that the body of the request counts for."""
+"""Key of the ASGI scope under which a route stores the `Charge` for the request body."""
 
 FORM = "application/x-www-form-urlencoded"
 
 _LONG_FORM = 64 * 1024
-"""Characters of a form that are not decoded on the event loop."""
+"""Length of forms in characters above which they are decoded on a thread."""
 
 _MAX_FIELDS = 1000
-"""Parameters of a URL or form; a request has a handful, and graphs."""
+"""Maximum number of parameters; a request needs a few, and graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ async def _read(request: Request, settings: HttpGateSettings, limit: int, charge
 
 
 async def _next(parts: AsyncGenerator[bytes, None], seconds: float) -> bytes | None:
-    """What comes within that time; None at the end."""
+    """Return the next part, or None at the end. Raises `RequestTimeout`."""
     try:
         async with asyncio.timeout(seconds):
             return await anext(parts, None)

@@ -1,4 +1,4 @@
-"""What holds for every HTTP request: cross-origin rules, errors as flat objects, one count in the metrics."""
+"""Common handling of all HTTP requests: cross-origin rules, errors as flat objects, metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edge.protocol.errors import (
 )
 
 PRIMITIVE = "edge.primitive"
-"""Key of the ASGI scope under which a route says what a request was for, in the words of the metrics."""
+"""Key of the ASGI scope under which a route stores the kind of the request, for the metrics."""
 
 _GATE = "http"
 _PREFLIGHT_SECONDS = 600
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def error_response(error: EdgeError, headers: dict[str, str] | None = None) -> Response:
-    """The error as the flat JSON object of the protocol."""
+    """Return the error as the flat JSON object of the protocol."""
     if isinstance(error, Unauthorized):
         headers = {**(headers or {}), "WWW-Authenticate": 'Bearer realm="sepa-edge"'}
     if isinstance(error, UnsupportedEncoding):
@@ -47,8 +47,8 @@ def error_response(error: EdgeError, headers: dict[str, str] | None = None) -> R
 class Boundary:
     """ASGI middleware around all routes (Fetch standard for CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
 
-    Errors of the tree become answers. Anything else that is raised is a fault of ours: it is logged under an incident
-    number that the client gets with a 500, and the process lives on.
+    An `EdgeError` becomes a response. Other exceptions are internal errors: they are logged under an incident number,
+    which the client receives with status 500, and the process continues.
     """
 
     def __init__(self, app: ASGIApp, *, origins: Sequence[str], hosts: Sequence[str], metrics: Metrics) -> None:
@@ -77,21 +77,22 @@ class Boundary:
 
         try:
             if refusal is not None:
-                # The browser would only hide the answer from the page, after the update was made.
+                # Without the refusal, the browser would hide the response from the page, but the update would be
+                # executed.
                 raise refusal
             await self._answer(scope, receive, send_and_note, headers)
         except EdgeError as error:
             await error_response(error)(scope, receive, send_and_note)
-        except asyncio.CancelledError:  # the time that the server has to stop is over
+        except asyncio.CancelledError:  # the shutdown timeout of the server has passed
             if status:
                 raise
             await error_response(_given_up())(scope, receive, send_and_note)
-        except Exception as failure:  # whatever it is, it must not end the process that serves everybody
+        except Exception as failure:  # no request may end the process
             if is_disconnect(failure) and status:
-                return  # the client has gone while it was answered: nobody is left to tell, and nothing is wrong here
+                return  # the client disconnected during the response, which is not an error
             internal = self._internal(failure)
             if status:
-                raise  # half an answer is out: only closing the connection can tell the client
+                raise  # part of the response was sent: only closing the connection can signal the error
             await error_response(internal)(scope, receive, send_and_note)
         finally:
             self._metrics.answered(_GATE, scope.get(PRIMITIVE, "other"), status, time.perf_counter() - started)
@@ -137,10 +138,7 @@ def _given_up() -> NotReady:
 
 
 def _wrong_name(host: str | None) -> Forbidden:
-    return Forbidden(
-        f'This port does not answer to the name "{host}"; http.hosts of the settings lists those that it has beside '
-        "localhost"
-    )
+    return Forbidden(f'This port does not answer to the name "{host}"; add it to http.hosts, or use localhost')
 
 
 def _wrong_page() -> Forbidden:

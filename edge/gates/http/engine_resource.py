@@ -1,4 +1,4 @@
-"""The engine as a resource: how it processes updates, which can be changed, and what they cost."""
+"""Resource of the engine: its processing mode, which can be changed, and the cost of updates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROCESSING: dict[object, Processing] = {"sequential": "sequential", "parallel":
 
 
 def shown(engine: OperatedEngine) -> dict[str, object]:
-    """The resource as JSON. Times in milliseconds, of all updates since the gateway began."""
+    """Return the resource as JSON. Times in milliseconds over all updates since the start."""
     figures = engine.figures
     return {
         "processing": engine.processing,
@@ -42,7 +42,9 @@ def shown(engine: OperatedEngine) -> dict[str, object]:
 
 
 async def read_processing(request: Request, settings: HttpGateSettings) -> Processing:
-    """What a PUT asks for. Raises `InvalidRequest`, `UnsupportedMediaType`, `TooLarge`, `RequestTimeout`."""
+    """Return the mode that a PUT requests. Raises `InvalidRequest`, `UnsupportedMediaType`, `TooLarge`,
+    `RequestTimeout`.
+    """
     if content_type(request).media_type != _JSON:
         raise UnsupportedMediaType(f'Send {_JSON}, for example {{"processing": "parallel"}}')
     try:
@@ -50,7 +52,7 @@ async def read_processing(request: Request, settings: HttpGateSettings) -> Proce
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(json_fault("The body", error)) from None
     if not isinstance(wanted, dict) or set(wanted) != {"processing"}:
-        raise InvalidRequest('What can be changed is {"processing": "sequential"} or {"processing": "parallel"}')
+        raise InvalidRequest('Send {"processing": "sequential"} or {"processing": "parallel"}')
     value = wanted["processing"]
     if not isinstance(value, str) or value not in _PROCESSING:
         raise InvalidRequest(f'"processing" is {json.dumps(value)}; it can be "sequential" or "parallel"')

@@ -42,7 +42,7 @@ class HttpGate:
     ) -> None:
         """Without `tls`: plain HTTP."""
         if tls is not None:
-            settings = replace(settings, hosts=(ANY,))  # what names it has its certificate says
+            settings = replace(settings, hosts=(ANY,))  # the certificate protects against DNS rebinding
         self._settings = settings
         rate_limit = rate_limit or RateLimit(LimitSettings())
         self._app = Routes(engine, settings, metrics, views or Views(), guard, rate_limit, authority).app()
@@ -83,7 +83,7 @@ class HttpGate:
         return listener.port
 
     async def stop(self) -> None:
-        """Take no more requests, give the open ones the shutdown timeout to end, and end."""
+        """Refuse new requests, give open ones the shutdown timeout to finish, and stop."""
         if self._server is None or self._task is None:
             return
         self._server.should_exit = True
@@ -96,7 +96,7 @@ def _always(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server as a part of a process: signals are the process's business, and it tells when it listens."""
+    """uvicorn's server inside a larger process: without signal handlers, and with an event when it listens."""
 
     def __init__(self, config: uvicorn.Config, protocol: type[HttpToolsProtocol]) -> None:
         super().__init__(config)

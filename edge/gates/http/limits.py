@@ -1,4 +1,4 @@
-"""Limits of HTTP connections that the server does not set itself: header size, header time, number of connections."""
+"""Limits of HTTP connections that uvicorn lacks: header size, header time, number of connections."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from edge.unlink import Unlink
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 429: b"Too Many Requests"}
 _MAX_HEADERS = 200
-"""Header fields of a request; browsers and proxies send some dozens."""
+"""Maximum number of header fields; browsers and proxies send some dozens."""
 _LINGER = 1.0
-"""Seconds that a refused client has to read the answer; what it sends meanwhile is dropped."""
+"""Seconds for a refused client to read the response; its further data is dropped."""
 _DEFAULT_PHRASE = b"Request Header Fields Too Large"
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol with the limits of the settings, and its own errors in the protocol's form."""
+    """uvicorn's HTTP/1.1 protocol with the configured limits, and errors in the protocol's form."""
 
     settings: ClassVar[HttpGateSettings]
 
@@ -35,8 +35,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     _answering: RequestResponseCycle | None = None
 
     @staticmethod
-    def known(address: Any) -> None:  # noqa: ANN401 - of whatever family
-        """Is told the address (`peername`) of each connection on which a whole header has come."""
+    def known(address: Any) -> None:  # noqa: ANN401 - of any address family
+        """Called with the address (`peername`) of each connection that has sent a complete header."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
         super().connection_made(transport)
@@ -65,7 +65,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._in_header:
             self._header_bytes += len(data)
         super().data_received(data)
-        # The parser collects one long header before it hands it out, so what came in is counted, too.
+        # The parser buffers a long header internally, so the received bytes are counted too.
         if self._in_header and self._header_bytes > self.settings.max_header:
             self._refuse(self._too_large())
 
@@ -77,7 +77,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) > _MAX_HEADERS:
-            raise ValueError  # makes the parser stop; each would take much more memory than it has bytes
+            raise ValueError  # stops the parser: parsed fields take much more memory than their bytes
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -87,7 +87,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self.settings.max_header or len(self.headers) > _MAX_HEADERS:
             self._refuse(self._too_large())
-            raise ValueError  # makes the parser stop
+            raise ValueError  # stops the parser
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse(wrong_hosts(hosts))
@@ -109,7 +109,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._refuse(InvalidRequest(f"This is not HTTP/1.1: {msg}"))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: RFC 9110, section 7.8, has a server ignore an upgrade that it does not support."""
+        """Do nothing: a server ignores upgrades that it does not support (RFC 9110, section 7.8)."""
 
     def _has_too_many(self) -> bool:
         host = self.client[0] if self.client else ""
@@ -142,7 +142,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = error
-        # What came whole before is answered first; what did not is what is refused.
+        # Complete requests before the invalid one are answered first.
         if self.pipeline and self.pipeline[0][0].more_body:
             self.pipeline.popleft()
         elif self._answering is not None and self._answering.more_body:
@@ -163,12 +163,12 @@ class _LimitedProtocol(HttpToolsProtocol):
             b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
             % (error.status_code, phrase, len(body), body)
         )
-        # Closing while bytes of the client are unread resets the connection, and the client would lose the answer.
+        # Closing with unread data resets the connection, and the client would lose the response.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(_LINGER, self.transport.close)
 
 
 def limited_protocol(settings: HttpGateSettings, known: Callable[[Any], None]) -> type[HttpToolsProtocol]:
-    """The protocol of one gate: uvicorn makes one of it for each connection."""
+    """Return the protocol class of one gate; uvicorn instantiates it for each connection."""
     return type("LimitedProtocol", (_LimitedProtocol,), {"settings": settings, "known": staticmethod(known)})

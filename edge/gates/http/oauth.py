@@ -1,7 +1,7 @@
 """Registration and tokens over HTTP: OAuth 2.0 client credentials as the SEPA protocol has them.
 
-A client registers once, at `/oauth/register`, and asks for tokens at `/oauth/token` with what it got there. Clients
-disagree on where the token stands in the answer, so it is there twice.
+A client registers once at `/oauth/register`, and requests tokens at `/oauth/token` with the received credentials.
+Clients disagree on the position of the token in the response, so the response contains it twice.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from edge.protocol.errors import InvalidRequest, MissingAuthorization
 from edge.protocol.json_faults import json_fault
 
 _LONGEST = 16 * 1024
-"""Bytes of a registration; those of clients in the wild have up to 10 KB, of objects of their own."""
+"""Maximum bytes of a registration; existing clients send up to 10 KB of additional objects."""
 
 
 async def register(request: Request, authority: Authority, settings: HttpGateSettings) -> Response:
-    """`POST /oauth/register`. Raises `InvalidRequest`, and what the authority does."""
+    """`POST /oauth/register`. Raises `InvalidRequest`, and the errors of `Authority.register`."""
     identity = _identity(await read_text(request, settings, _LONGEST))
     return _created({"credentials": await authority.register(identity)})
 
 
 async def token(request: Request, authority: Authority) -> Response:
-    """`POST` or `GET /oauth/token`. Raises `MissingAuthorization`, and what the authority does."""
+    """`POST` or `GET /oauth/token`. Raises `MissingAuthorization`, and the errors of `Authority.token`."""
     issued = await authority.token(*_credentials(request.headers.get("authorization")))
     return _created({"token": issued, **issued})
 
@@ -53,7 +53,7 @@ def _identity(text: str) -> str:
     try:
         identity.encode()
     except UnicodeEncodeError:
-        raise InvalidRequest("The client identity is no text: it has half of a surrogate pair") from None
+        raise InvalidRequest("The client identity is not Unicode text: it contains half of a surrogate pair") from None
     return identity
 
 

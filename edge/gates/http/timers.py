@@ -12,7 +12,7 @@ from edge.protocol.timers import DEFAULT_LISTED, MAX_LISTED, TimerState
 
 
 def read_listing(request: Request) -> tuple[TimerState | None, int]:
-    """Which are wanted, and how many at the most. Raises `InvalidRequest`."""
+    """Return the wanted state and the maximum number of delayed updates. Raises `InvalidRequest`."""
     parameters = dict(parse_parameters(request.scope["query_string"]))
     state = parameters.get("state")
     if state is not None and state not in get_args(TimerState):
@@ -24,5 +24,5 @@ def read_listing(request: Request) -> tuple[TimerState | None, int]:
 
 
 def read_client(request: Request) -> str | None:
-    """Whose delayed update is meant; None: that of who asks. Raises `InvalidRequest`."""
+    """Return the owner of the requested delayed update; None: the client itself. Raises `InvalidRequest`."""
     return dict(parse_parameters(request.scope["query_string"])).get("client")

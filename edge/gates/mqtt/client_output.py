@@ -1,4 +1,4 @@
-"""The way to one client over the broker, as its session writes to it."""
+"""Sending side of one MQTT client for its session."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from edge.gates.mqtt.correlation import Correlation
 from edge.protocol.errors import EdgeError, ResultTooLarge, SubscriptionFailed
 
 _WINDOW = 20
-"""Messages to one client that the broker may have yet to acknowledge."""
+"""Maximum number of unacknowledged messages to one client."""
 _PATIENCE = 30.0
-"""Seconds a broker may leave as many unacknowledged before the connection to it is given up."""
+"""Seconds after which the connection is dropped if the broker acknowledges none of them."""
 
 
 class MqttConnection:
-    """The sending side of a client; a `Connection` of `edge.gates.outgoing`.
+    """Sending side of a client; implements `Connection` of `edge.gates.outgoing`.
 
-    What the broker has acknowledged counts as taken: how much it keeps for a client that is slow is for it to decide.
+    Messages count as accepted when the broker has acknowledged them. The broker limits the queue of a slow client.
     """
 
     def __init__(
@@ -32,7 +32,9 @@ class MqttConnection:
         on_close: Callable[[], None],
         on_too_large: Callable[[str], None],
     ) -> None:
-        """`max_payload` in bytes. `on_too_large`: the spuid of a subscription that has more to tell."""
+        """`max_payload`: bytes. `on_too_large`: called with the spuid of a subscription whose notification is too
+        large.
+        """
         self._wire = wire
         self._topic = topic
         self._correlation = correlation
@@ -45,16 +47,16 @@ class MqttConnection:
 
     @property
     def writable(self) -> bool:
-        """Whether the broker has acknowledged enough."""
+        """Whether the broker has acknowledged enough messages."""
         return self._room.is_set()
 
     @property
     def unsent(self) -> int:
-        """None: the broker takes everything, or the connection to it is given up."""
+        """Zero: the broker accepts everything, or its connection is dropped."""
         return 0
 
     def write(self, text: str) -> None:
-        """Send without waiting. Nothing while the broker is away: sessions end with the connection to it."""
+        """Send without waiting. Ignored without a connection: sessions end with it."""
         if len(text.encode()) > self._max_payload:
             text = self._instead(text).to_json()
         found = self._correlation.take(text)
@@ -84,14 +86,14 @@ class MqttConnection:
         return self._wire.connected
 
     def close(self, code: int, reason: str) -> None:
-        """The session has ended."""
+        """End the session."""
         self._on_close()
 
     def abort(self) -> None:
-        """There is nothing to abort: the broker has what was written."""
+        """Do nothing: the broker has all written messages."""
 
     def unlink(self) -> None:
-        """Forget the client, which refers to this, as it has gone."""
+        """Break the reference cycle with the client, which has ended."""
         self._on_close = _nothing
         self._on_too_large = _ignore
 
@@ -101,7 +103,7 @@ class MqttConnection:
             self._room.set()
 
     def _instead(self, text: str) -> EdgeError:
-        """The error for a message that is too large. A subscription cannot leave one out, so it ends."""
+        """Return the error for a message that is too large. A subscription cannot omit one, so it ends."""
         message = json.loads(text)
         kind, body = next(iter(message.items()))
         alias = (body if isinstance(body, dict) else message).get("alias")

@@ -1,4 +1,4 @@
-"""Standing queries as the operator writes them: a directory of SPARQL queries, `NAME.rq`."""
+"""Continuous queries of the operator: a directory of SPARQL queries, `NAME.rq`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 _LARGEST = 256 * 1024
 _NO_NAME = frozenset("+#\0")
-"""What a level of a topic cannot hold."""
+"""Characters that a topic level cannot contain."""
 
 
 class QueryFiles(NamedTuple):
-    """What a directory holds."""
+    """Content of a directory."""
 
     queries: dict[str, str]
     """Name to SPARQL text."""
     faults: dict[Path, str]
-    """What cannot be read, and why: files, or the directory itself."""
+    """Unreadable files, or the directory itself, with the reason."""
 
 
 def read_queries(directory: Path) -> QueryFiles:
-    """The queries of a directory; none where it does not exist. The ending is that of SPARQL 1.1 Query, appendix D."""
+    """Read the queries of a directory; none if it does not exist. The suffix follows SPARQL 1.1 Query, appendix D."""
     found = QueryFiles({}, {})
     try:
         files = sorted(file for file in directory.iterdir() if file.suffix == ".rq" and not file.name.startswith("."))

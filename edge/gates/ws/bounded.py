@@ -1,4 +1,4 @@
-"""A WebSocket connection with bounds that hold before anybody knows the client: fragments, control frames, bytes."""
+"""WebSocket connection with limits that apply before authentication: fragments, control frames, bytes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from edge.protocol.errors import TooManyRequests
 from edge.unlink import Unlink
 
 FRAME: Final = 200
-"""Bytes that a fragment counts beside its payload: the library keeps an object for each until the message is whole."""
+"""Charge of a fragment in bytes in addition to its payload: the library keeps an object for each."""
 _SMALL: Final = 1024
-"""Bytes of payload from which on a frame costs no more than what it carries."""
+"""Payload in bytes above which a frame is not counted as small."""
 _CHUNK: Final = 64 * 1024
-"""Bytes read at once. The library parses all frames of a chunk in one go: up to 11,000 empty ones, 25 ms."""
+"""Maximum bytes of one read. The library parses all frames of a chunk at once: up to 11,000 empty ones, 25 ms."""
 _UNREAD_PONGS: Final = 64 * 1024
-"""Bytes of pongs that may wait for a client that sends pings and does not read."""
+"""Maximum bytes of pongs that wait for a client that sends pings and does not read."""
 _LINGER: Final = 1.0
-"""Seconds that a client has to read why it is disconnected."""
+"""Seconds for a client to read the reason before it is disconnected."""
 
 
 class BoundedConnection(ServerConnection):
-    """A connection of the library that ends when the client breaks a bound; other clients do not notice."""
+    """The library's connection, closed when the client exceeds a limit, without effects on other clients."""
 
     def __init__(
         self,
@@ -40,21 +40,21 @@ class BoundedConnection(ServerConnection):
         max_message: int,
         **options: Any,  # noqa: ANN401 - the library's own
     ) -> None:
-        """`max_message` in bytes, with `FRAME` for each fragment. `options` are the library's."""
+        """`max_message`: bytes, with `FRAME` for each fragment. `options`: passed to the library."""
         super().__init__(protocol, server, **options)
         self._rate_limit = rate_limit
         self._max_message = max_message
         self._peer = ""
         self._charge: Charge | None = None
         self._fragments = 0
-        """Bytes of the fragments of the message that is not whole yet."""
+        """Bytes of the fragments of the incomplete message."""
         self._pongs = 0
         """Bytes of pongs since the client had read everything."""
         self._failed = False
         self._unlink: Unlink | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin. Reads less at once than asyncio would, so that one chunk of tiny frames holds up nobody."""
+        """Start. Reads smaller chunks than asyncio, so that one chunk of tiny frames does not block the loop."""
         transport.max_size = _CHUNK  # type: ignore[attr-defined]  # of asyncio's socket transports
         super().connection_made(transport)
         self._unlink = Unlink(transport)
@@ -63,7 +63,7 @@ class BoundedConnection(ServerConnection):
         self.server.handlers[self].add_done_callback(self._handled)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; nothing is held any more."""
+        """Release everything: the connection has ended."""
         if self._charge is not None:
             self._charge.release()
         super().connection_lost(exc)
@@ -72,17 +72,17 @@ class BoundedConnection(ServerConnection):
             self._unlink()
 
     def _handled(self, _: asyncio.Task[None]) -> None:
-        """The handler has ended, perhaps with an error that refers to the connection."""
+        """Drop the handler's error, which may refer to the connection."""
         if self.protocol.state is CLOSED:
             unlink(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take in a chunk, and account for what is held of it."""
+        """Process a chunk, and charge for the held data."""
         super().data_received(data)
         self.account()
 
     def account(self) -> None:
-        """Charge the client for bytes that wait: unparsed, in fragments, or in messages that nobody has taken yet."""
+        """Charge the client for waiting bytes: unparsed, in fragments, or in unprocessed messages."""
         if self._charge is None or self._failed:
             return
         queue = self.recv_messages.frames.queue if self.request is not None else ()
@@ -93,7 +93,7 @@ class BoundedConnection(ServerConnection):
             self._fail(CloseCode.TRY_AGAIN_LATER, "too much waits (limits.max_client_bytes, limits.max_total_bytes)")
 
     def process_event(self, event: Event) -> None:
-        """Take in one frame, or the request that opens the WebSocket."""
+        """Process one frame, or the opening request."""
         if self._failed:
             return
         if isinstance(event, Frame) and (wrong := self._wrong_with(event)) is not None:
@@ -102,7 +102,7 @@ class BoundedConnection(ServerConnection):
         super().process_event(event)
 
     def _wrong_with(self, frame: Frame) -> tuple[CloseCode, str] | None:
-        """Which bound a frame breaks: close code and reason. None: it breaks none."""
+        """Return close code and reason for a frame that exceeds a limit; None: it does not."""
         size = len(frame.data)
         whole = frame.fin and frame.opcode in (Opcode.TEXT, Opcode.BINARY)
         if size < _SMALL and not whole and not self._may_send_frame():
@@ -125,7 +125,7 @@ class BoundedConnection(ServerConnection):
         return True
 
     def _fail(self, code: CloseCode, reason: str) -> None:
-        """Say why and disconnect, whether the client reads it or not."""
+        """Send the reason and disconnect, even if the client does not read it."""
         self._failed = True
         if self._charge is not None:
             self._charge.release()

@@ -1,4 +1,4 @@
-"""A client's WebSocket as its session writes to it."""
+"""Sending side of a WebSocket for its session."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from websockets.asyncio.server import ServerConnection, broadcast
 from websockets.protocol import State
 
 _FULL = 32 * 1024
-"""Bytes on their way to a client from which on it counts as not reading."""
+"""Unaccepted bytes above which a client counts as not reading."""
 
 _UNSENT = 16 * 1024
-"""Bytes that wait in the kernel for a client. It would take megabytes: thousands of notifications, which are old when
-they are read, and are lost with the connection. What it does not take waits with us, where it is merged."""
+"""Size of the kernel's send buffer. The default holds megabytes: thousands of notifications that are outdated when
+they are read, and lost with the connection. Beyond this size they wait in the gate, where they are merged.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class WsConnection:
-    """The sending side of a WebSocket; a `Connection` of `edge.gates.outgoing`."""
+    """Sending side of a WebSocket; implements `Connection` of `edge.gates.outgoing`."""
 
     def __init__(self, socket: ServerConnection, *, write_timeout: float, close_timeout: float) -> None:
         self._socket = socket
@@ -33,36 +34,36 @@ class WsConnection:
 
     @property
     def writable(self) -> bool:
-        """Whether little enough is on its way to the client."""
+        """Whether few enough bytes are unaccepted."""
         return self.unsent < _FULL
 
     @property
     def unsent(self) -> int:
-        """Bytes that the kernel has not taken."""
+        """Bytes that the kernel has not accepted."""
         return self._socket.transport.get_write_buffer_size()
 
     def write(self, text: str) -> None:
-        """Send without waiting. Nothing if the connection is lost, which its protocol learns a little later."""
+        """Send without waiting. Ignored if the connection is lost, which the protocol may detect later."""
         if self._socket.transport.is_closing():
             return
-        # The only public way of websockets to send without a coroutine: no task switch for each notification.
+        # The only public way in websockets to send without a coroutine; saves a task switch for each notification.
         broadcast([self._socket], text)
 
     async def write_and_wait(self, text: str) -> bool:
-        """Send, and wait until little enough is on its way. False: the connection is closed."""
+        """Send, and wait until few enough bytes are unaccepted. False: the connection is closed."""
         self.write(text)
-        del text  # only the transport holds it from now on
+        del text  # from now on only the transport holds it
         return await self.taken()
 
     async def taken(self) -> bool:
-        """Wait until little enough is on its way. False: the connection is closed."""
+        """Wait until few enough bytes are unaccepted. False: the connection is closed."""
         if not self._open:
             return False
         try:
             async with asyncio.timeout(self._write_timeout):
                 await self._socket.drain()
         except TimeoutError:
-            # Pings go the same blocked way, so the keep-alive of websockets does not see this death.
+            # Pings are blocked by the same data, so the keep-alive of websockets does not detect this.
             self._socket.transport.abort()
             return False
         except OSError:
@@ -74,12 +75,12 @@ class WsConnection:
         return self._socket.state is State.OPEN and not self._socket.transport.is_closing()
 
     def close(self, code: int, reason: str) -> None:
-        """Begin to close, once."""
+        """Start to close, once."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close(code, reason))
 
     def abort(self) -> None:
-        """Close at once; what the client has not taken is lost."""
+        """Close at once; unaccepted data is lost."""
         self._socket.transport.abort()
 
     async def closed(self) -> None:

@@ -42,7 +42,7 @@ _GATE = "ws"
 _JSON = "application/json"
 _REFUSALS: Final[dict[int, type[EdgeError]]] = {426: UpgradeRequired, 503: NotReady}
 _FAREWELL = (CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD)
-"""How a client closes that will not be back (RFC 6455, section 7.4.1); browsers give no code."""
+"""Close codes of clients that will not return (RFC 6455, section 7.4.1); browsers send no code."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class WsGate:
         resume_registry: ResumeRegistry | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Without `resume_registry` nothing can be resumed. Without `tls`: plain WebSockets."""
+        """Without `resume_registry`, subscriptions cannot be resumed. Without `tls`: plain WebSockets."""
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
@@ -73,7 +73,7 @@ class WsGate:
         self._server: Server | None = None
 
     async def start(self) -> int:
-        """Listen. Returns the port. Raises `OSError` if the address cannot be had."""
+        """Listen. Returns the port. Raises `OSError` if the address is not available."""
         settings = self._settings
         sessions = Sessions(
             self._engine,
@@ -102,7 +102,8 @@ class WsGate:
                 ping_interval=settings.ping_interval or None,
                 ping_timeout=settings.ping_timeout,
                 close_timeout=settings.close_timeout,
-                # The library closes the connection without a word on messages beyond its limit. So it has a higher one.
+                # The library closes the connection without an error on too large messages. Its limit is therefore
+                # higher.
                 max_size=2 * settings.max_message,
                 server_header=None,
                 logger=_quiet(),
@@ -110,7 +111,7 @@ class WsGate:
         return listener.port
 
     async def stop(self) -> None:
-        """Tell all clients (close code 1001) and end; takes no longer than twice the close timeout."""
+        """Notify all clients (close code 1001) and stop; takes at most twice the close timeout."""
         server = self._server
         if server is None:
             return
@@ -135,8 +136,8 @@ class WsGate:
         if self._tls is None and not host_allowed(headers.get("Host"), self._settings.hosts):
             return _refusal(
                 Forbidden(
-                    f'This port does not answer to the name "{headers.get("Host")}"; ws.hosts of the settings lists '
-                    "those that it has beside localhost"
+                    f'This port does not answer to the name "{headers.get("Host")}"; add it to ws.hosts, or '
+                    "use localhost"
                 )
             )
         if not origin_allowed(headers.get("Origin"), headers.get("Host"), self._settings.origins):
@@ -155,7 +156,7 @@ class WsGate:
             return _refusal(TooManyRequests(f"{reason}; close some"))
         return None
 
-    def _dismiss_stranger(self, session: Session, connection: WsConnection) -> None:
+    def _close_unauthorized(self, session: Session, connection: WsConnection) -> None:
         if self._guard is not OPEN_GUARD and not session.authorized:
             connection.close(CloseCode.POLICY_VIOLATION, "no message with a valid token came (ws.authorize_within)")
 
@@ -176,7 +177,7 @@ class WsGate:
         session = Session(sessions, connection, peer_of(*socket.remote_address[:2]))
         self._open.inc()
         patience = asyncio.get_running_loop().call_later(
-            self._settings.authorize_within, self._dismiss_stranger, session, connection
+            self._settings.authorize_within, self._close_unauthorized, session, connection
         )
         try:
             async for message in socket:
@@ -185,11 +186,11 @@ class WsGate:
                 if isinstance(socket, BoundedConnection):
                     socket.account()
         except ConnectionClosed:
-            pass  # however a client goes away, it is gone
+            pass  # any way to disconnect is fine
         finally:
             patience.cancel()
             self._open.dec()
-            stopping = self._server is None  # whatever a client then answers: it is not the one that goes
+            stopping = self._server is None  # during shutdown the server closes, whatever the client answers
             session.close(lost=stopping or socket.close_code not in _FAREWELL)
             await connection.closed()
             session.outgoing.release()
@@ -210,7 +211,7 @@ def _refusal(error: EdgeError) -> Response:
 
 
 def _in_our_form(socket: ServerConnection, request: Request, response: Response) -> Response | None:
-    """A refusal of the library, whose text is for a browser's user, as the flat JSON object of all our errors."""
+    """Convert a refusal of the library to the flat JSON object of all errors."""
     del socket, request
     if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS or response.headers.get("Content-Type") == _JSON:
         return None
@@ -223,7 +224,9 @@ def _in_our_form(socket: ServerConnection, request: Request, response: Response)
 
 
 def _quiet() -> logging.Logger:
-    """The logger of websockets. Clients that come and go are not worth a line; what a client got wrong is it told."""
+    """Return the logger of websockets, silenced: disconnects are normal, and protocol errors are reported to the
+    client.
+    """
     library = logging.getLogger("edge.gates.ws.library")
     library.setLevel(logging.CRITICAL)
     return library

@@ -1,7 +1,7 @@
 """Break the reference cycles of a closed connection, so that its memory is free at once.
 
 Sockets, their transports and the objects of the library refer to each other and to themselves. The garbage collector
-looks at long-lived objects seldom (`edge.garbage`), and a client that does not read leaves up to some megabytes behind.
+seldom inspects long-lived objects (`edge.garbage`), and a client that does not read leaves up to some megabytes behind.
 """
 
 from __future__ import annotations
