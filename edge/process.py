@@ -26,10 +26,10 @@ _log = logging.getLogger(__name__)
 _ALL_MOVES = "Serves clients; all parts move"
 
 LastWords = Callable[[str, str], None]
-"""Is told a reason of `edge.last_run` and a detail, before the process is ended."""
+"""Records a reason of `edge.last_run` and a detail before the process ends."""
 
 _SAME_SIGNAL = 1.0
-"""Seconds within which another signal is no second thought: who signals a whole group of processes may hit twice."""
+"""Seconds within which a second signal counts as the first one: a signal to a process group may arrive twice."""
 
 
 _GRACE: Final = 3.0
@@ -116,7 +116,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
         for task in watching:
             task.cancel()
     else:
-        # What is half up goes down again: `start` sees to that when it is cancelled.
+        # `start` closes the components that it has opened when it is cancelled.
         starting.cancel()
         lost = None
     began = time.monotonic()
@@ -132,7 +132,7 @@ async def _run(settings: Settings, ready: Callable[[Gateway], None], supervisor:
 
 
 def _end_after(seconds: float, last_words: LastWords) -> None:
-    """End the process with exit code 1 then, whatever its threads do. What was acknowledged is in the journal."""
+    """End the process with exit code 1 after this time, even if threads are busy. Acknowledged updates are stored."""
 
     def end() -> None:
         last_words("stop_timeout", f"after {seconds:g} s")
@@ -146,7 +146,7 @@ def _end_after(seconds: float, last_words: LastWords) -> None:
 
 
 def _end_without_python(seconds: float) -> None:
-    """End the process with exit code 1 then, from a thread of C code.
+    """End the process with exit code 1 after this time, from a thread of C code.
 
     A Python thread cannot do it while another one holds the interpreter's lock, while its own log line waits for a
     reader, or after the interpreter has begun to exit. The traceback goes nowhere: a full log would block it.

@@ -1,4 +1,4 @@
-"""VALUES of many rows: those that agree with what is bound are looked up, not searched for."""
+"""VALUES of many rows, with indexes: the rows that agree with the bound variables are looked up, not searched for."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class RequestQueue:
             self._ready.notify()
 
     def refuse_rest(self) -> None:
-        """Refuse what waits: nobody has been told that it was done."""
+        """Refuse the requests that wait. None of them was confirmed."""
         with self._ready:
             self._refusing = True
             left = self._waiting.clear()
