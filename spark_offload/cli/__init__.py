@@ -1,4 +1,4 @@
-"""`edge-history`: the command of the Spark side. Each subcommand is a file of its own, imported when it is called."""
+"""Entry point of `edge-history`, the command of the Spark side. Subcommand modules are imported on first use."""
 
 from __future__ import annotations
 
@@ -39,22 +39,23 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sepa-edge")
 def edge_history() -> None:
-    """The history of observations on Spark: take in what gateways send, ask it, look after it."""
+    """Manage the history of observations on Spark: ingest segments from gateways, query them, maintain the table."""
 
 
 def main() -> None:
-    """The entry point. An error of ours or of Spark's is a line, and exit code 1."""
+    """Run the command. Errors of this package and of Spark are printed as one line, with exit code 1."""
     try:
         edge_history()
     except HistoryError as error:
         click.echo(f"edge-history: {error}", err=True)
         sys.exit(1)
     except Exception as error:
+        # Importing PySpark takes seconds. If no command loaded it, the error cannot come from Spark.
         if "pyspark" not in sys.modules:
             raise
-        from spark_offload.cli.spark import said
+        from spark_offload.cli.spark import error_text
 
-        if not (text := said(error)):
+        if not (text := error_text(error)):
             raise
-        click.echo(f"edge-history: Spark could not do it: {text}", err=True)
+        click.echo(f"edge-history: Spark failed: {text}", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""`edge-history analyse`: what gateway owners want to know of the history, a subcommand each."""
+"""`edge-history analyse`: one subcommand for each analysis of the history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_offload.cli.analysing import Asked, common, read_lamps, run
+from spark_offload.cli.analysing import AnalysisOptions, common, read_lamps, run
 from spark_offload.cli.kinds import Length
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def analyse(ctx: click.Context) -> None:
     """Analyse the history. Each analysis is a subcommand; `edge-history analyse NAME --help` has an example.
 
-    Values are those of observations with a number. Series are observations of the live graph (whose versions the
-    history has), or else sensors. All times are UTC.
+    Analyses use the observations with a numeric value. A series is an observation of the live graph, of which the
+    history has the versions; without one, it is a sensor. All times are UTC.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -29,32 +29,44 @@ def analyse(ctx: click.Context) -> None:
 
 @analyse.command()
 @click.option("--window", type=Length(), default="1h", show_default=True, help="Length of the windows.")
-@click.option("--hold", type=Length(), help="Weigh the mean by time; a value holds until the next, at most so long.")
+@click.option(
+    "--hold", type=Length(), help="Weight the mean by time. A value holds until the next one, at most this long."
+)
 @common
-def downsample(asked: Asked, window: timedelta, hold: timedelta | None) -> None:
-    """Down-sample: few numbers a window.
+def downsample(options: AnalysisOptions, window: timedelta, hold: timedelta | None) -> None:
+    """Aggregate each series over windows of time.
 
-    Least, mean and greatest value of each series, and how many there are. Windows are aligned: days begin at midnight,
-    weeks on Mondays.
+    Prints minimum, mean, maximum and number of values. Windows are aligned: days begin at midnight, weeks on Mondays.
 
     \b
     edge-history analyse downsample --table history --window 15m --from 2026-01-01 --plot day.png
     """
     from spark_offload.analyses.downsample import downsample as analysis
 
-    run(asked, lambda rows, _: analysis(rows, window, hold=hold), ("series", "property", "unit", "start"), "downsample")
+    run(
+        options,
+        lambda rows, _: analysis(rows, window, hold=hold),
+        ("series", "property", "unit", "start"),
+        "downsample",
+    )
 
 
 @analyse.command()
-@click.option("--longer", type=Length(), help="Than this. By default: than --factor usual intervals.")
-@click.option("--factor", type=click.FloatRange(1), default=5.0, show_default=True, help="Usual intervals.")
+@click.option("--longer", type=Length(), help="Minimum length of a gap.  [default: --factor usual intervals]")
+@click.option(
+    "--factor",
+    type=click.FloatRange(1),
+    default=5.0,
+    show_default=True,
+    help="Minimum length of a gap, in usual intervals.",
+)
 @common
-def gaps(asked: Asked, longer: timedelta | None, factor: float) -> None:
-    """Find gaps, and sensors that are silent.
+def gaps(options: AnalysisOptions, longer: timedelta | None, factor: float) -> None:
+    """Find gaps in the observations, and silent sensors.
 
-    That is: no observation for longer than usual, or than --longer. The usual interval of a series is the median of
-    its intervals. No end: silent until --to, or else until the last
-    observation of the whole history. What is stored only when it changes may be silent and well.
+    A gap is a time without observations that is longer than --longer, or than --factor usual intervals. The usual
+    interval of a series is the median of its intervals. A gap without an end lasts until --to, or until the last
+    observation of the whole history. A sensor whose value is stored only when it changes may be silent and work well.
 
     \b
     edge-history analyse gaps --table history --from 2026-01-01
@@ -64,21 +76,30 @@ def gaps(asked: Asked, longer: timedelta | None, factor: float) -> None:
     from spark_offload.analyses.measured import latest
 
     def found(rows: DataFrame, table: DataFrame) -> DataFrame:
-        return analysis(rows, longer=longer, factor=factor, end=asked.until or latest(table))
+        # The end comes from the whole table: the chosen sensors may all be silent.
+        return analysis(rows, longer=longer, factor=factor, end=options.until or latest(table))
 
-    run(asked, found, ("series", "property", "start"), "gaps")
+    run(options, found, ("series", "property", "start"), "gaps")
 
 
 @analyse.command()
-@click.option("--threshold", type=click.FloatRange(0), default=3.5, show_default=True, help="Of the robust z-score.")
-@click.option("--least", type=click.IntRange(2), default=10, show_default=True, help="Fewer observations are no base.")
-@click.option("--zone", default="UTC", show_default=True, help="Whose hours: an IANA time zone, as Europe/Rome.")
+@click.option("--threshold", type=click.FloatRange(0), default=3.5, show_default=True, help="Minimum robust z-score.")
+@click.option(
+    "--least",
+    type=click.IntRange(2),
+    default=10,
+    show_default=True,
+    help="Minimum number of observations of a series in one hour of the day; smaller groups are skipped.",
+)
+@click.option(
+    "--zone", default="UTC", show_default=True, help="IANA time zone of the hours of the day, such as Europe/Rome."
+)
 @common
-def anomalies(asked: Asked, threshold: float, least: int, zone: str) -> None:
-    """Find values that are far from usual.
+def anomalies(options: AnalysisOptions, threshold: float, least: int, zone: str) -> None:
+    """Find outliers: values far from the usual ones.
 
-    That is: from those of the same series at the same hour of the day. The score is the distance from the median,
-    divided by the spread: 1.4826 times the median of such distances.
+    Each value is compared with those of the same series at the same hour of the day. The score is the distance from
+    the median, divided by the spread: 1.4826 times the median of such distances.
 
     \b
     edge-history analyse anomalies --table history --property http://example.org/temperature --zone Europe/Rome
@@ -88,9 +109,9 @@ def anomalies(asked: Asked, threshold: float, least: int, zone: str) -> None:
     from spark_offload.analyses.anomalies import anomalies as analysis
 
     if zone not in available_timezones():
-        raise click.BadParameter(f"{zone!r} is no time zone; write one like Europe/Rome", param_hint="--zone")
+        raise click.BadParameter(f"{zone!r} is not a time zone; write one like Europe/Rome", param_hint="--zone")
     run(
-        asked,
+        options,
         lambda rows, _: analysis(rows, threshold=threshold, least=least, zone=zone),
         ("series", "property", "unit", "ts"),
         "anomalies",
@@ -100,37 +121,37 @@ def anomalies(asked: Asked, threshold: float, least: int, zone: str) -> None:
 @analyse.command()
 @click.option("--window", type=Length(), default="1d", show_default=True, help="Length of the windows.")
 @common
-def places(asked: Asked, window: timedelta) -> None:
+def places(options: AnalysisOptions, window: timedelta) -> None:
     """Compare places.
 
-    They are features of interest; compared is the same property in the same window. The mean of each, its difference
-    from the mean of all places, and its rank; each place counts once.
+    A place is a feature of interest. For each property and window the analysis returns the mean of each place, its
+    difference from the mean of all places, and its rank. Each place counts once, whatever its number of sensors.
 
     \b
     edge-history analyse places --table history --window 1w --property http://example.org/noise --plot places.png
     """
     from spark_offload.analyses.places import places as analysis
 
-    run(asked, lambda rows, _: analysis(rows, window), ("property", "unit", "start", "rank", "feature"), "places")
+    run(options, lambda rows, _: analysis(rows, window), ("property", "unit", "start", "rank", "feature"), "places")
 
 
 @analyse.command()
-@click.option("--power", type=click.FloatRange(0, min_open=True), help="Of each lamp, in watts.")
+@click.option("--power", type=click.FloatRange(0, min_open=True), help="Rated power of each lamp, in watts.")
 @click.option(
     "--lamps",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CSV with a header: sensor,watts and, where it is not the feature of interest, street.",
+    help="CSV with a header: sensor,watts and optionally street (default: the feature of interest).",
 )
 @click.option(
-    "--hold", type=Length(), default="25h", show_default=True, help="So long a lamp stays as it was last seen."
+    "--hold", type=Length(), default="25h", show_default=True, help="How long the last observation of a lamp is valid."
 )
 @common
-def energy(asked: Asked, power: float | None, lamps: Path | None, hold: timedelta) -> None:
-    """Energy of streets, by their lamps.
+def energy(options: AnalysisOptions, power: float | None, lamps: Path | None, hold: timedelta) -> None:
+    """Estimate the energy that the lamps of each street used.
 
-    It is told for each day (UTC), from observations of dimming (--property). A lamp's dimming is in percent of full
-    light, and its power proportional to it. A lamp not heard of for longer than
-    --hold is unknown: what it takes is not counted, and for how long is told.
+    Returns the energy of each day (UTC), from observations of dimming (--property). Dimming is in percent of full
+    light, and the power of a lamp is proportional to it. After --hold without an observation the state of a lamp is
+    unknown: its energy is not counted, and the unknown hours are reported.
 
     \b
     edge-history analyse energy --table history --property http://example.org/dimming --power 60 --plot energy.png
@@ -141,11 +162,12 @@ def energy(asked: Asked, power: float | None, lamps: Path | None, hold: timedelt
 
     if (power is None) == (lamps is None):
         raise click.UsageError("give --power, or --lamps")
-    if not asked.properties:
-        raise click.UsageError("say with --property which observations are of dimming")
+    if not options.properties:
+        raise click.UsageError("name the property of the dimming observations with --property")
 
     def found(rows: DataFrame, table: DataFrame) -> DataFrame:
         rated = read_lamps(rows.sparkSession, lamps) if lamps else power or 0.0
-        return analysis(rows, rated, hold=hold, start=asked.since, end=asked.until or latest(table))
+        return analysis(rows, rated, hold=hold, start=options.since, end=options.until or latest(table))
 
-    run(asked, found, ("street", "date"), "energy", before=hold)
+    # The state of a lamp at --from follows from an observation up to `hold` earlier.
+    run(options, found, ("street", "date"), "energy", before=hold)

@@ -1,4 +1,4 @@
-"""What all analyses of `edge-history analyse` have in common: their options, and from the table to a file or a plot."""
+"""Common parts of the `edge-history analyse` subcommands: options, choice of rows, output to a file or a plot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from spark_offload.cli.kinds import Moment
+from spark_offload.cli.kinds import Timestamp
 from spark_offload.cli.spark import Start, with_spark
 from spark_offload.errors import HistoryError
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("table", "csv", "json", "parquet")
 MOST_DRAWN: Final = 200_000
-"""Rows that are drawn."""
+"""Upper bound of the rows of a plot."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What all analyses are told: of what, and where to."""
+class AnalysisOptions:
+    """Values of the common options. The names of the attributes are those of the click parameters."""
 
     start: Start
     table: str
@@ -43,77 +43,83 @@ class Asked:
 
 
 _OPTIONS: Final = (
-    click.option("--table", required=True, metavar="DIR", help="The history."),
-    click.option("--from", "since", type=Moment(), help="From this time on. A date begins at midnight, UTC."),
-    click.option("--to", "until", type=Moment(), help="Before this time; by default: now."),
-    click.option("--sensor", "sensors", multiple=True, metavar="IRI", help="Of it alone (or of a series); repeatable."),
-    click.option("--property", "properties", multiple=True, metavar="IRI", help="Of it alone; repeatable."),
-    click.option("--format", "form", type=click.Choice(FORMATS), help="By default what --out ends in, or a table."),
-    click.option("--out", type=click.Path(path_type=Path), help="File; of Parquet: a directory that is not there."),
+    click.option("--table", required=True, metavar="DIR", help="Table of the history."),
+    click.option("--from", "since", type=Timestamp(), help="From this time on. A date begins at midnight, UTC."),
+    click.option("--to", "until", type=Timestamp(), help="Before this time.  [default: now]"),
+    click.option("--sensor", "sensors", multiple=True, metavar="IRI", help="Only this sensor or series; repeatable."),
+    click.option("--property", "properties", multiple=True, metavar="IRI", help="Only this property; repeatable."),
     click.option(
-        "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: FILE.png, FILE.svg, FILE.pdf."
+        "--format", "form", type=click.Choice(FORMATS), help="Format.  [default: from the suffix of --out, or table]"
+    ),
+    click.option("--out", type=click.Path(path_type=Path), help="Output file; for Parquet, a new directory."),
+    click.option(
+        "--plot",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Plot the result into FILE.png, FILE.svg or FILE.pdf.",
     ),
 )
 
 
 def common(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of all analyses, given to the command as one object."""
+    """Add the common options to a command, which receives them as one `AnalysisOptions`."""
 
     @with_spark("analyse")
     @functools.wraps(command)
-    def called(**given: Any) -> None:  # noqa: ANN401  what click read
-        asked = Asked(**{name: given.pop(name) for name in Asked.__slots__})
-        _check(asked)
-        command(asked, **given)
+    def called(**given: Any) -> None:  # noqa: ANN401  values parsed by click
+        options = AnalysisOptions(**{name: given.pop(name) for name in AnalysisOptions.__slots__})
+        _check(options)
+        command(options, **given)
 
     for option in reversed(_OPTIONS):
         called = option(called)
     return called
 
 
-def _check(asked: Asked) -> None:
-    """Fails the command line where options do not go together."""
-    if asked.since and asked.until and asked.since >= asked.until:
+def _check(options: AnalysisOptions) -> None:
+    """Raise a usage error if options contradict each other."""
+    if options.since and options.until and options.since >= options.until:
         raise click.UsageError("--from is not before --to")
-    if asked.form == "parquet" and asked.out is None:
+    if options.form == "parquet" and options.out is None:
         raise click.UsageError("--format parquet needs --out")
-    if asked.plot and asked.plot.suffix not in {".png", ".svg", ".pdf"}:
-        raise click.BadParameter("it ends in .png, .svg or .pdf", param_hint="--plot")
+    if options.plot and options.plot.suffix not in {".png", ".svg", ".pdf"}:
+        raise click.BadParameter("the file name must end in .png, .svg or .pdf", param_hint="--plot")
 
 
 def run(
-    asked: Asked,
+    options: AnalysisOptions,
     analysis: Callable[[DataFrame, DataFrame], DataFrame],
     order: tuple[str, ...],
     name: str,
     *,
     before: timedelta = timedelta(0),
 ) -> None:
-    """Analyse the rows that were asked for, from `before` earlier on, and write what was found.
+    """Run an analysis on the chosen rows and write its result, sorted by the columns `order`.
 
-    The analysis is given these rows, and all of the table.
+    `analysis` receives the chosen rows and the whole table. The chosen rows begin `before` earlier than `--from`.
+    `name` is that of the function in `spark_offload.analyses.plots`. Raises `HistoryError`.
     """
     from spark_offload.analyses.measured import chosen
     from spark_offload.table import open_table
 
-    table = open_table(asked.start(), asked.table)
+    table = open_table(options.start(), options.table)
     rows = chosen(
         table,
-        start=asked.since and asked.since - before,
-        end=asked.until or datetime.now(UTC),
-        sensors=asked.sensors,
-        properties=asked.properties,
+        start=options.since and options.since - before,
+        end=options.until or datetime.now(UTC),
+        sensors=options.sensors,
+        properties=options.properties,
     )
+    # The plot and the output both read the result; without the cache Spark would run the analysis twice.
     found = analysis(rows, table).orderBy(*order).persist()
-    if asked.plot:
-        _plot(found, name, asked.plot)
-    if asked.out or asked.form or not asked.plot:
-        _write(found, asked.form, asked.out)
+    if options.plot:
+        _plot(found, name, options.plot)
+    if options.out or options.form or not options.plot:
+        _write(found, options.form, options.out)
     found.unpersist()
 
 
 def _write(found: DataFrame, form: str | None, out: Path | None) -> None:
-    """Write it in the format that was asked for, or that the file's name says."""
+    """Write the result in the requested format, or in that of the file's suffix."""
     from spark_offload.analyses.written import WRITERS
 
     ending = out.suffix.removeprefix(".") if out else ""
@@ -123,7 +129,7 @@ def _write(found: DataFrame, form: str | None, out: Path | None) -> None:
         return
     if form == "parquet":
         if out.exists():
-            raise HistoryError(f"{out} is there already: remove it, or write elsewhere")
+            raise HistoryError(f"{out} already exists: remove it, or choose another name")
         found.write.parquet(str(out.absolute()))
         return
     try:
@@ -134,31 +140,31 @@ def _write(found: DataFrame, form: str | None, out: Path | None) -> None:
 
 
 def _plot(found: DataFrame, name: str, path: Path) -> None:
-    """Draw it."""
+    """Plot the result into a file. Raises `HistoryError` for more than `MOST_DRAWN` rows."""
     from spark_offload.analyses import plots
 
     draw: Callable[[pd.DataFrame], Figure] = getattr(plots, name)
     drawn = found.limit(MOST_DRAWN + 1).toPandas()
     if len(drawn) > MOST_DRAWN:
         raise HistoryError(
-            f"more than {MOST_DRAWN} rows are too many to draw: choose fewer sensors, or a wider --window"
+            f"the result has more than {MOST_DRAWN} rows, too many to plot: choose fewer sensors, or a wider --window"
         )
     try:
         plots.save(draw, drawn, path)
     except OSError as error:
         raise HistoryError(f"{path} cannot be written: {error.strerror}") from error
-    click.echo(f"drawn: {path}", err=True)
+    click.echo(f"plotted: {path}", err=True)
 
 
 def read_lamps(spark: SparkSession, path: Path) -> DataFrame:
-    """The table of lamps: sensor, watts, and street where it is not the feature of interest."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    """Read the CSV file of lamps: columns sensor, watts and optionally street. Raises `HistoryError`."""
+    with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
         lines = csv.DictReader(file)
         if not {"sensor", "watts"} <= set(lines.fieldnames or ()):
-            raise HistoryError(f"{path} has no columns sensor and watts in its first line")
+            raise HistoryError(f"{path} has no columns sensor and watts: name them in its first line")
         try:
             lamps = {line["sensor"]: (float(line["watts"]), line.get("street") or None) for line in lines}
         except (TypeError, ValueError):
-            raise HistoryError(f"{path}, line {lines.line_num}: watts is no number") from None
+            raise HistoryError(f"{path}, line {lines.line_num}: watts is not a number") from None
     schema = "sensor string, watts double, street string"
     return spark.createDataFrame([(sensor, *rated) for sensor, rated in lamps.items()], schema)

@@ -1,4 +1,4 @@
-"""`edge-history bench`: what the history costs on the machine at hand."""
+"""`edge-history bench`: measure the performance of the history on this machine."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ PARTS: Final = ("ingest", "questions", "scaling")
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(min=1000), default=4_000_000, show_default=True, help="Observations.")
 @click.option(
-    "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs; the figures are their medians."
+    "--rows", type=click.IntRange(min=1000), default=4_000_000, show_default=True, help="Number of observations."
 )
-@click.option("--only", type=click.Choice(PARTS), multiple=True, help="Measure this part; may be given several times.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Number of runs. Figures are medians."
+)
+@click.option("--only", type=click.Choice(PARTS), multiple=True, help="Measure only this part; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def bench(rows: int, runs: int, only: tuple[str, ...], as_json: bool) -> None:
-    """Measure ingesting and asking, against plain Spark doing the same in the same run. Give it a quiet machine.
+    """Measure ingestion and queries, compared with plain Spark in the same run. Run it on an idle machine.
 
     \b
-    ingest     segments of a hundred sensors into the table; against copying the same rows from Parquet to Parquet
-    questions  in SPARQL; against the same by hand on DataFrames
-    scaling    ingesting and a question on a standalone cluster of one worker and of two
+    ingest     ingest segments of a hundred sensors; compared with copying the same rows from Parquet to Parquet
+    questions  answer SPARQL queries; compared with hand-written queries on DataFrames
+    scaling    ingest and query on a standalone cluster, with one worker and with two
 
     \b
     edge-history bench
     edge-history bench --only questions --rows 100000 --json
     """
-    # With PySpark, which other commands do without.
+    # These modules import PySpark, which other commands do without.
     from edge.bench.experiment import ExperimentError
     from spark_offload.bench.figures import to_json, to_text
     from spark_offload.bench.parts import measure

@@ -1,4 +1,4 @@
-"""`edge-history export`: the RDF of the history, or its rows."""
+"""`edge-history export`: write the history as RDF or as Parquet."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Final
 
 import click
 
-from spark_offload.cli.kinds import Moment
+from spark_offload.cli.kinds import Timestamp
 from spark_offload.cli.spark import Start, with_spark
 
 FORMATS: Final = ("nquads", "parquet", "triples")
 
 
 @click.command()
-@click.option("--table", required=True, metavar="DIR", help="The history.")
-@click.option("--out", required=True, metavar="FILE|DIR", help="FILE.nq, FILE.nq.gz, or else a directory.")
+@click.option("--table", required=True, metavar="DIR", help="Table of the history.")
+@click.option("--out", required=True, metavar="FILE|DIR", help="FILE.nq, FILE.nq.gz, or a new directory.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
     default="nquads",
     show_default=True,
-    help="nquads: the RDF as it was; parquet: the rows of the table; triples: the RDF as rows of Parquet.",
+    help="nquads: the stored RDF; parquet: the rows of the table; triples: the RDF as Parquet, one row a triple.",
 )
-@click.option("--from", "since", type=Moment(), help="From this time on. A date begins at midnight, UTC.")
-@click.option("--to", "before", type=Moment(), help="Before this time.")
-@click.option("--gateway", "gateways", multiple=True, metavar="NAME", help="Of it alone; repeatable.")
-@click.option("--version", type=click.IntRange(0), metavar="N", help="The table as it was at this version.")
+@click.option("--from", "since", type=Timestamp(), help="From this time on. A date begins at midnight, UTC.")
+@click.option("--to", "before", type=Timestamp(), help="Before this time.")
+@click.option("--gateway", "gateways", multiple=True, metavar="NAME", help="Only this gateway; repeatable.")
+@click.option("--version", type=click.IntRange(0), metavar="N", help="Read this version of the table.")
 @with_spark("export")
 def export(
     table: str,
@@ -39,10 +39,10 @@ def export(
     version: int | None,
     start: Start,
 ) -> None:
-    """Write the history: losslessly the RDF that gateways stored, or Parquet.
+    """Export the history as RDF, without loss, or as Parquet.
 
-    A directory gets as many files as there are tasks, gzipped N-Quads or Parquet; it must not be there yet. Times are
-    those of the observations.
+    A directory gets one file for each Spark task: gzipped N-Quads or Parquet. The directory must not exist. --from
+    and --to refer to the times of the observations.
 
     \b
     edge-history export --table history --out history.nq.gz

@@ -1,4 +1,4 @@
-"""`edge-history gateways`: who may send segments to `edge-history receive`."""
+"""`edge-history gateways`: manage the gateways that may send segments to `edge-history receive`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ tokens_option = click.option(
     "--tokens",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="The file with the gateways and what their tokens are checked with.",
+    help="File with the gateways and the hashes of their tokens.",
 )
 
 
 @click.group()
 def gateways() -> None:
-    """Say which gateways may send segments to `edge-history receive`, which follows at once.
+    """Manage the gateways that may send segments to `edge-history receive`. Changes take effect at once.
 
     \b
     edge-history gateways add street-7 --tokens gateways.json
@@ -31,25 +31,28 @@ def gateways() -> None:
 @click.argument("name")
 @tokens_option
 def add(name: str, tokens: Path) -> None:
-    """Let a gateway in, and print its token. It is shown this once; put it into `offload.token` of the gateway."""
+    """Add a gateway and print its token.
+
+    The token is printed only once. Store it in the setting `offload.token` of the gateway.
+    """
     click.echo(Gateways(tokens).add(name))
 
 
 @gateways.command("list")
 @tokens_option
 def list_(tokens: Path) -> None:
-    """Show the gateways, and since when they have a token."""
+    """List the gateways, with the time at which each was added."""
     found = Gateways(tokens).all()
     width = max(map(len, found), default=0)
     for name, entry in found.items():
         click.echo(f"{name:<{width}}  {entry.since}")
     if not found:
-        click.echo("(no gateways; `edge-history gateways add NAME` lets one in)", err=True)
+        click.echo("(no gateways; add one with `edge-history gateways add NAME`)", err=True)
 
 
 @gateways.command()
 @click.argument("name")
 @tokens_option
 def remove(name: str, tokens: Path) -> None:
-    """Make a gateway's token void."""
+    """Remove a gateway and revoke its token."""
     Gateways(tokens).remove(name)

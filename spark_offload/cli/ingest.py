@@ -1,4 +1,4 @@
-"""`edge-history ingest`: what gateways have sent goes into the table, once or for ever."""
+"""`edge-history ingest`: move segments from the landing zone into the table, once or periodically."""
 
 from __future__ import annotations
 
@@ -23,20 +23,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--landing", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where segments come.")
-@click.option("--table", required=True, metavar="DIR", help="The history; made if it is not there.")
-@click.option("--every", type=Length(), help="Go on for ever, and look so often.  [default: once]")
-@click.option("--keep", type=Length(), default="1d", show_default=True, help="Keep segments that are in the table.")
+@click.option("--landing", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Landing zone.")
+@click.option("--table", required=True, metavar="DIR", help="Table of the history; created if it does not exist.")
+@click.option("--every", type=Length(), help="Run forever and check for segments at this interval.  [default: once]")
 @click.option(
-    "--max-rows", type=click.IntRange(1), default=5_000_000, show_default=True, help="About so many rows a commit."
+    "--keep", type=Length(), default="1d", show_default=True, help="How long to keep segments that are in the table."
+)
+@click.option(
+    "--max-rows", type=click.IntRange(1), default=5_000_000, show_default=True, help="Approximate rows of a commit."
 )
 @with_spark("ingest")
 def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, max_rows: int, start: Start) -> None:
-    """Take in what gateways have sent: each observation once, whatever is sent twice, late, or damaged.
+    """Ingest the segments of gateways: each observation exactly once, even if segments come twice, late or damaged.
 
-    What is in the table is acknowledged, and gateways forget it. Damaged segments are put into quarantine, and are sent
-    again. What follows a gap waits for it. Workers of a cluster must see the landing zone and the table under the same
-    paths. SIGTERM ends it after the round that it is at; anything else may happen at any time.
+    The ingester acknowledges the observations in the table, and gateways then delete them. It moves damaged segments
+    to quarantine; their gateways send them again. Segments after a gap wait until the gap is filled.
+
+    Workers of a cluster must see the landing zone and the table under the same paths. SIGTERM ends the command after
+    the current round. It can be killed at any time without loss or duplicates.
 
     \b
     edge-history ingest --landing landing --table history
@@ -54,18 +58,18 @@ def ingest(landing: Path, table: str, every: timedelta | None, keep: timedelta, 
 
 
 def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None, ended: threading.Event) -> None:
-    """Once, or for ever. The same trouble is told once."""
-    told = ""
+    """Run once, or forever at an interval. An error that repeats in consecutive runs is reported once."""
+    reported = ""
     while True:
         try:
             run()
-            told = ""
+            reported = ""
         except HistoryError as error:
             if every is None or _is_over(spark):
                 raise
-            if str(error) != told:
+            if str(error) != reported:
                 click.echo(f"edge-history: {error}; next try in {every}", err=True)
-            told = str(error)
+            reported = str(error)
         if every is None or ended.wait(every.total_seconds()):
             return
 
@@ -73,8 +77,8 @@ def _go_on(run: Callable[[], None], spark: SparkSession, every: timedelta | None
 def _run(
     spark: SparkSession, landing: Landing, table: str, keep: timedelta, most: int, ended: threading.Event, *, idle: bool
 ) -> None:
-    """Take in what waits, and tell of it; where `idle`, also that nothing waited."""
-    # With PySpark, which takes a while; not for --help.
+    """Ingest the waiting segments and report each round; with `idle`, also a round without segments."""
+    # This module imports PySpark, which takes seconds: --help must not wait for it.
     from spark_offload.ingest import rounds
 
     done = None
@@ -87,20 +91,20 @@ def _run(
         if ended.is_set():
             break
     if done is not None:
-        _tell_of_waiting(done)
+        _report_waiting(done)
 
 
-def _tell_of_waiting(done: Round) -> None:
+def _report_waiting(done: Round) -> None:
     for gap in done.gaps:
         click.echo(f"edge-history: {gap}", err=True)
     for outbox in sorted({segment.outbox for segment in done.newer}):
         click.echo(
-            f"edge-history: {outbox} sends segments of a newer schema, which wait: update this program", err=True
+            f"edge-history: {outbox} sends segments of a newer schema, which must wait: update this program", err=True
         )
 
 
 def _is_over(spark: SparkSession) -> bool:
-    """Whether the session will never do anything again."""
+    """Return whether the Spark session has stopped. Raises `SparkEnded` if its JVM has ended."""
     from py4j.protocol import Py4JError
 
     context = spark.sparkContext._jsc

@@ -1,4 +1,4 @@
-"""`edge-history jars`: the Delta connector, fetched and checked."""
+"""`edge-history jars`: download and verify the jars of the Delta connector."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from spark_offload import jars as parts
 
 
 @click.command()
-@click.option("--from", "source", default=parts.MAVEN_CENTRAL, show_default=True, help="Maven repository.")
+@click.option("--from", "source", default=parts.MAVEN_CENTRAL, show_default=True, help="URL of a Maven repository.")
 def jars(source: str) -> None:
-    """Fetch the Delta jars where they are missing, check them, and print where they are.
+    """Download missing Delta jars, verify their checksums, and print their paths.
 
-    Other commands do so themselves, from Maven Central. On a machine without the internet put the jars into the
-    directory that this prints, or into the one that $EDGE_HISTORY_JARS names.
+    Other commands do this on their own, from Maven Central. On a machine without internet access, copy the jars into
+    the printed directory, or into the directory in $EDGE_HISTORY_JARS.
     """
     for path in parts.fetch(source):
         click.echo(path)

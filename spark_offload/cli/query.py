@@ -23,23 +23,24 @@ _FORMATS: Final = {
     "ASK": ("table", "json", "xml", "csv", "tsv"),
     "CONSTRUCT": ("turtle", "ntriples", "parquet"),
 }
-"""Of each form of query, the one for people first. A table of triples is Turtle."""
+"""Formats for each form of query. The first is the default on a terminal, the second elsewhere."""
 
 
 @click.command()
 @click.argument("source", metavar="FILE|-", type=click.File(encoding="utf-8"))
-@click.option("--table", required=True, metavar="DIR", help="The history.")
+@click.option("--table", required=True, metavar="DIR", help="Table of the history.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json", "xml", "csv", "tsv", "parquet", "turtle", "ntriples"]),
-    help="By default what --out ends in, else table (Turtle) on a terminal, else json (ntriples).",
+    help="Format. The default follows the suffix of --out; without one, it is table (turtle) on a terminal and json"
+    " (ntriples) elsewhere.",
 )
-@click.option("--out", metavar="FILE", help="Write there; of Parquet: a directory that is not there.")
-@click.option("--explain", is_flag=True, help="Tell how it would be answered, do not answer it.")
-@click.option("--version", type=click.IntRange(0), metavar="N", help="The table as it was at this version.")
+@click.option("--out", metavar="FILE", help="Output file; for Parquet, a new directory.")
+@click.option("--explain", is_flag=True, help="Print the query plan instead of the answer.")
+@click.option("--version", type=click.IntRange(0), metavar="N", help="Query this version of the table.")
 @click.option(
-    "--live", multiple=True, metavar="URL", help="A gateway's address of queries, for SERVICE <URL>; may be repeated."
+    "--live", multiple=True, metavar="URL", help="Query endpoint of a gateway, for SERVICE <URL>; repeatable."
 )
 @with_spark("query")
 def query(
@@ -52,13 +53,13 @@ def query(
     live: tuple[str, ...],
     start: Start,
 ) -> None:
-    """Ask the history a SPARQL query: SELECT, ASK or CONSTRUCT, in FILE or from standard input (-).
+    """Query the history with SPARQL: SELECT, ASK or CONSTRUCT, from FILE or from standard input (-).
 
-    What is not translated is refused by its name. In Parquet a solution is a row, of a column each variable, of terms
-    in N-Triples.
+    The command refuses features of SPARQL that are not supported, and names them. In Parquet each solution is a row
+    and each variable a column of terms in N-Triples.
 
-    SERVICE <URL> { ... } asks the live graph of a gateway, if --live names it. A gateway that lets nobody in without a
-    token gets the one in EDGE_TOKEN.
+    SERVICE <URL> { ... } queries the live graph of a gateway, if --live names this gateway. For gateways that require
+    a token, set EDGE_TOKEN.
 
     \b
     edge-history query hot.rq --table history
@@ -74,7 +75,7 @@ def query(
     try:
         text = source.read()
     except UnicodeDecodeError as error:
-        raise click.BadParameter(f"it is not UTF-8: {error}", param_hint="FILE") from None
+        raise click.BadParameter(f"the query is not UTF-8: {error}", param_hint="FILE") from None
     kind = parse(unanswered(text).text).form
     form = _format(kind, form, out)
     gateways = [Gateway(url, token=os.environ.get("EDGE_TOKEN", "").strip()) for url in live]
@@ -92,7 +93,7 @@ def query(
 
 
 def _format(kind: str, form: str | None, out: str | None) -> str:
-    """The format of what this form of query finds. Fails the command line where the asked one is of another."""
+    """Return the output format for this form of query. Raises a usage error if the requested format does not fit."""
     known = _FORMATS[kind]
     if form is None:
         ending = Path(out or "").suffix[1:]
@@ -102,7 +103,7 @@ def _format(kind: str, form: str | None, out: str | None) -> str:
     elif form == "table":
         form = known[0]
     if form not in known:
-        raise click.UsageError(f"{form} is no format for {kind}; what is: {', '.join(known)}")
+        raise click.UsageError(f"{form} is not a format for {kind}; choose one of {', '.join(known)}")
     if form == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
     return form
@@ -121,7 +122,7 @@ def _answer(history: History, text: str, kind: str, form: str, output: IO[bytes]
 
 @contextmanager
 def _output(out: str | None) -> Iterator[IO[bytes]]:
-    """Where results go. Raises `OutputRefused`."""
+    """Open the output: a file, or standard output. Raises `OutputRefused`."""
     if out is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

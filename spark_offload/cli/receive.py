@@ -1,4 +1,4 @@
-"""`edge-history receive`: the landing zone behind HTTP."""
+"""`edge-history receive`: HTTP server that receives segments into the landing zone."""
 
 from __future__ import annotations
 
@@ -22,15 +22,25 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--landing",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="The landing zone; `edge-history ingest` takes segments from there.",
+    help="Landing zone, from which `edge-history ingest` reads segments.",
 )
 @tokens_option
-@click.option("--listen", type=AddressType(), default="127.0.0.1:8500", show_default=True, help="Where to listen.")
-@click.option("--certificate", type=_FILE, help="Certificate chain (PEM): gateways send by HTTPS.")
-@click.option("--key", type=_FILE, help="Its private key (PEM).")
-@click.option("--max-segment-bytes", type=click.IntRange(1), default=64 << 20, show_default=True, help="Of a file.")
-@click.option("--max-landing-bytes", type=click.IntRange(1), default=64 << 30, show_default=True, help="Of all files.")
-@click.option("--max-connections", type=click.IntRange(1), default=500, show_default=True, help="At once.")
+@click.option("--listen", type=AddressType(), default="127.0.0.1:8500", show_default=True, help="Address to listen on.")
+@click.option("--certificate", type=_FILE, help="Certificate chain (PEM), for HTTPS.")
+@click.option("--key", type=_FILE, help="Private key of the certificate (PEM).")
+@click.option(
+    "--max-segment-bytes", type=click.IntRange(1), default=64 << 20, show_default=True, help="Maximum size of a file."
+)
+@click.option(
+    "--max-landing-bytes",
+    type=click.IntRange(1),
+    default=64 << 30,
+    show_default=True,
+    help="Maximum size of the landing zone.",
+)
+@click.option(
+    "--max-connections", type=click.IntRange(1), default=500, show_default=True, help="Maximum open connections."
+)
 def receive(
     landing: Path,
     tokens: Path,
@@ -43,15 +53,15 @@ def receive(
 ) -> None:
     """Receive segments from gateways that share no file system with the landing zone.
 
-    Each gateway has a token (`edge-history gateways add`) and may send under its own name alone. Uploads that were
-    interrupted go on where they were. No Java and no Spark is needed. SIGTERM ends it.
+    Each gateway has a token (`edge-history gateways add`) and may only send under its own name. Interrupted uploads
+    resume where they stopped. The server needs neither Java nor Spark. SIGTERM ends it.
     """
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key go together")
     if certificate is None and not listen.loopback:
         raise click.UsageError(
-            f"on {listen} others would read the gateways' tokens: give --certificate and --key, or listen on 127.0.0.1"
-            " behind a proxy that has a certificate"
+            f"without TLS, tokens could be read on the way to {listen}: give --certificate and --key, or listen on"
+            " 127.0.0.1 behind a proxy that has a certificate"
         )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Options of commands that need Spark: where it runs, and its settings."""
+"""Options of commands that need Spark: the master and settings of the session."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 Start = Callable[[], "SparkSession"]
 
 _OPTIONS: Final = (
-    click.option("--master", default=LOCAL, show_default=True, metavar="URL", help="Where Spark runs."),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
-    click.option("--verbose", is_flag=True, help="Show progress even if standard error is no terminal."),
+    click.option("--master", default=LOCAL, show_default=True, metavar="URL", help="URL of the Spark master."),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Setting of Spark; repeatable."),
+    click.option("--verbose", is_flag=True, help="Show progress even if standard error is not a terminal."),
 )
 
 
 def with_spark(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Options of a command, which is given `start`: it starts the session. It fails the command line where a setting
-    is none, and raises `MissingPart`.
+    """Add the Spark options to a command, which receives a function `start` that starts the session.
+
+    `start` raises a usage error for a malformed `--conf`, and `MissingPart` if Java, PySpark or the jars are missing.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,8 +41,8 @@ def with_spark(name: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-def said(error: BaseException) -> str:
-    """What an error of Spark's says: that of its first cause, without the places in its code. Empty: it is no such."""
+def error_text(error: BaseException) -> str:
+    """Return the first line of the root cause of a Spark error, or "" if the error does not come from Spark."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""`edge-history status`: what the table has, and what waits."""
+"""`edge-history status`: report the content of the table and the state of the landing zone."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--table", required=True, metavar="DIR", help="The history.")
-@click.option("--landing", type=click.Path(path_type=Path), metavar="DIR", help="Where segments come.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+@click.option("--table", required=True, metavar="DIR", help="Table of the history.")
+@click.option("--landing", type=click.Path(path_type=Path), metavar="DIR", help="Landing zone.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_spark("status")
 def status(table: str, landing: Path | None, as_json: bool, start: Start) -> None:
-    """Tell what the table has of each gateway, and what waits, is missing or damaged in the landing zone.
+    """Report the observations of each gateway in the table, and waiting, missing or damaged segments.
 
     \b
     edge-history status --table history --landing landing
     """
     zone = None if landing is None else Landing(landing)
     spark = start()
-    # With PySpark, which takes a while; not for --help.
-    from spark_offload.status import status as look
+    # This module imports PySpark, which takes seconds: --help must not wait for it.
+    from spark_offload.status import status as collect
 
-    found = look(spark, table, zone)
+    found = collect(spark, table, zone)
     click.echo(json.dumps(_as_json(found)) if as_json else "\n".join(_as_lines(found)))
 
 
@@ -52,8 +52,8 @@ def _outbox(one: OutboxStatus) -> dict[str, Any]:
         "last": one.last,
         "observations": one.observations,
         "lost": one.lost,
-        "oldest": one.oldest and _moment(one.oldest),
-        "newest": one.newest and _moment(one.newest),
+        "oldest": one.oldest and _iso_time(one.oldest),
+        "newest": one.newest and _iso_time(one.newest),
         "acknowledged": one.acknowledged,
         "waiting": one.waiting,
         "gap": one.gap and {name: getattr(one.gap, name) for name in ("first", "last", "held", "seconds")},
@@ -68,8 +68,8 @@ def _as_lines(found: Status) -> list[str]:
             f"{one.last:,}",
             f"{one.observations:,}",
             f"{one.lost:,}",
-            _moment(one.oldest) if one.oldest else "-",
-            _moment(one.newest) if one.newest else "-",
+            _iso_time(one.oldest) if one.oldest else "-",
+            _iso_time(one.newest) if one.newest else "-",
             "-" if one.acknowledged is None else f"{one.waiting:,}",
         )
         for one in found.outboxes
@@ -81,5 +81,5 @@ def _as_lines(found: Status) -> list[str]:
     return [*lines, f"table version {found.version}"]
 
 
-def _moment(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _iso_time(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -135,7 +135,7 @@ def test_lamps_from_a_file(run: Run, tmp_path: Path) -> None:
         (f"{EX}place/b", "2026-01-01", 1),
     ]
     assert [row["kwh"] for row in told] == pytest.approx([0.18 + 0.19 + 0.20 + 0.21, 0.20 + 0.21 + 0.22 + 0.20])
-    for text, fault in (("lamp,watts\n", "no columns"), ("sensor,watts\na,many\n", "line 2: watts is no number")):
+    for text, fault in (("lamp,watts\n", "no columns"), ("sensor,watts\na,many\n", "line 2: watts is not a number")):
         lamps.write_text(text)
         assert fault in str(run("energy", *options).exception)
 

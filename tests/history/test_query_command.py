@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from history_data import numbered, readings, write
 
 from spark_offload.cli import edge_history
-from spark_offload.cli.spark import said
+from spark_offload.cli.spark import error_text
 from spark_offload.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_how_it_is_answered_is_explained(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        (SELECT, ["--format", "turtle"], "turtle is no format for SELECT"),
+        (SELECT, ["--format", "turtle"], "turtle is not a format for SELECT"),
         (CONSTRUCT, ["--format", "csv"], "what is: turtle, ntriples, parquet"),
         (SELECT, ["--format", "parquet"], "needs --out"),
     ],
@@ -108,8 +108,10 @@ def test_wrong_usage_is_told(run: Run, text: str, options: list[str], reason: st
 def test_what_spark_cannot_do_is_told(run: Run) -> None:
     asked = run('SELECT ?s { ?o sosa:madeBySensor ?s FILTER(REGEX(STR(?s), "[")) }')
     assert asked.exception is not None
-    assert re.search("regexp|character class", said(asked.exception)), "which of the two depends on how Spark ran it"
-    assert said(ValueError("none of Spark's")) == ""
+    assert re.search("regexp|character class", error_text(asked.exception)), (
+        "which of the two depends on how Spark ran it"
+    )
+    assert error_text(ValueError("none of Spark's")) == ""
 
 
 @pytest.mark.parametrize(
