@@ -1,7 +1,8 @@
-"""One commit of a round: rows and positions together, once, whatever dies and whoever else is at it.
+"""Atomic commit of an ingestion round: rows and positions together, exactly once, despite crashes and other ingesters.
 
-A commit carries `txnVersion`, the version that it follows. A second one after the same version, by another ingester or
-by this one again, is skipped or refused by Delta; so after writing it is looked up whether the commit is ours.
+A commit carries `txnVersion`, derived from the version that it follows. Delta skips or rejects a second commit after
+the same version, whether it comes from another ingester or from a retry. When Delta skips a commit, the write still
+appears to succeed. So `append` looks for its own run id in the table's log afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_offload.errors import Overtaken, TableBusy, TableRefused
 from spark_offload.landing import Outbox, sync
-from spark_offload.positions import history, metadata, told
+from spark_offload.positions import commit_metadata, history, metadata
 from spark_offload.table import PARTITION
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 _APPLICATION: Final = "edge-history"
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 _DAYS: Final = 8
-"""Of so few a task writes all files at the same time; rows of more are sorted by day first, which takes longer."""
+"""Days for which a task writes all files at the same time. Rows of more days are sorted by day first, which is slower.
+"""
 
 
 def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positions: Mapping[Outbox, int]) -> int:
-    """Add rows to the table as it is at a version. Returns the version with them; they are on the disk then.
+    """Append rows to a version of the table. Returns the new version, which is durable then.
 
-    Raises `Overtaken` where another ingester was first.
+    `positions` are the last numbers of all outboxes after this commit. Raises `Overtaken` if another ingester
+    committed first.
     """
     run = uuid.uuid4().hex
     try:
@@ -44,7 +47,7 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
             .partitionBy(PARTITION)
             .option("txnAppId", _APPLICATION)
             .option("txnVersion", version + 1)
-            .option("userMetadata", told(run, positions))
+            .option("userMetadata", commit_metadata(run, positions))
             .save(path)
         )
     except Exception as error:
@@ -53,6 +56,7 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
         raise
     finally:
         spark.conf.unset(_WRITERS)
+    # Delta skips a commit whose txnVersion is not new, and reports success: only the run id proves that it is ours.
     for commit in history(spark, path):
         if (found := metadata(commit)) and found["run"] == run:
             made = int(commit["version"])
@@ -63,10 +67,10 @@ def append(spark: SparkSession, path: str, rows: DataFrame, version: int, positi
 
 @contextlib.contextmanager
 def alone(spark: SparkSession, path: str) -> Iterator[None]:
-    """Nobody else writes to a table on this machine, or on a mounted disk. Raises `TableBusy`, `TableRefused`.
+    """Hold the exclusive write lock of a table on a local or mounted file system. Raises `TableBusy`, `TableRefused`.
 
-    Elsewhere the store refuses the second of two commits; a file system does not. The process that writes holds the
-    lock, Spark's JVM: it may live a moment longer than Python.
+    Object stores reject the second of two concurrent commits; a file system does not. The JVM of Spark holds the lock,
+    because it is the process that writes, and it may live slightly longer than Python.
     """
     if not (place := _local(path)):
         yield
@@ -77,7 +81,7 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
         place.parent.mkdir(parents=True, exist_ok=True)
         file = jvm.java.io.RandomAccessFile(str(place.with_name(f".{place.name}.lock")), "rw")
     except (OSError, Py4JJavaError) as error:
-        raise TableRefused(f"nothing can be written beside {path}: make {place.parent} writable") from error
+        raise TableRefused(f"the lock file next to {path} cannot be written: make {place.parent} writable") from error
     try:
         if file.getChannel().tryLock() is None:
             raise TableBusy(f"another edge-history ingest or maintain writes to {path}: wait until it has ended")
@@ -88,7 +92,7 @@ def alone(spark: SparkSession, path: str) -> Iterator[None]:
 
 
 def _flush(path: str, version: int) -> None:
-    """Have a commit on the disk: Spark leaves that to the operating system, and gateways then delete what they have."""
+    """Sync a commit to the disk. Spark does not do so, and gateways delete their data after the acknowledgement."""
     if not (place := _local(path)):
         return
     log = place / "_delta_log" / f"{version:020d}.json"
@@ -99,11 +103,11 @@ def _flush(path: str, version: int) -> None:
 
 
 def _local(path: str) -> Path | None:
-    """The directory, where it is one."""
+    """Return the directory of a table on a file system, or None for other URIs."""
     if path.startswith("file:"):
         return Path(unquote(path.removeprefix("file:").replace("///", "/", 1)))
     return None if ":" in path else Path(path).absolute()
 
 
 def _overtaken(path: str) -> str:
-    return f"another ingester wrote to {path} first: it is looked at anew"
+    return f"another ingester wrote to {path} first: retrying with the new version"

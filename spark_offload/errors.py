@@ -1,30 +1,30 @@
-"""What can go wrong on the Spark side. Each error is a sentence that says what to do."""
+"""Errors of the Spark side. The text of each is one sentence with the problem, the place and the remedy."""
 
 from __future__ import annotations
 
 
 class HistoryError(Exception):
-    """Any of these."""
+    """Base class of the errors that `edge-history` reports without a traceback."""
 
 
 class MissingPart(HistoryError):
-    """Something is not installed: Java, PySpark, the Delta jars."""
+    """A dependency is not installed: Java, PySpark, or the Delta jars."""
 
 
 class TableRefused(HistoryError):
-    """The table is not there, or is no history."""
+    """The table does not exist, or is not a table of the history."""
 
 
 class TableBusy(HistoryError):
-    """Somebody else writes to the table."""
+    """Another process is writing to the table."""
 
 
 class Overtaken(HistoryError):
-    """Another ingester committed first."""
+    """Another ingester committed first; the round must be repeated on the new version."""
 
 
 class IngestFailed(HistoryError):
-    """Segments could not be taken in; they wait where they are."""
+    """Spark could not ingest segments; they stay in the landing zone."""
 
 
 class LandingRefused(HistoryError):
@@ -32,24 +32,24 @@ class LandingRefused(HistoryError):
 
 
 class QueryRefused(HistoryError):
-    """The query is no SPARQL, or has something that is not translated; the text names it."""
+    """The query is not valid SPARQL, or uses a feature that is not supported; the text names it."""
 
 
 class GatewayRefused(HistoryError):
-    """A gateway is not known, or does not answer."""
+    """A gateway is unknown, does not answer, or rejects the request."""
 
 
 class SparkEnded(HistoryError):
-    """Spark has stopped in the middle of something."""
+    """Spark stopped during an operation."""
 
 
 class ListenRefused(HistoryError):
-    """A server cannot listen where it was told to."""
+    """A server cannot listen on the configured address."""
 
 
 class NotMeasured(HistoryError):
-    """A measurement cannot run here, or what it measured is wrong."""
+    """A measurement cannot run here, or its result is invalid."""
 
 
 class OutputRefused(HistoryError):
-    """What was asked for cannot be written where it should be."""
+    """The output cannot be written to the requested place."""

@@ -1,6 +1,6 @@
-"""The history out of the table again: losslessly the RDF that it was, or Parquet for other programs.
+"""Export of the history: as the stored RDF, without loss, or as Parquet for other programs.
 
-All workers write, each its part, so the folder to write to is one that all of them see, as the table is.
+Each worker writes a part, so all workers must see the output directory under the same path, like the table.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter
 
 FILES: Final = (".nq", ".nq.gz")
-"""What one file of N-Quads is called; what is called otherwise is a folder."""
+"""Suffixes of a single N-Quads file. Any other name is a directory."""
 
 
 def lines(rows: DataFrame) -> DataFrame:
-    """The RDF of rows of the table: `line`s of canonical N-Quads, in which one may come more than once."""
+    """Return the RDF of table rows: a column `line` of canonical N-Quads, which may contain duplicates."""
     cells = triples.of_cells(rows).select(F.concat_ws(" ", *triples.COLUMNS, F.lit(".")).alias("line"))
     return cells.union(triples.lines(rows))
 
 
 def write_nquads(rows: DataFrame, out: str) -> None:
-    """The RDF of rows of the table: a file (`FILES`), or else a folder of gzipped ones. Raises `OutputRefused`."""
+    """Write the RDF of table rows to one file (`FILES`), or to a directory of gzipped files. Raises `OutputRefused`."""
     if not out.endswith(FILES):
         _write(lines(rows).write.format("text").option("compression", "gzip"), out)
         return
@@ -50,7 +50,7 @@ def write_nquads(rows: DataFrame, out: str) -> None:
 
 
 def write_parquet(rows: DataFrame, out: str) -> None:
-    """Rows, of the table or of triples: a folder of Parquet files. Raises `OutputRefused`."""
+    """Write table rows or triples to a directory of Parquet files. Raises `OutputRefused`."""
     _write(rows.write.format("parquet"), out)
 
 
@@ -64,11 +64,11 @@ def _write(writer: DataFrameWriter, out: str) -> None:
 
 
 def _there(out: str) -> OutputRefused:
-    return OutputRefused(f"{out} is there already: take it away, or choose another name")
+    return OutputRefused(f"{out} already exists: remove it, or choose another name")
 
 
 def _join(parts: list[Path], whole: Path) -> None:
-    """One file from many; of gzipped ones, too (RFC 1952, section 2.2)."""
+    """Concatenate files. Gzipped files may be concatenated as well (RFC 1952, section 2.2)."""
     with whole.open("wb") as target:
         for part in parts:
             with part.open("rb") as source:

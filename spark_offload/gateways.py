@@ -1,7 +1,7 @@
-"""Which gateways may send segments over HTTP, and by which token: a file that only its owner may read.
+"""Gateways that may send segments over HTTP, and the hashes of their tokens, in a file that only its owner may read.
 
-A token is 256 random bits, and the file has its SHA-256: a slow hash protects what people can remember, and nobody can
-guess this. Who reads the file cannot send with it.
+A token has 256 random bits, and the file stores its SHA-256. A slow password hash is not necessary, because random
+tokens cannot be guessed. A client that reads the file cannot send segments with its content.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class GatewayEntry:
-    """What is known of a gateway."""
+    """Token hash and registration time of a gateway."""
 
     digest: str
-    """SHA-256 of its token, hexadecimal."""
+    """SHA-256 of the token, in hexadecimal."""
     since: str
-    """When it was added: an ISO 8601 time in UTC."""
+    """Time at which the gateway was added: ISO 8601, in UTC."""
 
 
 class Gateways:
-    """The gateways of a file; changes of the file are noticed when somebody asks."""
+    """Gateways of a file. Each access reads the file again if it has changed."""
 
     def __init__(self, path: Path) -> None:
-        """A file that is not there has no gateways."""
+        """Create a registry. A missing file means that there are no gateways."""
         self._path = path
         self._seen: tuple[int, ...] | None = None
         self._entries: dict[str, GatewayEntry] = {}
 
     def all(self) -> Mapping[str, GatewayEntry]:
-        """The gateways by name. Raises `GatewayRefused` where the file cannot be read."""
+        """Return the gateways by name. Raises `GatewayRefused` if the file cannot be read."""
         try:
             with self._path.open("rb") as file:
                 state = os.fstat(file.fileno())
@@ -59,11 +59,16 @@ class Gateways:
         except FileNotFoundError:
             self._entries, self._seen = {}, None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise GatewayRefused(f"{self._path} is no file of gateways ({error}): put it back, or begin anew") from None
+            raise GatewayRefused(
+                f"{self._path} is not a valid file of gateways ({error}): restore it, or remove it and add the gateways"
+            ) from None
         return self._entries
 
     def whose(self, token: str) -> str | None:
-        """The gateway whose token it is. All are compared, each in constant time: how long it takes tells nothing."""
+        """Return the gateway to which a token belongs, or None. Raises `GatewayRefused`.
+
+        The loop compares all entries, each in constant time, so that the response time reveals nothing about tokens.
+        """
         digest = _digest(token)
         found = None
         for name, entry in self.all().items():
@@ -72,28 +77,30 @@ class Gateways:
         return found
 
     def add(self, name: str) -> str:
-        """Let a gateway in. Returns its token, which is not kept. Raises `GatewayRefused`."""
+        """Add a gateway. Returns its token, which is not stored. Raises `GatewayRefused`."""
         if not GATEWAY.fullmatch(name) or name == QUARANTINE:
             raise GatewayRefused(
-                f'"{name}" is no name of a gateway: up to 64 letters, digits, ".", "_" and "-", the first of them a'
-                f' letter or digit, and not "{QUARANTINE}"'
+                f'"{name}" is not a valid gateway name: use up to 64 letters, digits, ".", "_" and "-", beginning with'
+                f' a letter or digit, and not "{QUARANTINE}"'
             )
         token = secrets.token_urlsafe(32)
         with self._changed() as entries:
             if name in entries:
-                raise GatewayRefused(f"{name} has a token; `edge-history gateways remove {name}` makes it void")
+                raise GatewayRefused(
+                    f"{name} already has a token; revoke it with `edge-history gateways remove {name}`"
+                )
             entries[name] = GatewayEntry(_digest(token), datetime.now(UTC).isoformat(timespec="seconds"))
         return token
 
     def remove(self, name: str) -> None:
-        """Let a gateway in no more. Raises `GatewayRefused`."""
+        """Remove a gateway and its token. Raises `GatewayRefused`."""
         with self._changed() as entries:
             if entries.pop(name, None) is None:
-                raise GatewayRefused(f"there is no gateway {name} in {self._path}")
+                raise GatewayRefused(f"{self._path} has no gateway {name}: see `edge-history gateways list`")
 
     @contextlib.contextmanager
     def _changed(self) -> Iterator[dict[str, GatewayEntry]]:
-        """The gateways to change; they are written when the block ends well. One program does so at a time."""
+        """Yield the entries for changes, and write them if the block succeeds. A lock excludes other processes."""
         folder = self._path.absolute().parent
         try:
             descriptor = os.open(folder, os.O_RDONLY)
@@ -111,11 +118,11 @@ class Gateways:
             os.close(descriptor)
 
     def _write(self, entries: Mapping[str, GatewayEntry]) -> None:
-        told = {name: {"sha256": entry.digest, "since": entry.since} for name, entry in sorted(entries.items())}
-        # It is made with mode 0600.
+        body = {name: {"sha256": entry.digest, "since": entry.since} for name, entry in sorted(entries.items())}
+        # NamedTemporaryFile creates the file with mode 0600.
         with tempfile.NamedTemporaryFile(dir=self._path.absolute().parent, prefix=".gateways-", delete=False) as draft:
             try:
-                draft.write(json.dumps({"schema": _SCHEMA, "gateways": told}, indent=2).encode() + b"\n")
+                draft.write(json.dumps({"schema": _SCHEMA, "gateways": body}, indent=2).encode() + b"\n")
                 draft.flush()
                 os.fsync(draft.fileno())
                 Path(draft.name).replace(self._path)
@@ -127,12 +134,12 @@ class Gateways:
 def _read(text: bytes) -> dict[str, GatewayEntry]:
     body: dict[str, Any] = json.loads(text)
     if body["schema"] != _SCHEMA:
-        raise ValueError(f"it has schema {body['schema']}, and this program knows {_SCHEMA}")
+        raise ValueError(f"schema {body['schema']} is not supported, only {_SCHEMA}")
     entries = {
-        str(name): GatewayEntry(str(told["sha256"]), str(told["since"])) for name, told in body["gateways"].items()
+        str(name): GatewayEntry(str(entry["sha256"]), str(entry["since"])) for name, entry in body["gateways"].items()
     }
     if wrong := [name for name, entry in entries.items() if not _SHA256.fullmatch(entry.digest)]:
-        raise ValueError(f"what it has of {wrong[0]} is no SHA-256")
+        raise ValueError(f"the entry of {wrong[0]} has no valid SHA-256")
     return entries
 
 

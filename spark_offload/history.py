@@ -1,4 +1,4 @@
-"""The history as RDF: SPARQL over a table, each answer a DataFrame."""
+"""SPARQL queries over the table of the history. Answers are DataFrames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class History:
-    """A table of observations at one version of it: the newest when it is first asked, or the one that is given."""
+    """One version of the table of observations. By default it is the newest version at the time of the first query."""
 
     def __init__(
         self,
@@ -39,9 +39,10 @@ class History:
         live: Iterable[Gateway] = (),
         wide: bool = True,
     ) -> None:
-        """`table`: where it is, or its rows. `live`: the gateways that queries may ask by SERVICE, each time anew.
+        """Create a view of a table, given by its location or by its rows.
 
-        `wide=False` asks triples, not rows: slow, and good to compare with.
+        `live` lists the gateways that SERVICE clauses may query; each query asks them again. `wide=False` evaluates
+        queries over triples instead of rows: slow, but useful as a reference for tests.
         """
         self._spark = spark
         self._table = table
@@ -50,7 +51,7 @@ class History:
         self._wide = wide
 
     def sparql(self, text: str) -> DataFrame:
-        """The solutions of a SELECT: a column a variable, each a term in N-Triples, or null where it is unbound.
+        """Return the solutions of a SELECT: a column for each variable, with terms in N-Triples; null means unbound.
 
         Raises `QueryRefused`, `TableRefused`, `GatewayRefused`.
         """
@@ -58,12 +59,12 @@ class History:
         return self._solutions(query)
 
     def ask(self, text: str) -> bool:
-        """The answer to an ASK. Raises `QueryRefused`, `TableRefused`, `GatewayRefused`."""
+        """Return the answer of an ASK. Raises `QueryRefused`, `TableRefused`, `GatewayRefused`."""
         query = self._parsed(text, "ASK", "ask")
         return not self._evaluation.frame(query.pattern).rows.limit(1).isEmpty()
 
     def construct(self, text: str) -> DataFrame:
-        """The triples of a CONSTRUCT: columns subject, predicate, object, terms in N-Triples; each triple once.
+        """Return the distinct triples of a CONSTRUCT: columns subject, predicate and object, with terms in N-Triples.
 
         Raises `QueryRefused`, `TableRefused`.
         """
@@ -71,18 +72,21 @@ class History:
         return constructed(self._evaluation.frame(query.pattern), query.template)
 
     def explain(self, text: str) -> str:
-        """How any query is answered: stars, columns, what is pushed down, and Spark's plan. Raises as `sparql` does."""
+        """Describe the evaluation of a query: stars, columns, pushed-down filters and Spark's plan.
+
+        Accepts any form of query, and raises the same errors as `sparql`.
+        """
         query = self._answered(text)
         plan = self._solutions(query)
         return explained(query, self._content, plan, wide=self._wide)
 
     def form(self, text: str) -> str:
-        """Which of SELECT, ASK, CONSTRUCT a query is, and so which method answers it. Raises `QueryRefused`."""
+        """Return the form of a query: SELECT, ASK or CONSTRUCT. Raises `QueryRefused`."""
         return parse(unanswered(text).text).form
 
     @cached_property
     def _content(self) -> Content:
-        """At one version, whatever is committed meanwhile."""
+        """Statistics and rows of the table, fixed to one version even if an ingester commits meanwhile."""
         if not isinstance(self._table, str):
             return Content(self._table)
         rows = open_table(self._spark, self._table, self._version)
@@ -105,10 +109,10 @@ class History:
     def _parsed(self, text: str, form: str, method: str) -> Query:
         query = self._answered(text)
         if query.form != form:
-            raise QueryRefused(f"this is a {query.form}, and History.{method} answers a {form}")
+            raise QueryRefused(f"History.{method} answers a {form}, and this query is a {query.form}")
         return query
 
     def _answered(self, text: str) -> Query:
-        """The query, with what gateways answer in the place of SERVICE."""
+        """Parse a query after replacing each SERVICE clause with the gateway's solutions."""
         asked = answered(text, among(self._live))
         return parse(asked.text, asked.answers)

@@ -1,6 +1,6 @@
-"""Taking segments in, round by round: look at the table, choose segments, commit, then acknowledge.
+"""Ingestion in rounds: read the positions of the table, choose segments, commit them, then acknowledge them.
 
-The table is the only state. Whatever dies at whatever moment, the next round finds in it what it has, and goes on.
+The table is the only state. After a crash at any time, the next round reads the positions from the table and continues.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEEP: Final = 86_400.0
-"""Seconds for which segments stay that are in the table."""
+"""Seconds for which segments stay in the landing zone after their ingestion."""
 MOST: Final = 5_000_000
-"""Rows of a commit, about."""
+"""Approximate upper bound of the rows of a commit."""
 _ATTEMPTS: Final = 5
-"""Times that a round begins anew because another ingester was first."""
+"""Attempts of a round before it fails because other ingesters committed first."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Round:
-    """What came of a round."""
+    """Result of a round."""
 
     version: int
-    """Of the table, after it."""
+    """Version of the table after the round."""
     observations: int = 0
     lost: int = 0
-    """Observations that gateways dropped, of which tombstones came."""
+    """Observations that gateways dropped and reported in tombstones."""
     segments: int = 0
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[Quarantined] = field(default_factory=list)
     newer: list[PendingSegment] = field(default_factory=list)
     more: bool = False
-    """Whether there is more to take in."""
+    """Whether segments are left for another round."""
 
     def __str__(self) -> str:
-        dropped = f", and learned of {self.lost:,} that gateways dropped" if self.lost else ""
-        return f"took in {self.observations:,} observations{dropped} (table version {self.version})"
+        dropped = f", gateways dropped {self.lost:,} others" if self.lost else ""
+        return f"ingested {self.observations:,} observations{dropped} (table version {self.version})"
 
 
 def ingest(
@@ -64,14 +64,18 @@ def ingest(
     keep: float = KEEP,
     most: int = MOST,
 ) -> list[Round]:
-    """Take in all that waits. Returns what came of each round. Raises `LandingRefused`, `TableRefused`, `TableBusy`."""
+    """Ingest all waiting segments. Returns the result of each round.
+
+    `keep` is in seconds, `most` in rows of a commit. Raises `LandingRefused`, `TableRefused`, `TableBusy`,
+    `IngestFailed`.
+    """
     return list(rounds(spark, Landing(Path(landing)), os.fspath(table), keep=keep, most=most))
 
 
 def rounds(
     spark: SparkSession, landing: Landing, path: str, *, keep: float = KEEP, most: int = MOST
 ) -> Iterator[Round]:
-    """The same, a round at a time, for who tells about it."""
+    """Ingest like `ingest`, but yield each round when it ends, so that callers can report progress."""
     more = True
     while more:
         done = _with_patience(spark, landing, path, keep, most)
@@ -88,6 +92,7 @@ def _with_patience(spark: SparkSession, landing: Landing, path: str, keep: float
             if attempt == _ATTEMPTS:
                 raise
             _log.info("%s", overtaken)
+            # A random pause keeps two ingesters from colliding again.
             time.sleep(attempt * random.random())  # noqa: S311  not a secret
     raise AssertionError
 
@@ -95,7 +100,8 @@ def _with_patience(spark: SparkSession, landing: Landing, path: str, keep: float
 def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: int) -> Round:
     make_table(spark, path)
     version, positions = place(spark, path)
-    landing.acknowledge(positions, version)  # what a round before could not
+    # An earlier round may have died between its commit and the acknowledgement.
+    landing.acknowledge(positions, version)
     found = look(landing, positions, most)
     done = Round(version, gaps=found.gaps, damaged=found.damaged, newer=found.newer)
     done.more = found.more and bool(found.taken or found.damaged)
@@ -106,6 +112,7 @@ def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: 
         except Overtaken:
             raise
         except Exception as error:
+            # Spark does not say which file it could not read: look for damaged segments and retry without them.
             blamed = examine(landing, found.taken)
             if not blamed:
                 raise IngestFailed(f"Spark could not add to {path}: {_line(error)}") from error
@@ -126,5 +133,5 @@ def _round(spark: SparkSession, landing: Landing, path: str, keep: float, most: 
 
 
 def _line(error: Exception) -> str:
-    """What an error of Spark's says, without the places in its code."""
+    """Return the first line of an error of Spark, without the stack trace."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,6 +1,6 @@
-"""What of the segments that wait a round takes in: of each outbox what goes on where the table ends, up to a gap.
+"""Choice of the segments of a round: for each outbox, those that continue the numbers of the table, up to a gap.
 
-The checksum of each is looked at here; reading and counting them costs little beside what Spark does with them.
+The module verifies the checksum and the row count of each segment. This costs little compared with the work of Spark.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ from spark_offload.landing import Landing, Outbox, PendingSegment, Quarantined, 
 _THREADS: Final = 8
 _BLOCK: Final = 1 << 20
 _LONGEST: Final = 1 << 63
-"""Of a time: what does not fit into 64 bits."""
+"""First time in microseconds that does not fit into a signed 64-bit integer."""
 
 
 class Taken(NamedTuple):
-    """A segment that is taken in."""
+    """A segment that the round ingests."""
 
     segment: PendingSegment
     manifest: Manifest
     after: int
-    """The number up to which its rows are in the table already, or in another segment that is taken in."""
+    """The last number that is already in the table, or in an earlier segment of the round."""
 
 
 class Gap(NamedTuple):
-    """Numbers that have not come, and what waits for them."""
+    """Missing numbers of an outbox, and the segments that wait for them."""
 
     outbox: Outbox
     first: int
     last: int
     held: int
-    """Segments that wait behind."""
+    """Number of segments behind the gap."""
     seconds: float
-    """For so long the one that came first has waited."""
+    """Waiting time of the oldest segment behind the gap."""
 
     def __str__(self) -> str:
         return (
-            f"{self.outbox}: {self.first:,} to {self.last:,} have not come;"
-            f" {self.held:,} segments wait behind, for {timedelta(seconds=int(self.seconds))}"
+            f"{self.outbox}: observations {self.first:,} to {self.last:,} are missing;"
+            f" {self.held:,} later segments have waited for {timedelta(seconds=int(self.seconds))}"
         )
 
 
 @dataclass(slots=True)
 class Intake:
-    """What a look at the landing zone found."""
+    """Result of a scan of the landing zone."""
 
     taken: list[Taken] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[Quarantined] = field(default_factory=list)
-    """What was put aside."""
+    """Segments that were moved to quarantine."""
     newer: list[PendingSegment] = field(default_factory=list)
-    """In a schema that this program does not know; left where it is."""
+    """Segments in a newer schema, which stay in the landing zone."""
     more: bool = False
-    """Whether some was left for another round."""
+    """Whether segments are left for another round."""
 
     def positions(self, before: Mapping[Outbox, int]) -> dict[Outbox, int]:
-        """The last number of each outbox when all of it is in the table."""
+        """Return the last number of each outbox after the ingestion of all taken segments."""
         after = dict(before)
         for taken in self.taken:
             after[taken.segment.outbox] = taken.segment.last
@@ -73,24 +73,27 @@ class Intake:
 
 
 def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake:
-    """Choose segments of about `most` rows in all; what is damaged goes to quarantine. Raises `LandingRefused`."""
+    """Choose segments with about `most` rows in total, and quarantine damaged ones. Raises `LandingRefused`.
+
+    `positions` are the last numbers in the table.
+    """
     found = Intake()
     waiting = {
         outbox: [one for one in landing.segments(outbox) if one.last > positions.get(outbox, 0)]
         for outbox in landing.outboxes()
     }
     near: list[PendingSegment] = []
-    room = most
+    rows_left = most
     for outbox, behind in waiting.items():
         reached = positions.get(outbox, 0)
         for segment in behind:
             if segment.first > reached + 1:
                 break
-            if room <= 0:
+            if rows_left <= 0:
                 found.more = True
                 break
             near.append(segment)
-            room -= max(0, segment.last - reached)
+            rows_left -= max(0, segment.last - reached)
             reached = max(reached, segment.last)
     with ThreadPoolExecutor(_THREADS) as pool:
         verdicts = list(pool.map(lambda segment: _checked(landing, segment), near))
@@ -114,7 +117,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
 
 
 def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
-    """The first numbers after a position that no segment of an outbox has, where others wait behind."""
+    """Return the first gap after a position in the segments of one outbox, or None if there is none."""
     behind = sorted(one for one in segments if one.last > position)
     for index, segment in enumerate(behind):
         if segment.first > position + 1:
@@ -127,7 +130,7 @@ def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
 
 
 def examine(landing: Landing, taken: Iterable[Taken]) -> list[Quarantined]:
-    """Read segments that Spark could not read row by row; put aside those that are to blame."""
+    """Read the segments of a failed commit row by row, and quarantine the damaged ones."""
     return [
         put_aside(landing, one.segment, fault)
         for one in taken
@@ -136,13 +139,17 @@ def examine(landing: Landing, taken: Iterable[Taken]) -> list[Quarantined]:
 
 
 def put_aside(landing: Landing, segment: PendingSegment, reason: str) -> Quarantined:
-    """Have a segment in quarantine."""
+    """Move a segment to quarantine."""
     landing.quarantine(segment, reason)
     return Quarantined(segment.outbox, f"{segment.first:012d}-{segment.last:012d}", reason)
 
 
 def _chain(segments: Mapping[PendingSegment, Manifest], positions: Mapping[Outbox, int]) -> list[Taken]:
-    """Those of an outbox that go on without a gap, each as far as it brings us; rows before tombstones."""
+    """Choose segments of an outbox that cover its numbers without a gap.
+
+    Segments may overlap, for example after a gateway sent a segment again with other bounds. The greedy choice prefers
+    segments with rows to tombstones, and then the segment that reaches furthest.
+    """
     chain: list[Taken] = []
     position = positions.get(next(iter(segments)).outbox, 0)
     while True:
@@ -155,7 +162,7 @@ def _chain(segments: Mapping[PendingSegment, Manifest], positions: Mapping[Outbo
 
 
 def _checked(landing: Landing, segment: PendingSegment) -> Manifest | SegmentDamaged | SegmentNewer | None:
-    """What becomes of a segment. None: it has gone."""
+    """Read and verify a segment. Returns its manifest, its fault, or None if its files have gone."""
     try:
         manifest = landing.manifest(segment)
     except FileNotFoundError:
@@ -170,11 +177,11 @@ def _checked(landing: Landing, segment: PendingSegment) -> Manifest | SegmentDam
         packed = segment.rows.read_bytes()
         manifest.check(packed)
         if (lines := _lines(packed)) != manifest.rows:
-            return SegmentDamaged(f"it has {lines} rows, its manifest says {manifest.rows}")
+            return SegmentDamaged(f"it has {lines} rows, and its manifest states {manifest.rows}")
     except SegmentDamaged as fault:
         return fault
     except FileNotFoundError:
-        return SegmentDamaged("its rows are not there") if segment.manifest.exists() else None
+        return SegmentDamaged("its rows are missing") if segment.manifest.exists() else None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         return SegmentDamaged(f"its rows cannot be unpacked: {error}")
     except OSError as error:
@@ -188,7 +195,7 @@ def _lines(packed: bytes) -> int:
 
 
 def _fault(manifest: Manifest, segment: PendingSegment) -> str | None:
-    """Why a segment cannot be read: it was damaged since it was looked at, or the gateway wrote nonsense."""
+    """Return why a segment cannot be read: damage after its verification, or invalid data from the gateway."""
     if manifest.tombstone:
         return None
     try:
@@ -198,11 +205,11 @@ def _fault(manifest: Manifest, segment: PendingSegment) -> str | None:
             if seq != expected:
                 return f"row {expected} has the number {seq}"
             if context not in manifest.contexts:
-                return f"row {seq} has the context {context}, which its manifest does not tell"
+                return f"row {seq} has the context {context}, which is not in its manifest"
             if not -_LONGEST <= cells.time < _LONGEST:
                 return f"the time of row {seq} does not fit into 64 bits"
     except SegmentDamaged as error:
         return str(error)
     except FileNotFoundError:
-        return "its rows are not there"
+        return "its rows are missing"
     return None

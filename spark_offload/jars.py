@@ -1,6 +1,7 @@
-"""The Delta connector's jars: which, and that they are what they should be.
+"""Download and verification of the jars of the Delta connector.
 
-PySpark brings Spark, not Delta Lake. The two jars are fetched once, checked against the checksums below, and kept.
+PySpark contains Spark but not Delta Lake. The two jars are downloaded once, verified with the checksums below, and
+stored in a cache directory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from spark_offload.errors import MissingPart
 
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 TIMEOUT: Final = 60.0
-"""Seconds without a byte after which fetching is given up."""
+"""Seconds without data after which a download fails."""
 
 
 class Jar(NamedTuple):
@@ -28,7 +29,7 @@ class Jar(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """File name, without the directories of the repository."""
         return self.path.rpartition("/")[2]
 
 
@@ -42,11 +43,11 @@ JARS: Final = (
         "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     ),
 )
-"""They go with the PySpark of pyproject.toml."""
+"""Jars for the PySpark version in pyproject.toml. Change both together."""
 
 
 def folder() -> Path:
-    """Where they are kept: $EDGE_HISTORY_JARS, or else in the user's cache directory."""
+    """Return the directory of the jars: $EDGE_HISTORY_JARS, or a directory in the user's cache."""
     given = os.environ.get("EDGE_HISTORY_JARS")
     if given:
         return Path(given)
@@ -55,12 +56,12 @@ def folder() -> Path:
 
 
 def missing() -> list[Jar]:
-    """Those that are not there, or are not what they should be."""
+    """Return the jars that do not exist or have a wrong checksum."""
     return [jar for jar in JARS if not _right(folder() / jar.name, jar)]
 
 
 def fetch(source: str = MAVEN_CENTRAL) -> list[Path]:
-    """The jars, fetched from `source` where they are missing. Raises `MissingPart`."""
+    """Return the paths of the jars, after downloading missing ones from `source`. Raises `MissingPart`."""
     place = folder()
     for jar in missing():
         url = f"{source.rstrip('/')}/{jar.path}"
@@ -69,23 +70,23 @@ def fetch(source: str = MAVEN_CENTRAL) -> list[Path]:
             _fetch(url, place / jar.name, jar)
         except OSError as error:
             raise MissingPart(
-                f"{url} cannot be fetched ({error}). Fetch it elsewhere, put it into {place},"
-                " or say where another Maven repository is: edge-history jars --from URL"
+                f"{url} cannot be downloaded ({error}). Copy the file into {place},"
+                " or use another Maven repository: edge-history jars --from URL"
             ) from error
     return [place / jar.name for jar in JARS]
 
 
 def _fetch(url: str, target: Path, jar: Jar) -> None:
     if not url.startswith(("https://", "http://", "file:")):
-        raise MissingPart(f"{url} is no address of a Maven repository")
+        raise MissingPart(f"{url} is not a URL of a Maven repository: use https://, http:// or file:")
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{jar.name}.", delete=False) as draft:
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:  # noqa: S310  the scheme is checked above
                 shutil.copyfileobj(answer, draft)
             draft.flush()
             if not _right(Path(draft.name), jar):
-                raise MissingPart(f"{url} is not the file that was released: its SHA-256 is not {jar.sha256}")
-            Path(draft.name).chmod(0o644)
+                raise MissingPart(f"{url} is not the released file: its SHA-256 is not {jar.sha256}")
+            Path(draft.name).chmod(0o644)  # temporary files have mode 0600, and other users may run Spark
             Path(draft.name).replace(target)
         except BaseException:
             Path(draft.name).unlink(missing_ok=True)

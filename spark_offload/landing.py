@@ -1,10 +1,10 @@
-"""The landing zone as the ingester sees it: segments that wait, segments that are damaged, acknowledgements.
+"""Landing zone from the ingester's point of view: pending segments, damaged segments and acknowledgements.
 
-    GATEWAY/EPOCH/FIRST-LAST.tsv.gz, .json            what came (`edge.outbox.segment`)
-    GATEWAY/ack.json                                  what of it is in the table for good
-    quarantine/GATEWAY/EPOCH/FIRST-LAST.*, .reason    what was damaged; its gateway sends it again
+    GATEWAY/EPOCH/FIRST-LAST.tsv.gz, .json            pending segments (`edge.outbox.segment`)
+    GATEWAY/ack.json                                  numbers that are durable in the table
+    quarantine/GATEWAY/EPOCH/FIRST-LAST.*, .reason    damaged segments; their gateway sends them again
 
-Gateways, receivers and ingesters use it at the same time, so a file may be gone when it is looked at.
+Gateways, receivers and ingesters use the directory at the same time. Any file may disappear between two accesses.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ACKNOWLEDGED: Final = "ack.json"
 QUARANTINE: Final = "quarantine"
 REASON: Final = ".reason"
 SCHEMA: Final = 1
-"""Of the acknowledgements."""
+"""Schema of the acknowledgements."""
 
 
 class Outbox(NamedTuple):
-    """Whose numbers they are."""
+    """Series of numbers: an epoch of a gateway's outbox."""
 
     gateway: str
     epoch: str
@@ -39,7 +39,7 @@ class Outbox(NamedTuple):
 
 
 class PendingSegment(NamedTuple):
-    """A segment, as its name tells it."""
+    """A segment in the landing zone, with the data from its file name."""
 
     outbox: Outbox
     first: int
@@ -48,12 +48,12 @@ class PendingSegment(NamedTuple):
 
     @property
     def rows(self) -> Path:
-        """The file of its rows."""
+        """Path of the file with the rows."""
         return self.manifest.with_name(self.manifest.name.removesuffix(MANIFEST) + ROWS)
 
 
 class Quarantined(NamedTuple):
-    """A segment that was damaged."""
+    """A damaged segment in quarantine."""
 
     outbox: Outbox
     stem: str
@@ -61,15 +61,17 @@ class Quarantined(NamedTuple):
 
 
 class Landing:
-    """A landing zone that is there. Raises `LandingRefused` where it is not."""
+    """An existing landing zone."""
 
     def __init__(self, folder: Path) -> None:
+        """Open a landing zone. Raises `LandingRefused` if the directory does not exist."""
         self.folder = folder
+        # Not created here: a mount that is missing must not be replaced by a directory on the local disk.
         if not folder.is_dir():
-            raise LandingRefused(f"{folder} is no directory: make it, or mount it, before gateways ship to it")
+            raise LandingRefused(f"{folder} is not a directory: create or mount it before gateways ship to it")
 
     def outboxes(self) -> Iterator[Outbox]:
-        """Those that have sent something, in order."""
+        """Yield the outboxes that have sent data, sorted by name."""
         for gateway in _folders(self.folder):
             if GATEWAY.fullmatch(gateway.name) and gateway.name != QUARANTINE:
                 for epoch in _folders(gateway):
@@ -77,7 +79,7 @@ class Landing:
                         yield Outbox(gateway.name, epoch.name)
 
     def segments(self, outbox: Outbox) -> list[PendingSegment]:
-        """Those whose manifest is there, by their first number."""
+        """Return the segments with a manifest, sorted by first number."""
         found = []
         for path in _files(self._folder(outbox)):
             name = STEM.fullmatch(path.name.removesuffix(MANIFEST)) if path.name.endswith(MANIFEST) else None
@@ -86,16 +88,17 @@ class Landing:
         return sorted(found)
 
     def manifest(self, segment: PendingSegment) -> Manifest:
-        """What the gateway wrote of it. Raises `SegmentDamaged`, `SegmentNewer`, `FileNotFoundError`."""
+        """Read the manifest of a segment. Raises `SegmentDamaged`, `SegmentNewer`, `FileNotFoundError`."""
         manifest = Manifest.from_json(segment.manifest.read_bytes())
         if (manifest.gateway, manifest.epoch, manifest.first, manifest.last) != (*segment.outbox, *segment[1:3]):
             raise SegmentDamaged(f"its manifest is that of {manifest.folder}/{manifest.stem}")
         return manifest
 
     def quarantine(self, segment: PendingSegment, reason: str) -> None:
-        """Put a damaged segment aside, for people to look at. Its gateway then sends it again.
+        """Move a damaged segment to quarantine, for inspection. Its gateway then sends it again.
 
-        The manifest goes last: without its rows it is damaged still, rows without one would be in the way for ever.
+        The manifest is moved last. A crash in between leaves a manifest without rows, which the next round finds to be
+        damaged again. Rows without a manifest would block their numbers forever.
         """
         target = self.folder / QUARANTINE / segment.outbox.gateway / segment.outbox.epoch
         target.mkdir(parents=True, exist_ok=True)
@@ -106,7 +109,7 @@ class Landing:
                 sync(path.parent)
 
     def quarantined(self) -> list[Quarantined]:
-        """What was put aside and nobody has removed."""
+        """Return the segments in quarantine, until an operator removes them."""
         return [
             Quarantined(
                 Outbox(path.parent.parent.name, path.parent.name),
@@ -117,26 +120,26 @@ class Landing:
         ]
 
     def acknowledged(self, gateway: str) -> dict[str, dict[str, int]]:
-        """Of each epoch `last`, the last number that is in the table, and `table_version`, since when.
+        """Return for each epoch `last`, the last number in the table, and `table_version`, the version that added it.
 
-        Empty where it is missing or is damaged: the next round of the ingester writes it anew.
+        Returns an empty mapping if the file is missing or damaged; the next round of the ingester writes it again.
         """
         try:
             body: Any = json.loads((self.folder / gateway / ACKNOWLEDGED).read_bytes())
             return {
-                str(epoch): {"last": int(told["last"]), "table_version": int(told["table_version"])}
-                for epoch, told in body["acknowledged"].items()
+                str(epoch): {"last": int(entry["last"]), "table_version": int(entry["table_version"])}
+                for epoch, entry in body["acknowledged"].items()
             }
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return {}
 
     def acknowledge(self, positions: Mapping[Outbox, int], version: int) -> None:
-        """Tell gateways what is in the table, as of a version of it.
+        """Acknowledge to gateways the numbers that are in a version of the table.
 
-        An acknowledgement is never taken back: the gateway may have deleted what it is for.
+        An acknowledgement never decreases: the gateway may have deleted the acknowledged observations.
         """
         for gateway in {outbox.gateway for outbox in positions}:
-            if not (self.folder / gateway).is_dir():  # it ships to another landing zone
+            if not (self.folder / gateway).is_dir():  # this gateway ships to another landing zone
                 continue
             before = self.acknowledged(gateway)
             after = dict(before)
@@ -148,7 +151,7 @@ class Landing:
                 write(self.folder / gateway / ACKNOWLEDGED, json.dumps(body).encode())
 
     def clean(self, positions: Mapping[Outbox, int], keep: float) -> int:
-        """Remove the files of what is in the table, `keep` seconds after they came. Returns how many."""
+        """Remove the files of ingested segments that are older than `keep` seconds. Returns the number of files."""
         removed = 0
         for outbox, position in positions.items():
             for path in _files(self._folder(outbox)):
@@ -163,7 +166,7 @@ class Landing:
 
 
 def age(path: Path) -> float:
-    """Seconds since a file came; 0 where it is gone."""
+    """Return the seconds since the last change of a file, or 0 if it no longer exists."""
     try:
         return max(0.0, time.time() - path.stat().st_mtime)
     except FileNotFoundError:
@@ -171,7 +174,7 @@ def age(path: Path) -> float:
 
 
 def write(path: Path, body: bytes) -> None:
-    """Put a file in place so that it is there whole, and for good, or as it was before."""
+    """Replace a file atomically and durably: after a crash it has either the old or the new content."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
         try:
             draft.write(body)
@@ -186,7 +189,7 @@ def write(path: Path, body: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a directory, on the disk."""
+    """Sync a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

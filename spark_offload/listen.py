@@ -1,4 +1,4 @@
-"""Where a server of ours listens: this machine alone, unless others cannot read what is sent."""
+"""Addresses of the servers. Commands allow addresses beyond loopback only with encryption."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import click
 
 
 class Address(NamedTuple):
-    """Of a TCP port."""
+    """Host and TCP port."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As in a URL."""
+        """Return the address as in a URL: IPv6 hosts have brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine's programs reach it."""
+        """Whether only programs on this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -31,15 +31,15 @@ class Address(NamedTuple):
 
 
 class AddressType(click.ParamType[Address]):
-    """An address as people write it: HOST:PORT, [IPV6]:PORT, and port 0 for any that is free."""
+    """Option type for addresses: HOST:PORT or [IPV6]:PORT. Port 0 means any free port."""
 
     name = "HOST:PORT"
 
     def convert(self, value: str | Address, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        """Read it."""
+        """Parse an address."""
         if isinstance(value, Address):
             return value
         found = re.fullmatch(r"(?:\[([0-9a-fA-F:]+)\]|([^:\s]+)):([0-9]{1,5})", value)
         if found is None or int(found[3]) > 65535:
-            self.fail(f'"{value}" is no address: write 127.0.0.1:8500 or [::1]:8500', param, ctx)
+            self.fail(f'"{value}" is not an address: write 127.0.0.1:8500 or [::1]:8500', param, ctx)
         return Address(found[1] or found[2], int(found[3]))

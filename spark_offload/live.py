@@ -1,7 +1,7 @@
-"""The live graph of a gateway, beside the history: its answers as terms, and as DataFrames.
+"""Queries of a gateway's live graph, for use with the history: solutions as terms or as DataFrames.
 
-A stored observation links to the live one by `dcterms:isVersionOf`, and both have the same sensor, property and
-feature: join on these. Literals are less sure: the gateway keeps numbers and times in the form of their value.
+A stored observation refers to the live one by `dcterms:isVersionOf`, and both have the same sensor, property and
+feature: join on these. Do not join on literals: the gateway may write numbers and times in another lexical form.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LARGEST: Final = 64 << 20
-"""Bytes of an answer."""
+"""Upper bound of an answer, in bytes."""
 TIMEOUT: Final = 60.0
-"""Seconds without a byte of an answer after which it is given up."""
+"""Seconds without data after which a request fails."""
 _RESULTS: Final = "application/sparql-results+json"
 
 Term = rdflib.URIRef | rdflib.Literal | rdflib.BNode
@@ -33,11 +33,11 @@ Term = rdflib.URIRef | rdflib.Literal | rdflib.BNode
 
 @dataclass(frozen=True, slots=True)
 class Solutions:
-    """What a SELECT found."""
+    """Solutions of a SELECT."""
 
     variables: tuple[str, ...]
     rows: tuple[tuple[Term | None, ...], ...]
-    """None: nothing is bound."""
+    """A term for each variable; None means unbound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,26 @@ class Gateway:
     """A SPARQL endpoint of a gateway (SPARQL 1.1 Protocol)."""
 
     url: str
-    """Of queries: http://HOST:8000/query."""
+    """URL of the query endpoint: http://HOST:8000/query."""
     token: str = field(default="", repr=False)
-    """What the gateway knows the asker by; it is sent where nobody reads along, and to this gateway alone."""
+    """Bearer token. It is sent only to this URL, and only over HTTPS or loopback."""
     ca_file: str = ""
-    """The certificate (PEM) that its own is checked against, where it is none that this machine trusts."""
+    """CA certificate (PEM) that verifies the gateway's certificate; empty: the CA certificates of this machine."""
 
     def __post_init__(self) -> None:
-        """Raises `GatewayRefused`."""
+        """Check URL and token. Raises `GatewayRefused`."""
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise GatewayRefused(f"{self.url} is no address of a gateway: write http://HOST:8000/query")
-        if self.token and parts.scheme == "http" and not _here(parts.hostname):
-            raise GatewayRefused(f"{self.url} is not encrypted, others would read the token: use https")
+            raise GatewayRefused(f"{self.url} is not a URL of a gateway: write http://HOST:8000/query")
+        if self.token and parts.scheme == "http" and not _is_loopback(parts.hostname):
+            raise GatewayRefused(f"{self.url} is not encrypted and would expose the token: use https")
 
     def select(self, query: str) -> Solutions:
-        """What a SELECT finds. Raises `GatewayRefused`."""
+        """Return the solutions of a SELECT. Raises `GatewayRefused`."""
         return _solutions(self.url, self._ask(query))
 
     def frame(self, spark: SparkSession, query: str) -> DataFrame:
-        """The same as `History.sparql` has it: a column for each variable, terms as N-Triples text.
+        """Return the solutions in the format of `History.sparql`: a column for each variable, terms in N-Triples.
 
         Raises `GatewayRefused`.
         """
@@ -89,44 +89,46 @@ class Gateway:
                 for part in answer.iter_bytes():
                     body += part
                     if len(body) > LARGEST:
-                        raise GatewayRefused(f"{self.url} answers more than {LARGEST >> 20} MiB: ask for less of it")
+                        raise GatewayRefused(
+                            f"the answer of {self.url} is larger than {LARGEST >> 20} MiB: narrow the query"
+                        )
         except (httpx.HTTPError, OSError) as error:
-            raise GatewayRefused(f"{self.url} does not answer ({error}): is the gateway there?") from None
+            raise GatewayRefused(f"{self.url} does not answer ({error}): is the gateway running?") from None
         if answer.status_code != httpx.codes.OK:
-            advice = ": give a token of it" if answer.status_code in (401, 403) else ""
-            raise GatewayRefused(f"{self.url} answered {answer.status_code}{advice}: {_said(bytes(body))}")
+            advice = ": give a token with the permission" if answer.status_code in (401, 403) else ""
+            raise GatewayRefused(f"{self.url} answered {answer.status_code}{advice}: {_excerpt(bytes(body))}")
         return bytes(body)
 
 
 def _solutions(url: str, body: bytes) -> Solutions:
-    """Read the JSON format (SPARQL 1.1 Query Results JSON). Raises `GatewayRefused`."""
+    """Parse SPARQL 1.1 Query Results JSON. Raises `GatewayRefused`."""
     labels: dict[str, rdflib.BNode] = {}
     try:
-        told = json.loads(body)
-        variables = tuple(map(str, told["head"]["vars"]))
+        document = json.loads(body)
+        variables = tuple(map(str, document["head"]["vars"]))
         rows = tuple(
             tuple(_term(row[name], labels) if name in row else None for name in variables)
-            for row in told["results"]["bindings"]
+            for row in document["results"]["bindings"]
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise GatewayRefused(f"{url} does not answer as a SPARQL endpoint ({error!r}): is it .../query?") from None
+        raise GatewayRefused(f"{url} is not a SPARQL endpoint ({error!r}): is the path /query?") from None
     return Solutions(variables, rows)
 
 
-def _term(told: Mapping[str, Any], labels: dict[str, rdflib.BNode]) -> Term:
-    text, kind = str(told["value"]), told["type"]
+def _term(member: Mapping[str, Any], labels: dict[str, rdflib.BNode]) -> Term:
+    text, kind = str(member["value"]), member["type"]
     if kind == "uri":
         return rdflib.URIRef(text)
-    if kind == "bnode":  # a label is good for one answer
+    if kind == "bnode":  # labels are scoped to one answer
         return labels.setdefault(text, rdflib.BNode())
     if kind not in ("literal", "typed-literal"):
         raise ValueError(f"a term of type {kind}")
-    datatype = rdflib.URIRef(told["datatype"]) if "datatype" in told else None
-    return rdflib.Literal(text, lang=told.get("xml:lang"), datatype=datatype, normalize=False)
+    datatype = rdflib.URIRef(member["datatype"]) if "datatype" in member else None
+    return rdflib.Literal(text, lang=member.get("xml:lang"), datatype=datatype, normalize=False)
 
 
-def _here(host: str) -> bool:
-    """Whether what is sent there stays on this machine."""
+def _is_loopback(host: str) -> bool:
+    """Return whether messages to a host stay on this machine."""
     if host == "localhost":
         return True
     try:
@@ -135,6 +137,6 @@ def _here(host: str) -> bool:
         return False
 
 
-def _said(body: bytes) -> str:
-    """The beginning of what is no result, on one line."""
-    return " ".join(body[:500].decode(errors="replace").split()) or "it says no more"
+def _excerpt(body: bytes) -> str:
+    """Return the beginning of an error message on one line."""
+    return " ".join(body[:500].decode(errors="replace").split()) or "(no error message)"

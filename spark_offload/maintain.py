@@ -1,6 +1,6 @@
-"""Looking after the table: small files become large ones, what no version needs is removed, old schemas grow.
+"""Maintenance of the table: compaction of small files, removal of unused files, migration of old schemas.
 
-None of it changes what the table says, so the positions stay those of the last ingest (`positions.py`).
+Maintenance does not change the rows of the table. The positions of the last ingestion stay valid (`positions.py`).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RETENTION: Final = timedelta(days=7)
-"""Files of old versions are kept for so long: who reads one has time to end."""
+"""Time for which files of old versions are kept, so that queries of these versions can finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What was done."""
+    """Result of a maintenance run."""
 
     columns: list[str]
-    """That were added."""
+    """Columns that were added to the table."""
     compacted: int
-    """Files that became fewer."""
+    """Number of small files before the compaction."""
     into: int
-    """So many."""
+    """Number of files that replaced them."""
 
 
 def maintain(spark: SparkSession, path: str, *, retention: timedelta = RETENTION) -> Maintained:
-    """Do all of it. Raises `TableRefused`, `TableBusy`.
+    """Migrate, compact and clean the table. Raises `TableRefused`, `TableBusy`.
 
-    Below a week Delta asks for a setting of one's own (`spark.databricks.delta.retentionDurationCheck.enabled`): a file
-    that a job is just writing is no version's either.
+    For a retention below a week, Delta requires `spark.databricks.delta.retentionDurationCheck.enabled=false`: VACUUM
+    cannot distinguish an unused file from a file that a running job is about to commit.
     """
     with alone(spark, path):
         columns = evolve(spark, path)

@@ -1,7 +1,8 @@
-"""Up to which number of each outbox the table has everything. The table's log says it; nothing else is believed.
+"""Positions: for each outbox, the last number up to which the table has all observations.
 
-Each round's commit tells the positions of all outboxes in its `userMetadata`, so the newest that tells them is right,
-unless somebody has written since who knows nothing of it. Then the rows are counted.
+The log of the table is the only source. Each ingestion commit stores the positions of all outboxes in its
+`userMetadata`, so the newest such commit is authoritative. If another program has changed the rows since then, the
+positions are computed from the rows.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT: Final = 1
-"""Of the metadata."""
+"""Format of the metadata."""
 _NEAR: Final = 20
-"""Commits that are looked at before all are."""
+"""Number of newest commits that are searched before the whole log is read."""
 _HARMLESS: Final = frozenset(
     {
         "ADD COLUMNS",
         "CREATE TABLE",
-        "DELETE",  # of what is not wanted any more; it is not to come again
+        "DELETE",  # deleted observations must not be ingested again
         "OPTIMIZE",
         "SET TBLPROPERTIES",
         "UPGRADE PROTOCOL",
@@ -32,24 +33,24 @@ _HARMLESS: Final = frozenset(
         "VACUUM START",
     }
 )
-"""Operations after which the positions are what they were before."""
+"""Delta operations that leave the positions unchanged."""
 
 
 class TablePlace(NamedTuple):
-    """Where a table is."""
+    """Version of a table, and its positions."""
 
     version: int
     positions: dict[Outbox, int]
 
 
-def told(run: str, positions: Mapping[Outbox, int]) -> str:
-    """The metadata of a commit of a run after which these are the positions."""
+def commit_metadata(run: str, positions: Mapping[Outbox, int]) -> str:
+    """Return the `userMetadata` of a commit: its run id and the positions after it, as JSON."""
     body = {"edge_history": FORMAT, "run": run, "positions": {str(outbox): last for outbox, last in positions.items()}}
     return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
 
 def place(spark: SparkSession, path: str) -> TablePlace:
-    """Version and positions as of it. Raises `TableRefused`."""
+    """Return the newest version of a table and its positions. Raises `TableRefused`."""
     open_table(spark, path)
     for limit in (_NEAR, None):
         commits = history(spark, path, limit)
@@ -65,18 +66,18 @@ def place(spark: SparkSession, path: str) -> TablePlace:
 
 
 def counted(spark: SparkSession, path: str, version: int) -> dict[Outbox, int]:
-    """The same, read off the rows."""
+    """Compute the positions from the rows of a version, with a scan of the table."""
     rows = open_table(spark, path, version).groupBy("gateway", "epoch").agg({"seq": "max"})
     return {Outbox(row[0], row[1]): row[2] for row in rows.collect()}
 
 
 def history(spark: SparkSession, path: str, limit: int | None = _NEAR) -> list[Any]:
-    """The newest commits, the last first."""
+    """Return the commits of a table, newest first; `limit` None returns all."""
     return spark.sql(f"DESCRIBE HISTORY {named(path)}" + ("" if limit is None else f" LIMIT {limit}")).collect()
 
 
 def metadata(commit: Any) -> dict[str, Any] | None:  # noqa: ANN401  a row
-    """What an ingester told with a commit; None: it is nobody's of us."""
+    """Return the metadata that an ingester stored with a commit, or None for commits of other programs."""
     try:
         body = json.loads(commit["userMetadata"] or "null")
         return body if body["edge_history"] == FORMAT and type(body["positions"]) is dict else None

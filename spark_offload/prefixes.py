@@ -1,4 +1,4 @@
-"""Prefixes by which IRIs of observations are known to people."""
+"""Prefixes that shorten the IRIs of observations in output."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PREFIXES: Final = {
     "dcterms": DCTERMS,
     "arces-monitor": MONITOR,
 }
-"""Prefix and namespace."""
+"""Namespaces by prefix."""
 
 
 def short(iri: str) -> str:
-    """An IRI as Turtle would write it, where that is plainly possible."""
+    """Return an IRI in the syntax of Turtle, with a prefix if the local name needs no escapes."""
     for prefix, namespace in PREFIXES.items():
         local = iri.removeprefix(namespace)
         if local != iri and local.replace("-", "").replace("_", "").isalnum():

@@ -1,11 +1,12 @@
-"""The landing zone behind HTTP, for gateways that share no file system with the ingester.
+"""HTTP interface of the landing zone, for gateways that share no file system with the ingester.
 
-Files are sent in parts, from where the last part ended, in the manner of draft-ietf-httpbis-resumable-upload; that a
-file is whole its digest says (RFC 9530). First the file of rows, then the manifest. Errors are problems (RFC 9457).
+Gateways send files in parts, and resume after the last received byte, similar to draft-ietf-httpbis-resumable-upload. A
+digest proves that a file is complete (RFC 9530). The file with the rows comes first, then the manifest. Error responses
+are problem details (RFC 9457).
 
-    GET   /v1/outboxes/GATEWAY               what is acknowledged, and what waits in the landing zone
-    HEAD  /v1/segments/GATEWAY/EPOCH/FILE    how much of a file is here: Upload-Offset, Upload-Complete
-    PATCH /v1/segments/GATEWAY/EPOCH/FILE    a part, from Upload-Offset on; the last with Upload-Complete: ?1 and digest
+    GET   /v1/outboxes/GATEWAY               acknowledged numbers, and segments that wait in the landing zone
+    HEAD  /v1/segments/GATEWAY/EPOCH/FILE    received bytes of a file: Upload-Offset, Upload-Complete
+    PATCH /v1/segments/GATEWAY/EPOCH/FILE    part from Upload-Offset on; the last with Upload-Complete: ?1 and a digest
     GET   /health                            whether segments can be received
 """
 
@@ -34,27 +35,27 @@ from spark_offload.gateways import Gateways
 from spark_offload.uploads import Damaged, Differs, Full, Name, OffsetWrong, State, TooLarge, Uploads
 
 PATIENCE: Final = 60.0
-"""Seconds without a byte of a part after which it is given up; what has come is kept."""
+"""Seconds without data after which a request fails. The received bytes are kept."""
 _CLEANED: Final = 3600.0
-"""Seconds between two looks for files that nobody went on with."""
+"""Seconds between two searches for abandoned uploads."""
 
 _log = logging.getLogger(__name__)
 
 
 class Receiver:
-    """The requests of gateways."""
+    """Request handlers of the receiver."""
 
     def __init__(self, uploads: Uploads, gateways: Gateways) -> None:
-        """What is received goes to `uploads`, from `gateways` alone."""
+        """Store uploads in `uploads`, and accept them only from `gateways`."""
         self._uploads = uploads
         self._gateways = gateways
 
     def app(self) -> Starlette:
-        """The routes."""
+        """Return the ASGI application."""
         return Starlette(
             routes=[
                 Route("/v1/outboxes/{gateway}", self.outbox, methods=["GET"]),
-                # Not GET: nothing is sent back.
+                # One path with a function for each method. There is no GET: segments are never sent back.
                 Route("/v1/segments/{gateway}/{epoch}/{file}", _Methods(HEAD=self.state, PATCH=self.part)),
                 Route("/health", self.health, methods=["GET"]),
             ],
@@ -63,34 +64,34 @@ class Receiver:
         )
 
     async def outbox(self, request: Request) -> Response:
-        """What is acknowledged of a gateway, and what waits."""
+        """Return the acknowledged numbers and the waiting segments of a gateway."""
         gateway = await self._gateway(request)
         acknowledged = await asyncio.to_thread(self._uploads.acknowledged, gateway)
         held = await asyncio.to_thread(self._uploads.held, gateway)
         return JSONResponse({"acknowledged": acknowledged, "held": held})
 
     async def state(self, request: Request) -> Response:
-        """How much of a file is here."""
+        """Return the number of received bytes of a file, in headers."""
         name = await self._name(request)
         state = await asyncio.to_thread(self._uploads.state, name)
-        return Response(status_code=404) if state is None else Response(headers=_told(state))
+        return Response(status_code=404) if state is None else Response(headers=_state_headers(state))
 
     async def part(self, request: Request) -> Response:
-        """A part of a file."""
+        """Append a part to a file, and complete the file with its last part."""
         name = await self._name(request)
         begin, last = _offset(request), request.headers.get("upload-complete", "?0").strip()
         digest = _digest(request)
         if last not in ("?0", "?1"):
-            _refuse(400, "Upload-Complete is ?1 with the last part of a file, ?0 with others")
+            _refuse(400, "Upload-Complete must be ?1 for the last part of a file, and ?0 for other parts")
         if last == "?1" and digest is None:
-            _refuse(400, "The last part of a file has the SHA-256 of the whole: Repr-Digest: sha-256=:BASE64:")
+            _refuse(400, "The last part needs the SHA-256 of the whole file: Repr-Digest: sha-256=:BASE64:")
         try:
             return await self._take(name, request, begin, digest if last == "?1" else None)
         except OffsetWrong:
             state = await asyncio.to_thread(self._uploads.state, name) or State(0, complete=False)
-            if state.complete:  # somebody else has sent it meanwhile
-                return await self._there(name, state, digest)
-            _refuse(409, f"{state.offset} bytes are here: go on from there", _told(state))
+            if state.complete:  # a concurrent or an earlier request of the gateway has completed the file
+                return await self._already_complete(name, state, digest)
+            _refuse(409, f"{state.offset} bytes are received: continue from there", _state_headers(state))
         except Damaged as damaged:
             _refuse(400, str(damaged))
         except Differs as differs:
@@ -103,55 +104,58 @@ class Receiver:
             _refuse(501, str(newer))
 
     async def health(self, _request: Request) -> Response:
-        """Whether segments can be received."""
+        """Return status 200 if segments can be received, else 503."""
         if await asyncio.to_thread(self._uploads.ready):
             return JSONResponse({"status": "ok"})
-        return _answer(503, "Nothing can be written into the landing zone")
+        return _answer(503, "The landing zone is full or not writable")
 
     async def _take(self, name: Name, request: Request, begin: int, digest: bytes | None) -> Response:
-        """Write the body, and with a digest that of the whole end the file."""
+        """Append the body to a file. `digest` is the SHA-256 of the whole file with the last part, else None."""
         state = await asyncio.to_thread(self._uploads.state, name)
         if state is not None and state.complete:
-            return await self._there(name, state, digest)
+            return await self._already_complete(name, state, digest)
         offset = begin
         async for part in _body(request):
             await asyncio.to_thread(self._uploads.append, name, offset, part)
             offset += len(part)
         if digest is None:
-            return Response(status_code=204, headers=_told(State(offset, complete=False)))
+            return Response(status_code=204, headers=_state_headers(State(offset, complete=False)))
         new = await asyncio.to_thread(self._uploads.finish, name, offset, digest)
         if new:
             _log.info("received %s (%d bytes)", name.path, offset)
-        return Response(status_code=201 if new else 204, headers=_told(State(offset, complete=True)))
+        return Response(status_code=201 if new else 204, headers=_state_headers(State(offset, complete=True)))
 
-    async def _there(self, name: Name, state: State, digest: bytes | None) -> Response:
-        """The file is whole already; nothing is written."""
+    async def _already_complete(self, name: Name, state: State, digest: bytes | None) -> Response:
+        """Answer a repeated upload of a complete file, which makes uploads idempotent.
+
+        `Uploads.finish` compares the digest with the stored file, and raises `Differs` for another content.
+        """
         if digest is not None:
             await asyncio.to_thread(self._uploads.finish, name, state.offset, digest)
-        return Response(status_code=204, headers=_told(state))
+        return Response(status_code=204, headers=_state_headers(state))
 
     async def _name(self, request: Request) -> Name:
-        """The file that it is about."""
+        """Return the validated name of the file in the path of a request."""
         gateway = await self._gateway(request)
         name = Name.of(gateway, request.path_params["epoch"], request.path_params["file"])
-        return name or _refuse(404, "This is not the name of a file of a segment")
+        return name or _refuse(404, "This is not the name of a segment file")
 
     async def _gateway(self, request: Request) -> str:
-        """The gateway that asks, which may ask for itself alone."""
+        """Authenticate a request. Returns the gateway, which may only act under its own name."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         try:
             whose = await asyncio.to_thread(self._gateways.whose, token.strip()) if token else None
         except GatewayRefused as error:
             _log.error("%s", error)
-            _refuse(503, "The file of gateways cannot be read; the operator is told")
+            _refuse(503, "The file of gateways cannot be read; the error is in the server's log")
         if scheme.lower() != "bearer" or whose is None:
             _refuse(
                 401,
-                "Send a gateway's token as Authorization: Bearer TOKEN; `edge-history gateways add` makes one",
+                "Send a gateway's token as Authorization: Bearer TOKEN; `edge-history gateways add` creates one",
                 {"WWW-Authenticate": 'Bearer realm="edge-history"'},
             )
         if whose != request.path_params["gateway"]:
-            _refuse(403, f"This is the token of {whose}, which may only send as {whose}")
+            _refuse(403, f"This token belongs to {whose}, which may only send as {whose}")
         return whose
 
     @contextlib.asynccontextmanager
@@ -167,7 +171,7 @@ class Receiver:
 
 
 class _Methods:
-    """A route with a function for each method, as an ASGI application."""
+    """ASGI application that dispatches by request method."""
 
     def __init__(self, **functions: Callable[[Request], Awaitable[Response]]) -> None:
         self._functions = functions
@@ -180,7 +184,7 @@ class _Methods:
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
-    """What comes of the body, as it comes."""
+    """Yield the parts of the body as they arrive."""
     parts = request.stream()
     try:
         while True:
@@ -191,28 +195,28 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
             if part:
                 yield part
     except TimeoutError:
-        _refuse(408, f"Nothing came for {PATIENCE:g} s: go on later from where you were")
+        _refuse(408, f"No data for {PATIENCE:g} s: resume the upload later")
     except ClientDisconnect:
-        _refuse(400, "You went away")  # nobody reads it
+        _refuse(400, "The client disconnected")  # the response is not sent; this only ends the request
 
 
 def _offset(request: Request) -> int:
     found = re.fullmatch(r"[0-9]{1,15}", request.headers.get("upload-offset", "").strip())
-    return int(found[0]) if found else _refuse(400, "Upload-Offset is where in the file the part begins, in bytes")
+    return int(found[0]) if found else _refuse(400, "Upload-Offset must be the start of the part, in bytes")
 
 
 def _digest(request: Request) -> bytes | None:
-    """The SHA-256 of the file (RFC 9530, section 3; a dictionary of RFC 9651)."""
+    """Return the SHA-256 from Repr-Digest (RFC 9530, section 3; a dictionary of RFC 9651), or None without one."""
     for member in request.headers.get("repr-digest", "").split(","):
         if found := re.fullmatch(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]*):\s*", member):
             with contextlib.suppress(binascii.Error):
                 if len(digest := base64.b64decode(found[1], validate=True)) == 32:
                     return digest
-            _refuse(400, "Repr-Digest is sha-256=:BASE64: with 32 bytes")
+            _refuse(400, "Repr-Digest must be sha-256=:BASE64: with 32 bytes")
     return None
 
 
-def _told(state: State) -> dict[str, str]:
+def _state_headers(state: State) -> dict[str, str]:
     return {"Upload-Offset": str(state.offset), "Upload-Complete": f"?{state.complete:d}", "Cache-Control": "no-store"}
 
 
@@ -231,5 +235,5 @@ async def _problem(_request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, _error: Exception) -> Response:
-    """A fault of ours, or of the disk. uvicorn writes it into the log."""
-    return _answer(500, f"{request.method} failed here; the operator finds why in the log. Try again later")
+    """Answer an unexpected error, for example of the disk. uvicorn logs the traceback."""
+    return _answer(500, f"{request.method} failed; the cause is in the server's log. Try again later")

@@ -1,4 +1,4 @@
-"""The HTTP server in front of a landing zone: uvicorn, with limits for strangers, until it is told to end."""
+"""HTTP server of the landing zone: uvicorn, with limits against clients that are not authenticated."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from spark_offload.errors import ListenRefused
 from spark_offload.listen import Address
 
 HEADER_TIME: Final = 10.0
-"""Seconds that a client has to send a header."""
+"""Seconds within which a client must send a complete header."""
 HEADER_BYTES: Final = 32 * 1024
 KEEP_ALIVE: Final = 30
-"""Seconds that a connection may wait for the next request."""
+"""Seconds after which an idle connection is closed."""
 GRACE: Final = 5
-"""Seconds that open requests have when the server ends. What has come of a part is kept."""
+"""Seconds that running requests may take at shutdown. Received bytes of a part are kept."""
 _LINGER: Final = 1.0
-"""Seconds that who is turned away has to read why."""
+"""Seconds before a rejected connection is closed, so that the client can read the response."""
 
 
 def serve(
     app: Starlette, address: Address, *, connections: int, tls: ssl.SSLContext | None, ready: Callable[[str], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` is told the URL as soon as it listens. Raises `ListenRefused`."""
+    """Serve until SIGTERM or SIGINT, and call `ready` with the URL once the server listens.
+
+    `connections` is the upper bound of open connections. Raises `ListenRefused`.
+    """
     listener = _listener(address)
     config = uvicorn.Config(
         app,
@@ -52,7 +55,7 @@ def serve(
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """What a server encrypts with. Raises `ListenRefused`."""
+    """Return the TLS context of a server, from PEM files. Raises `ListenRefused`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key)
@@ -64,7 +67,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, ended by a signal as by a normal end of the program."""
+    """uvicorn's server with a callback at startup, and with a clean exit after a signal."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -76,7 +79,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own raises the signal again when all is done, and the program would end by it."""
+        """Handle signals without raising them again: uvicorn's own version does, and would kill the program."""
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
         yield
         for number, handler in before.items():
@@ -84,12 +87,12 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with an end to headers that never end, and to connections."""
+    """uvicorn's HTTP/1.1 protocol with limits for headers and connections, which uvicorn itself lacks."""
 
     most: ClassVar[int]
     _deadline: asyncio.TimerHandle | None = None
     _header: int = 0
-    """Bytes of the header that is coming; -1: it has come, and the rest is body until the next begins."""
+    """Received bytes of the current header; -1 once it is complete, until the next request begins."""
     _turned_away = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
@@ -108,7 +111,7 @@ class _Protocol(HttpToolsProtocol):
         if self._header >= 0:
             self._header += len(data)
         super().data_received(data)
-        # What belongs to no body is a header; the parser keeps it to itself until it is whole.
+        # The parser buffers a header until it is complete, so bytes outside a body must be counted here.
         if self._header > HEADER_BYTES:
             self.transport.close()
 
@@ -150,6 +153,6 @@ def _listener(address: Address) -> socket.socket:
         made = socket.create_server((address.host, address.port), family=family)
     except OSError as error:
         raise ListenRefused(f"{address} cannot be listened on ({error}): give another address by --listen") from None
-    # Answers of a few bytes would else wait for acknowledgements that are delayed; connections inherit this.
+    # Nagle's algorithm would delay small responses until the client's delayed ACK. Connections inherit the option.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made

@@ -1,7 +1,7 @@
-"""Results in the formats of SPARQL, written as they come: never in memory as a whole.
+"""Streaming serialization of results in the formats of SPARQL, without holding a result in memory.
 
-Terms are N-Triples texts (`spark_offload.triples`), so solutions are SPARQL's TSV as they are, and triples N-Triples.
-From these pyoxigraph makes the other formats.
+Terms are N-Triples texts (`spark_offload.triples`), so solutions are already valid SPARQL TSV, and triples valid
+N-Triples. pyoxigraph converts these into the other formats.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SOLUTIONS: Final = {
     "csv": ox.QueryResultsFormat.CSV,
     "tsv": ox.QueryResultsFormat.TSV,
 }
-"""Of SELECT and ASK."""
+"""Formats for SELECT and ASK."""
 GRAPHS: Final = {"turtle": ox.RdfFormat.TURTLE, "ntriples": ox.RdfFormat.N_TRIPLES}
-"""Of CONSTRUCT."""
+"""Formats for CONSTRUCT."""
 TABLE: Final = "table"
-"""For people, and for all three."""
+"""Format for terminals, for all three forms of query."""
 
 
 def write_solutions(found: DataFrame, form: str, output: IO[bytes]) -> None:
-    """What a SELECT found: a column of terms for each variable. Raises `QueryRefused` where something is no term."""
+    """Write the solutions of a SELECT, a column of terms for each variable. Raises `QueryRefused` for invalid terms."""
     header = "\t".join(f"?{name}" for name in found.columns)
     with _rows(found) as rows, _terms():
         lines = ("\t".join([term or "" for term in row]) for row in rows)
         read = ox.parse_query_results(_Stream(header, lines), ox.QueryResultsFormat.TSV)  # type: ignore[arg-type]
-        assert isinstance(read, ox.QuerySolutions)  # noqa: S101  it is not yes or no
+        assert isinstance(read, ox.QuerySolutions)  # noqa: S101  the input is not a boolean result
         if form == TABLE:
             tabular.write(found.columns, read, output)
         else:
@@ -48,7 +48,7 @@ def write_solutions(found: DataFrame, form: str, output: IO[bytes]) -> None:
 
 
 def write_boolean(answer: bool, form: str, output: IO[bytes]) -> None:
-    """What an ASK found."""
+    """Write the answer of an ASK."""
     text = "true" if answer else "false"
     if form == TABLE:
         output.write(f"{text}\n".encode())
@@ -58,7 +58,10 @@ def write_boolean(answer: bool, form: str, output: IO[bytes]) -> None:
 
 
 def write_graph(triples: DataFrame, form: str, output: IO[bytes]) -> None:
-    """What a CONSTRUCT made: columns of terms, subject, predicate and object. Raises `QueryRefused` likewise."""
+    """Write the triples of a CONSTRUCT, from the columns subject, predicate and object.
+
+    Raises `QueryRefused` for invalid terms.
+    """
     with _rows(triples) as rows, _terms():
         lines = (f"{' '.join(row)} ." for row in rows)
         read = ox.parse(_Stream("", lines), ox.RdfFormat.N_TRIPLES)  # type: ignore[arg-type]
@@ -68,7 +71,8 @@ def write_graph(triples: DataFrame, form: str, output: IO[bytes]) -> None:
 
 @contextmanager
 def _rows(found: DataFrame) -> Iterator[Iterator[Any]]:
-    """Rows one after the other. They are found by all workers at once, and kept on their disks until they are read."""
+    """Iterate over the rows. Workers compute all partitions in parallel and keep them on disk until they are read."""
+    # Without the cache toLocalIterator would compute one partition after the other.
     found.persist(StorageLevel.DISK_ONLY)
     try:
         found.count()
@@ -79,7 +83,7 @@ def _rows(found: DataFrame) -> Iterator[Iterator[Any]]:
 
 @contextmanager
 def _terms() -> Iterator[None]:
-    """What no parser takes is no term: an IRI with a space in it, say, that an expression made."""
+    """Convert syntax errors into `QueryRefused`. An expression can create invalid terms, as an IRI with a space."""
     try:
         yield
     except SyntaxError as error:
@@ -87,14 +91,14 @@ def _terms() -> Iterator[None]:
 
 
 class _Stream:
-    """Lines as a file to read from."""
+    """Readable binary file over an iterable of lines."""
 
     def __init__(self, header: str, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
         self._rest = f"{header}\n".encode()
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most so many of them; none: it is the end."""
+        """Return up to `size` bytes, or b"" at the end."""
         if not self._rest:
             self._rest = b"".join(f"{line}\n".encode() for line in islice(self._lines, _LINES))
         found, self._rest = self._rest[:size], self._rest[size:]
@@ -102,4 +106,4 @@ class _Stream:
 
 
 _LINES: Final = 100
-"""How many are read at once."""
+"""Number of lines that `_Stream` encodes at once."""

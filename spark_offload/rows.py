@@ -1,6 +1,6 @@
-"""From the files of segments to rows of the table, by Spark: nothing of it passes through Python.
+"""Conversion of segment files into rows of the table, by Spark. No row passes through Python.
 
-Lines are split by an expression, which takes half the time that Spark's CSV reader does and has no idea of quotes.
+An SQL expression splits the lines. It takes half the time of Spark's CSV reader, and does not interpret quotes.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _CONTEXTS: Final = StructType(
 )
 _PATTERN: Final = re.compile(r"[][*?{}\\]")
 _PER_TASK: Final = 250_000
-"""Rows that are worth a task, and with it a file for each day that they are of."""
+"""Rows of a Spark task. A task writes one file for each day of its rows, so small tasks would cause small files."""
 
 _EARLIEST: Final = -62_135_596_800_000_000
-"""The year 1, microseconds since 1970: what dates of Python, and of most readers of the table, begin with."""
+"""Start of the year 1 in microseconds since 1970: the first date of Python and of most readers of the table."""
 _LATEST: Final = 253_402_300_799_999_999
-"""The year 9999, where they end. A time beyond has its text."""
+"""End of the year 9999, their last date. For times outside this range, `time_text` has the exact value."""
 
 
 def rows(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
-    """Rows of `spark_offload.table.SCHEMA`. A row that cannot be read fails the job."""
+    """Return the rows of segments in `spark_offload.table.SCHEMA`. An unreadable row fails the Spark job."""
     whole = [one for one in taken if not one.manifest.tombstone]
     gone = [one for one in taken if one.manifest.tombstone]
     if not gone:
@@ -61,11 +61,11 @@ def rows(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
 def _observations(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
     files, contexts = _shared(spark, taken)
     known = spark.createDataFrame(files, _FILES)
-    told = spark.createDataFrame(contexts, _CONTEXTS)
+    context_rows = spark.createDataFrame(contexts, _CONTEXTS)
     lines = spark.read.option("lineSep", "\n").text(
         [_PATTERN.sub(r"\\\g<0>", f"file:{one.segment.rows.absolute()}") for one in taken]
     )
-    # Spark joins by numbers in half the time that it takes by texts; what a hash could mix up is an error.
+    # Spark joins by numbers in half the time of a join by texts. A hash collision would be an error in `_column`.
     cells = lines.selectExpr(r"split(value, '\t') AS cells", "xxhash64(_metadata.file_path) AS of_file").selectExpr(
         "of_file",
         "CAST(get(cells, 0) AS LONG) AS seq",
@@ -77,26 +77,27 @@ def _observations(spark: SparkSession, taken: Sequence[Taken]) -> DataFrame:
     if any(one.after >= one.manifest.first for one in taken):
         joined = joined.where("seq > after")
     same = F.expr("group = of_group AND IF(quads IS NULL, context, NULL) = number")
-    joined = joined.join(F.broadcast(told), same, "left")
+    joined = joined.join(F.broadcast(context_rows), same, "left")
     return joined.selectExpr(*(f"{_column(name)} AS `{name}`" for name in SCHEMA.names)).coalesce(_tasks(spark, taken))
 
 
 def _column(name: str) -> str:
-    """A column of the table, in SQL, from a row's cells, its context and its file."""
+    """Return the SQL expression of a table column, from a row's cells, its context and its file."""
     match name:
         case "gateway":
-            return "coalesce(gateway, raise_error('a row of a file that was not asked for'))"
+            return "coalesce(gateway, raise_error('a row of an unknown segment file'))"
         case "ts":
-            return _MOMENT
+            return _TIMESTAMP
         case "date":
-            return f"to_date({_MOMENT})"
+            return f"to_date({_TIMESTAMP})"
         case "value":
             return f"IF({_IS_NUMBER}, try_cast(value AS DOUBLE), NULL)"
         case "value_text":
             return "IF(quads IS NULL, coalesce(value, ''), NULL)"
         case "datatype":
-            stranger = "raise_error(concat('no context for row ', seq, ' of ', gateway, '/', epoch))"
-            return f"IF(quads IS NULL, coalesce(datatype, {stranger}), NULL)"
+            # Every context has a datatype: null means that the join found none.
+            missing = "raise_error(concat('no context for row ', seq, ' of ', gateway, '/', epoch))"
+            return f"IF(quads IS NULL, coalesce(datatype, {missing}), NULL)"
         case "time_datatype":
             return f"nullif(time_datatype, '{DATE_TIME_STAMP}')"
         case "lost":
@@ -105,17 +106,18 @@ def _column(name: str) -> str:
             return name
 
 
-_MOMENT: Final = f"timestamp_micros(least(greatest(time, {_EARLIEST}L), {_LATEST}L))"
+_TIMESTAMP: Final = f"timestamp_micros(least(greatest(time, {_EARLIEST}L), {_LATEST}L))"
 _IS_NUMBER: Final = " OR ".join(
     rf"datatype = '{datatype}' AND value RLIKE r'^({form})\z'" for datatype, form in NUMBERS.items()
 )
-"""Whether it is a numeric literal that is well formed."""
+"""SQL condition: the literal is numeric and well formed."""
 
 
 def _cell(cell: str) -> str:
-    """What a cell says, in SQL; null where it says nothing.
+    """Return the SQL expression for the unescaped text of a cell; an empty cell is null.
 
-    It undoes the escapes of `edge.outbox.segment`: between double backslashes a single one begins one of the others.
+    The expression reverses the escapes of `edge.outbox.segment`. It splits at double backslashes first; a single
+    backslash in the parts then begins one of the other escapes.
     """
     text = f"nullif({cell}, '')"
     between = "part"
@@ -126,7 +128,11 @@ def _cell(cell: str) -> str:
 
 
 def _shared(spark: SparkSession, taken: Sequence[Taken]) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
-    """Files and contexts. Contexts are told once for all segments of an outbox in which their numbers mean the same."""
+    """Return the rows of the files and of their contexts.
+
+    Segments of an outbox form a group as long as their context numbers do not contradict each other. The rows of
+    contexts are shared by a group, which keeps the broadcast table small.
+    """
     landing = _uri(spark, taken[0].segment.rows.parents[2])
     files: list[tuple[object, ...]] = []
     groups: list[dict[int, Context]] = []
@@ -153,21 +159,21 @@ def _tasks(spark: SparkSession, taken: Sequence[Taken]) -> int:
 
 def _tombstone(one: Taken) -> tuple[object, ...]:
     time = min(max(one.manifest.end, _EARLIEST), _LATEST)
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
-    told = {
+    timestamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
+    cells = {
         "gateway": one.manifest.gateway,
         "epoch": one.manifest.epoch,
         "seq": one.manifest.last,
-        "ts": moment,
+        "ts": timestamp,
         "replayed": one.manifest.replayed,
         "lost": one.manifest.last - one.after,
-        PARTITION: moment.date(),
+        PARTITION: timestamp.date(),
     }
-    return tuple(told.get(name) for name in SCHEMA.names)
+    return tuple(cells.get(name) for name in SCHEMA.names)
 
 
 def _uri(spark: SparkSession, folder: Path) -> str:
-    """As Spark begins the names of the files in it."""
+    """Return the URI of a directory as Spark writes it in `_metadata.file_path`, with the same escapes."""
     jvm = spark._jvm
-    assert jvm is not None  # noqa: S101  it is no Connect session
+    assert jvm is not None  # noqa: S101  only Spark Connect sessions have none
     return str(jvm.org.apache.hadoop.fs.Path(f"file:{folder.absolute()}").toUri().toString())

@@ -1,7 +1,7 @@
-"""A Spark Connect server for notebooks: Delta Lake, and the history as the table `observations` of every session.
+"""Spark Connect server for notebooks: Delta Lake, and the history as the table `observations` in every session.
 
-Spark Connect asks for a token, and encrypts nothing: it is for this machine, and for who comes by SSH or through a
-proxy that has a certificate. Who has the token can do with the table what this program can.
+Spark Connect requires a token but does not encrypt. It therefore listens on loopback only; remote clients connect
+through SSH or through a proxy with a certificate. Clients with the token have full access to the table.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME: Final = "observations"
-TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  where Spark and its clients look for the token
+TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  the name of a variable, not a token
 _LOOKED: Final = 5.0
-"""Seconds between two looks whether Spark is still there."""
+"""Seconds between two checks whether Spark is still running."""
 
 
 def serve(table: str, address: Address, master: str, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` is told the URL for clients, with the token if the server made it up.
+    """Serve until SIGTERM or SIGINT, and call `ready` with the URL for clients once the server listens.
 
-    The token is that of the environment, else a new one. Raises `ListenRefused`, `TableRefused`, `SparkEnded`.
+    The token comes from the environment. Without one the server creates a token and includes it in the URL. Raises
+    `ListenRefused`, `TableRefused`, `SparkEnded`.
     """
     _check(address)
     given = os.environ.get(TOKEN)
-    # Not a setting of the session: these are arguments of the Java process, which everybody on this machine can read.
+    # Not a setting of the session: settings are arguments of the Java process, which every local user can read.
     os.environ[TOKEN] = given or secrets.token_urlsafe(32)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,24 +51,24 @@ def serve(table: str, address: Address, master: str, ready: Callable[[str], None
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": address.host,
             "spark.connect.grpc.binding.port": str(address.port),
-            # Tables that clients make beside the history last as long as the server.
+            # Other tables that clients create last as long as the server.
             "spark.sql.warehouse.dir": folder,
         }
         spark = session(master, name="edge-history serve", settings=settings)
         try:
             publish(spark, table)
-            # With any other name of this machine Spark's client insists on TLS as soon as there is a token.
+            # Spark's client requires TLS for a token, except for the host name localhost.
             url = f"sc://localhost:{_port(spark)}/"
             ready(url if given else f"{url};token={os.environ[TOKEN]}")
             while not ended.wait(_LOOKED):
                 _port(spark)
         finally:
-            with contextlib.suppress(Py4JError, OSError):  # who ends this program may have ended Spark as well
+            with contextlib.suppress(Py4JError, OSError):  # a signal to the process group also ends the JVM
                 spark.stop()
 
 
 def publish(spark: SparkSession, table: str) -> None:
-    """Make the history a table of the catalog, which all sessions of this Spark share. Raises `TableRefused`."""
+    """Add the history to the catalog, which all sessions of this Spark share. Raises `TableRefused`."""
     open_table(spark, table)
     place = table if ":" in table else str(Path(table).absolute())
     quoted = place.replace("\\", "\\\\").replace("'", "\\'")
@@ -75,11 +76,11 @@ def publish(spark: SparkSession, table: str) -> None:
 
 
 def _check(address: Address) -> None:
-    """Spark would say the same in a hundred lines."""
+    """Check the address first: Spark would report the same problem in a hundred lines. Raises `ListenRefused`."""
     if not address.loopback:
         raise ListenRefused(
-            f"Spark Connect encrypts nothing, and others would read its token on {address}: listen on 127.0.0.1, and"
-            f" come by `ssh -L {address.port}:localhost:{address.port} HOST` or through a proxy that has a certificate"
+            f"Spark Connect does not encrypt, and its token could be read on the way to {address}: listen on 127.0.0.1,"
+            f" and connect with `ssh -L {address.port}:localhost:{address.port} HOST` or through a proxy with TLS"
         )
     try:
         socket.create_server(address, family=socket.AF_INET6 if ":" in address.host else socket.AF_INET).close()
@@ -88,10 +89,10 @@ def _check(address: Address) -> None:
 
 
 def _port(spark: SparkSession) -> int:
-    """The one that the server has. Raises `SparkEnded`."""
+    """Return the port on which Spark Connect listens. Raises `SparkEnded` if Spark no longer runs."""
     try:
         jvm: Any = spark.sparkContext._jvm
         service: Any = getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
         return int(getattr(service, "MODULE$").localPort())
     except (Py4JError, OSError) as error:
-        raise SparkEnded(f"Spark has ended ({error}): its last words are above; start the server again") from None
+        raise SparkEnded(f"Spark has ended ({error}): see its messages above, and restart the server") from None

@@ -1,7 +1,7 @@
-"""SERVICE in a query of the history: the live graph's part of it (SPARQL 1.1 Federated Query).
+"""SERVICE clauses in queries of the history, which query a live graph (SPARQL 1.1 Federated Query).
 
-What stands between the braces is asked of the gateway as it is, and the answer takes its place, as VALUES would. It is
-taken out of the text before that is parsed: rdflib does not know where in the text it was.
+The pattern of a SERVICE clause is sent to the gateway unchanged, and its solutions replace the clause like a VALUES
+block. The clauses are extracted from the text before parsing, because rdflib's algebra does not keep source positions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_offload.errors import GatewayRefused, QueryRefused
 from spark_offload.live import Gateway, Solutions
 
 Ask = Callable[[str, str], Solutions]
-"""From the address of an endpoint and a SELECT to what it finds. Raises `GatewayRefused`."""
+"""Function from the URL of an endpoint and a SELECT to its solutions. Raises `GatewayRefused`."""
 
 _TOKENS: Final = re.compile(
     r"""(?P<comment>\#[^\n\r]*)
@@ -32,16 +32,16 @@ _FORMS: Final = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A query without SERVICE."""
+    """A query whose SERVICE clauses are replaced with solutions."""
 
     text: str
-    """With `VALUES ?NAME {}` in the place of each."""
+    """The query with `VALUES ?NAME {}` in place of each SERVICE clause."""
     answers: Mapping[str, Solutions]
-    """By these names, which are no variables of the query."""
+    """Solutions by these names. The query does not contain the names otherwise."""
 
 
 def answered(query: str, ask: Ask) -> Answered:
-    """Ask for what is inside each SERVICE. Raises `GatewayRefused`, `QueryRefused`."""
+    """Evaluate the SERVICE clauses of a query with `ask`. Raises `GatewayRefused`, `QueryRefused`."""
     tokens = list(_TOKENS.finditer(query))
     tokens = [token for token in tokens if token.lastgroup != "comment"]
     form = next((token for token in tokens if _is(token, *_FORMS)), None)
@@ -68,25 +68,28 @@ def answered(query: str, ask: Ask) -> Answered:
 
 
 def unanswered(query: str) -> Answered:
-    """The query when nobody is asked: no SERVICE finds anything. Raises `QueryRefused`."""
+    """Replace SERVICE clauses with empty solutions, for the analysis of a query. Raises `QueryRefused`."""
     return answered(query, lambda *_: Solutions((), ()))
 
 
 def among(gateways: Iterable[Gateway]) -> Ask:
-    """Asks these gateways, and nobody else: a query may come from anywhere, and so may the addresses in it."""
+    """Return a function that queries only these gateways.
+
+    Queries may come from untrusted sources; without this list their URLs could reach any server (SSRF).
+    """
     known = {gateway.url: gateway for gateway in gateways}
 
     def ask(address: str, query: str) -> Solutions:
         if address not in known:
-            told = ", ".join(f"<{url}>" for url in known) or "none"
-            raise QueryRefused(f"SERVICE <{address}> is none of the gateways that may be asked (--live URL): {told}")
+            allowed = ", ".join(f"<{url}>" for url in known) or "none"
+            raise QueryRefused(f"SERVICE <{address}> is not allowed; gateways allowed with --live URL: {allowed}")
         return known[address].select(query)
 
     return ask
 
 
 def _asked(ask: Ask, address: str, query: str, *, silent: bool) -> Solutions:
-    """SILENT: a gateway that does not answer has one solution, which binds nothing (section 2.3)."""
+    """Query one gateway. With SILENT, a failure yields one solution without bindings (section 2.3)."""
     try:
         return ask(address, query)
     except GatewayRefused:
@@ -96,7 +99,7 @@ def _asked(ask: Ask, address: str, query: str, *, silent: bool) -> Solutions:
 
 
 def _closing(tokens: list[re.Match[str]], first: int) -> int:
-    """The place of the brace that closes the one at `first`."""
+    """Return the index of the brace that closes the one at `first`. Raises `QueryRefused`."""
     depth = 0
     for place in range(first, len(tokens)):
         if tokens[place].lastgroup == "other":
@@ -122,4 +125,4 @@ def _names() -> Iterator[str]:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise QueryRefused(f"{what} is not translated")
+    raise QueryRefused(f"{what} is not supported")

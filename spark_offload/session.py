@@ -1,4 +1,4 @@
-"""Spark sessions: with Delta Lake, in UTC, on loopback unless the master is elsewhere."""
+"""Spark sessions with Delta Lake, in UTC. With a local master they listen only on loopback."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LOG = (Path(__file__).parent / "log4j2.properties").as_uri()
 def session(
     master: str = LOCAL, *, name: str = "edge-history", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session on a cluster, or on this machine. `settings` are Spark's own, and go before ours.
+    """Start a session on a cluster or on this machine. `settings` are Spark settings, which override `defaults`.
 
-    Raises `MissingPart` where Java, PySpark or the Delta jars are missing.
+    Raises `MissingPart` if Java, PySpark or the Delta jars are missing.
     """
     if not java():
         raise MissingPart("Spark needs Java 17 or newer. Install it (Debian: apt install openjdk-17-jre-headless)")
@@ -40,29 +40,29 @@ def session(
 
 
 def defaults(*, local: bool) -> dict[str, str]:
-    """The settings of every session of ours. Raises `MissingPart`."""
+    """Return the Spark settings of all sessions. Raises `MissingPart`."""
     settings = {
         "spark.jars": ",".join(map(str, jars.fetch())),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
-        # Spark makes this directory, in the current one by default; nothing of ours is in it.
+        # Spark creates this directory, by default in the working directory. The history does not use it.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
         "spark.sql.parquet.compression.codec": "zstd",
-        # Of what Spark takes by default, INT96, files have no ranges of time.
+        # INT96, Spark's default, has no min/max statistics, which queries by time need to skip files.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG}",
-        # Else each column that Python makes asks where it is made: as many calls again, and plans of ours are large.
+        # Otherwise each column that Python creates records its call site, which doubles the calls to the JVM.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Groups that are kept in such a hash table; beyond, rows are sorted (MIN, MAX, and whatever collects).
+        # Groups in a hash table of object aggregates (MIN and MAX of terms, collect); with more, Spark sorts the rows.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
-        # Delta reads its log in so many tasks; a history's log is small.
+        # Tasks that read the Delta log. The log of a history is small.
         "spark.databricks.delta.snapshotPartitions": "2",
-        # A landing zone has many files, and looking at one takes no time: not worth tasks.
+        # List the many small files of a landing zone in the driver: tasks would cost more than they save.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-        # … and VACUUM lists files in so many; of the 10,000 by default nearly all would find nothing to do.
+        # Tasks in which VACUUM lists files. Nearly all of the 10,000 by default would be empty.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     }
     if local:
@@ -71,7 +71,7 @@ def defaults(*, local: bool) -> dict[str, str]:
 
 
 def java() -> Path | None:
-    """The Java that Spark will take."""
+    """Return the Java program that Spark will use, or None."""
     home = os.environ.get("JAVA_HOME")
     if home and (program := Path(home) / "bin" / "java").exists():
         return program

@@ -1,4 +1,4 @@
-"""How it stands: what the table has of each outbox, and what waits in the landing zone."""
+"""Status of the history: content of the table for each outbox, and pending segments in the landing zone."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class OutboxStatus:
-    """Of one outbox."""
+    """Status of one outbox."""
 
     outbox: Outbox
     last: int = 0
-    """The last number that is in the table, with all before."""
+    """The last number up to which the table has all observations."""
     observations: int = 0
-    """In the table."""
+    """Number of observations in the table."""
     lost: int = 0
-    """Dropped by the gateway, which told of it."""
+    """Number of observations that the gateway dropped and reported."""
     oldest: datetime | None = None
-    """Time of an observation in the table."""
+    """Time of the oldest observation in the table."""
     newest: datetime | None = None
     acknowledged: int | None = None
-    """The last number of which the gateway is told; None without a landing zone."""
+    """The last number that is acknowledged to the gateway; None without a landing zone."""
     waiting: int = 0
-    """Segments in the landing zone that are not in the table."""
+    """Number of segments in the landing zone that are not in the table."""
     gap: Gap | None = None
 
 
 @dataclass(slots=True)
 class Status:
-    """Of a table, and of a landing zone."""
+    """Status of a table and of a landing zone."""
 
     version: int
     outboxes: list[OutboxStatus] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Status:
 
 
 def status(spark: SparkSession, path: str, landing: Landing | None = None) -> Status:
-    """Look, and change nothing. Raises `TableRefused`."""
+    """Collect the status without changing anything. Raises `TableRefused`."""
     version, positions = place(spark, path)
     found = {outbox: OutboxStatus(outbox, last) for outbox, last in positions.items()}
     observed = F.when(F.col("lost").isNull(), F.col("ts"))
@@ -81,5 +81,5 @@ def status(spark: SparkSession, path: str, landing: Landing | None = None) -> St
 
 
 def _moment(microseconds: int | None) -> datetime | None:
-    """In UTC, whatever the zone of this machine."""
+    """Convert microseconds since 1970 to UTC. PySpark itself would use the local time zone."""
     return None if microseconds is None else _BEGINNING + timedelta(microseconds=microseconds)

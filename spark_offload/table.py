@@ -1,13 +1,12 @@
-"""The table of the history: one Delta table, a row an observation.
+"""The table of the history: one Delta table with one row for each observation.
 
-Rows are *wide*: the cells of a segment's row and of its context. The triples that they stand for are made when they
-are asked for (`edge.outbox.observation`). There are three kinds of rows:
+Rows are *wide*: they have the cells of a segment's row and of its context. Queries generate the triples of a row on
+demand (`edge.outbox.observation`). There are four kinds of rows:
 
-- an observation that the mapping stored: `series` is set, and the IRIs of its resources follow from it;
-- one whose IRIs a client chose: `observation`, `result` and `instant` are set, `series` is not;
-- one that does not fit: `quads` alone;
-
-and tombstones, of which `lost` says how many observations up to `seq` the gateway dropped.
+- an observation that the mapping stored: `series` is set, and the IRIs of its resources are derived from it;
+- an observation whose IRIs a client chose: `observation`, `result` and `instant` are set, `series` is null;
+- an observation with other triples: only `quads` is set;
+- a tombstone: `lost` is the number of observations up to `seq` that the gateway dropped.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ SCHEMA: Final = StructType(
         StructField("gateway", StringType(), nullable=True),
         StructField("epoch", StringType()),
         StructField("seq", LongType()),
-        StructField("ts", TimestampType()),  # when it was made, or else stored
-        StructField("time_text", StringType()),  # where it is not `edge.outbox.observation.time_text(ts)`
+        StructField("ts", TimestampType()),  # time of the observation, or else of its storage
+        StructField("time_text", StringType()),  # only if it differs from `edge.outbox.observation.time_text(ts)`
         StructField("series", StringType()),
         StructField("observation", StringType()),
         StructField("result", StringType()),
@@ -49,22 +48,22 @@ SCHEMA: Final = StructType(
         StructField("property", StringType()),
         StructField("sensor", StringType()),
         StructField("unit", StringType()),
-        StructField("value", DoubleType()),  # of a numeric literal that is well formed
-        StructField("value_text", StringType()),  # its lexical form
+        StructField("value", DoubleType()),  # only for well-formed numeric literals
+        StructField("value_text", StringType()),  # lexical form of the value
         StructField("datatype", StringType()),
         StructField("time_datatype", StringType()),  # null: xsd:dateTimeStamp
         StructField("graph", StringType()),  # null: the default graph
         StructField("quads", StringType()),
         StructField("replayed", BooleanType()),
         StructField("lost", LongType()),
-        StructField("date", DateType()),  # of `ts`, UTC: the partition
+        StructField("date", DateType()),  # date of `ts` in UTC: the partition
     ]
 )
 
 PARTITION: Final = "date"
 
 VERSION: Final = 1
-"""Of the schema. Columns are added, never changed or taken away."""
+"""Version of the schema. New versions add columns; they never change or remove columns."""
 _VERSION: Final = "edge.history.schema"
 
 _DECIMAL: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
@@ -75,20 +74,23 @@ NUMBERS: Final = {
     XSD + "double": _DOUBLE,
     XSD + "float": _DOUBLE,
 }
-"""Datatypes whose literals have a `value`, and what these look like (XML Schema 1.1 part 2). INF and NaN have none."""
+"""Datatypes whose literals have a `value`, with the pattern of well-formed ones (XML Schema 1.1 part 2).
+
+INF and NaN have no `value`.
+"""
 
 _PROPERTIES: Final = {
     _VERSION: str(VERSION),
-    # Columns by whose ranges files are left out; each has something of nearly every sensor.
+    # Columns with min/max statistics for data skipping. Others do not help: each file has values of nearly all sensors.
     "delta.dataSkippingStatsColumns": "gateway,epoch,seq,ts,observation,quads,lost",
-    # Any reader of Delta tables can read it.
+    # Without these features all readers of Delta tables can read the table.
     "delta.enableDeletionVectors": "false",
     "delta.enableChangeDataFeed": "false",
 }
 
 
 def open_table(spark: SparkSession, path: str, version: int | None = None) -> DataFrame:
-    """The table at a path (or URI that Spark knows), as it is or as it was at a version. Raises `TableRefused`."""
+    """Open the newest or a given version of the table at a path or URI. Raises `TableRefused`."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
@@ -96,24 +98,26 @@ def open_table(spark: SparkSession, path: str, version: int | None = None) -> Da
         table = reader.load(path)
     except AnalysisException as error:
         if version is not None:
-            raise TableRefused(f"there is no version {version} of the table {path}: edge-history status") from error
+            raise TableRefused(
+                f"the table {path} has no version {version}: edge-history status shows the newest"
+            ) from error
         raise TableRefused(_why_none(path)) from error
     if not {"gateway", "epoch", "seq"} <= set(table.columns):
-        raise TableRefused(f"the table at {path} is no history: it has other columns")
+        raise TableRefused(f"the table at {path} is not a history: it has other columns")
     return table
 
 
 def _why_none(path: str) -> str:
     place = Path(path)
     if place.is_file():
-        return f"{path} is a file, and a table is a directory: name another one"
+        return f"{path} is a file: give the directory of a table"
     if place.is_dir() and not (place / "_delta_log").exists() and any(place.iterdir()):
-        return f"{path} has other files in it and is no Delta table: name another directory"
-    return f"there is no table at {path}: edge-history ingest makes it"
+        return f"{path} is not a Delta table, and has other files: give another directory"
+    return f"there is no table at {path}: edge-history ingest creates it"
 
 
 def make_table(spark: SparkSession, path: str) -> None:
-    """Make the table where there is none. Raises `TableRefused` where there is one of another schema."""
+    """Create the table if it does not exist. Raises `TableRefused` if it exists with another schema version."""
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in SCHEMA)
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
     try:
@@ -122,24 +126,28 @@ def make_table(spark: SparkSession, path: str) -> None:
             f" TBLPROPERTIES ({properties})"
         )
     except AnalysisException as error:
-        raise TableRefused(f"no table can be made at {path}: {str(error).splitlines()[0]}") from error
+        raise TableRefused(f"the table at {path} cannot be created: {str(error).splitlines()[0]}") from error
     schema = schema_version(spark, path)
     if schema < VERSION:
-        raise TableRefused(f"the table at {path} has schema {schema}, an old one: edge-history maintain --table {path}")
+        raise TableRefused(
+            f"the table at {path} has the old schema {schema}: migrate it with edge-history maintain --table {path}"
+        )
 
 
 def schema_version(spark: SparkSession, path: str) -> int:
-    """Of the table. Raises `TableRefused` where it is newer than this program."""
+    """Return the schema version of a table. Raises `TableRefused` if it is newer than this program supports."""
     open_table(spark, path)
     properties = spark.sql(f"DESCRIBE DETAIL {named(path)}").collect()[0]["properties"]
     schema = int(properties.get(_VERSION, 0))
     if schema > VERSION:
-        raise TableRefused(f"the table at {path} has schema {schema}, and this program knows {VERSION}: update it")
+        raise TableRefused(
+            f"the table at {path} has schema {schema}, and this program supports {VERSION}: update the program"
+        )
     return schema
 
 
 def evolve(spark: SparkSession, path: str) -> list[str]:
-    """Give an old table the columns and properties that it lacks. Returns the columns. Raises `TableRefused`."""
+    """Migrate a table to the current schema. Returns the names of the added columns. Raises `TableRefused`."""
     schema = schema_version(spark, path)
     there = set(open_table(spark, path).columns)
     lacking = [field for field in SCHEMA if field.name not in there]
@@ -153,6 +161,6 @@ def evolve(spark: SparkSession, path: str) -> list[str]:
 
 
 def named(path: str) -> str:
-    """The table's name in SQL."""
+    """Return the SQL name of the table at a path or URI."""
     whole = path if ":" in path else str(Path(path).absolute())
     return f"delta.`{whole.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""Solutions as a table for people: short IRIs, aligned columns, no control characters."""
+"""Solutions as a text table for terminals: short IRIs, aligned columns, no control characters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from edge.outbox.observation import XSD
 from spark_offload.prefixes import short
 
 _PAGE: Final = 1000
-"""Rows that are aligned with each other; later ones follow their widths, or make them wider."""
+"""Rows that are aligned with each other. Later pages keep these column widths, or widen them."""
 _PLAIN: Final = {XSD + name for name in ("string", "integer", "decimal", "double", "float", "boolean", "dateTimeStamp")}
-"""Datatypes that a person sees at the value."""
+"""Datatypes that are omitted, because they are evident from the value."""
 
 Cell = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple | None
 
 
 def write(names: Sequence[str], solutions: Iterable[ox.QuerySolution], output: IO[bytes]) -> None:
-    """Header, rule, a line for each solution, and how many there are."""
+    """Write a header, a rule, a line for each solution, and the number of solutions."""
     rows = ([term(cell) for cell in row] for row in solutions)
     header = [f"?{name}" for name in names]
     page = list(islice(rows, _PAGE))
@@ -36,7 +36,7 @@ def write(names: Sequence[str], solutions: Iterable[ox.QuerySolution], output: I
 
 
 def term(cell: Cell) -> str:
-    """A term as a person would write it; unbound: empty."""
+    """Return the short text of a term; empty if it is unbound."""
     if cell is None:
         return ""
     if isinstance(cell, ox.NamedNode):
@@ -50,7 +50,7 @@ def term(cell: Cell) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped: data must not steer a terminal."""
+    """Escape control characters, so that data cannot send commands to the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -65,5 +65,5 @@ def _widths(rows: Iterable[Sequence[str]]) -> list[int]:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """Return the number of terminal columns of a text: combining characters take 0, wide ones 2."""
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)

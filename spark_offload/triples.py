@@ -1,8 +1,8 @@
-"""The table as RDF: rows are triples for who asks for them, and never stored as such.
+"""The table as RDF: triples are generated from rows on demand and never stored.
 
 A term is its text in canonical N-Triples (RDF 1.2 N-Triples, section 4), so that equal terms are equal texts:
 `<IRI>`, `"text"`, `"text"@en`, `"text"^^<datatype>`, `_:label`. The triples of a row are those of
-`edge.outbox.observation.quads`, each as often as there are rows that tell it.
+`edge.outbox.observation.quads`. A triple that several rows contain occurs several times.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 COLUMNS: Final = ("subject", "predicate", "object", "graph")
-"""Of a table of triples, all texts. `graph` is null in the default graph."""
+"""Columns of a table of triples, all texts. `graph` is null for the default graph."""
 
 
 class Triple(NamedTuple):
-    """One of those that a row of cells stands for. Where `object` is null, the row has none."""
+    """Expression for one triple of a row. If `object` is null, the row does not have the triple."""
 
     subject: Column
     predicate: str
-    """Its IRI."""
+    """IRI, without angle brackets."""
     object: Column
 
 
 def triples(rows: DataFrame, predicates: Collection[str] | None = None) -> DataFrame:
-    """The triples of rows of the table, in `COLUMNS`; only those with one of these predicates (IRIs), if given."""
+    """Return the triples of table rows, in `COLUMNS`. `predicates` (IRIs) restricts them."""
     return of_cells(rows, predicates).unionByName(of_quads(rows, predicates))
 
 
 def of_cells(rows: DataFrame, predicates: Collection[str] | None = None) -> DataFrame:
-    """The triples of the rows that have a shape."""
-    told = F.array(
+    """Return the triples of the rows of the standard form (see `shaped`)."""
+    generated = F.array(
         *(
             F.struct(
                 triple.subject.alias("subject"),
@@ -48,19 +48,19 @@ def of_cells(rows: DataFrame, predicates: Collection[str] | None = None) -> Data
             if predicates is None or triple.predicate in predicates
         )
     ).cast("array<struct<subject: string, predicate: string, object: string>>")
-    exploded = rows.where(shaped()).select(iri(F.col("graph")).alias("graph"), F.explode(told).alias("triple"))
+    exploded = rows.where(shaped()).select(iri(F.col("graph")).alias("graph"), F.explode(generated).alias("triple"))
     return exploded.where("triple.object IS NOT NULL").select(
         "triple.subject", "triple.predicate", "triple.object", "graph"
     )
 
 
 def of_quads(rows: DataFrame, predicates: Collection[str] | None = None) -> DataFrame:
-    """The triples of the rows that do not fit."""
+    """Return the triples of the rows with `quads`."""
     subject, predicate, object_, graph = (F.regexp_extract("line", _QUAD, group) for group in range(1, 5))
-    told = lines(rows)
+    quads = lines(rows)
     if predicates is not None:
-        told = told.where(predicate.isin([f"<{one}>" for one in predicates]))
-    return told.select(
+        quads = quads.where(predicate.isin([f"<{one}>" for one in predicates]))
+    return quads.select(
         subject.alias("subject"),
         predicate.alias("predicate"),
         object_.alias("object"),
@@ -69,17 +69,17 @@ def of_quads(rows: DataFrame, predicates: Collection[str] | None = None) -> Data
 
 
 def lines(rows: DataFrame) -> DataFrame:
-    """The quads of the rows that do not fit as they came: texts `line`."""
+    """Return the stored N-Quads of the rows with `quads`, in a column `line`."""
     return rows.where("quads IS NOT NULL").select(F.explode(F.split("quads", "\n")).alias("line"))
 
 
 def shaped() -> Column:
-    """Whether a row of the table is an observation of the usual shape: neither quads nor a tombstone."""
+    """Return the condition that a row has the standard form: neither `quads` nor a tombstone."""
     return F.col("quads").isNull() & F.col("lost").isNull()
 
 
 def shape() -> tuple[Triple, ...]:
-    """The triples of such a row, in the order of `edge.outbox.observation.quads`."""
+    """Return the triples of a row of the standard form, in the order of `edge.outbox.observation.quads`."""
     derived = F.concat("series", F.lit("/"), "epoch", F.lit("-"), F.col("seq").cast("string"))
     observation = iri(F.coalesce("observation", derived))
     result = iri(F.coalesce("result", F.concat(derived, F.lit("/result"))))
@@ -106,12 +106,12 @@ def shape() -> tuple[Triple, ...]:
 
 
 def iri(text: Column) -> Column:
-    """An IRI as a term."""
+    """Return the term of an IRI."""
     return F.concat(F.lit("<"), text, F.lit(">"))
 
 
 def literal(text: Column, datatype: Column) -> Column:
-    """A literal as a term. `datatype` is a text; null: `xsd:string`."""
+    """Return the term of a literal. `datatype` is an IRI text; null means `xsd:string`."""
     return _quoted(escaped(text), datatype)
 
 
@@ -123,15 +123,18 @@ def _quoted(text: Column, datatype: Column) -> Column:
 
 
 def escaped(text: Column) -> Column:
-    """What stands between the quotes of a literal. JSON escapes as N-Triples does, but for three characters."""
-    told = F.regexp_extract(F.to_json(F.struct(text.alias("t"))), r'(?s)\A\{"t":"(.*)"\}\z', 1)
+    """Return the escaped text of a literal, without the quotes.
+
+    Spark's JSON writer escapes the same characters as canonical N-Triples, except for three that are replaced here.
+    """
+    escapes = F.regexp_extract(F.to_json(F.struct(text.alias("t"))), r'(?s)\A\{"t":"(.*)"\}\z', 1)
     for char in "\x7f\ufffe\uffff":
-        told = F.replace(told, F.lit(char), F.lit(f"\\u{ord(char):04X}"))
-    return F.when(text.rlike(_SPECIAL), told).otherwise(text)  # few texts need any of it
+        escapes = F.replace(escapes, F.lit(char), F.lit(f"\\u{ord(char):04X}"))
+    return F.when(text.rlike(_SPECIAL), escapes).otherwise(text)  # few texts need escapes
 
 
 def time_text(ts: Column) -> Column:
-    """A time of the table as `edge.outbox.observation.time_text` writes it. The session's time zone is UTC."""
+    """Return a time in the format of `edge.outbox.observation.time_text`. The time zone of the session must be UTC."""
     fraction = F.pmod(F.unix_micros(ts), F.lit(1_000_000))
     return (
         F.when(fraction == 0, F.date_format(ts, "yyyy-MM-dd'T'HH:mm:ss'Z'"))
@@ -141,6 +144,9 @@ def time_text(ts: Column) -> Column:
 
 
 _QUAD: Final = r'(?s)\A([^ ]+) ([^ ]+) (.*?)(?: (<[^<>" ]*>|_:[^<>" )]+))? \.\z'
-"""A line of canonical N-Quads. What looks like a graph is one: at the end of another object there is no space, or a
-quote, or a bracket."""
+"""Pattern of a line of canonical N-Quads.
+
+The graph is recognised without parsing the object: the group for the graph requires a
+space before it, and allows no spaces, quotes or brackets inside. The end of another object has none of this form.
+"""
 _SPECIAL: Final = r'[\x00-\x1f"\\\x7f\x{FFFE}\x{FFFF}]'

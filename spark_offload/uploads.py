@@ -1,7 +1,7 @@
-"""Files of segments on their way into a landing zone: they grow in `.uploads` and are moved to their place when whole.
+"""Uploads into a landing zone: files grow in `.uploads`, and are moved to their final place when they are complete.
 
-What has come of a file survives a `kill -9`. It is not synced part by part: whether the file is whole its digest says
-in the end, also after a power cut. What is in its place is synced, and never overwritten.
+Received bytes survive a `kill -9`. Parts are not synced one by one, because the digest at the end also detects bytes
+that a power cut lost. Files in their final place are synced and never overwritten.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from spark_offload.errors import LandingRefused
 from spark_offload.landing import QUARANTINE, Landing, sync
 
 UPLOADS: Final = ".uploads"
-"""The directory of unfinished files in a landing zone. No gateway can have this name."""
+"""Directory of incomplete files in a landing zone. It is not a valid gateway name."""
 KEPT: Final = 24 * 3600.0
-"""Seconds after its last part that an unfinished file is kept."""
+"""Seconds after its last part for which an incomplete file is kept."""
 MEASURED: Final = 30.0
-"""Seconds for which it is believed how much the landing zone holds."""
+"""Seconds for which a measured size of the landing zone is valid."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK: Final = 1 << 20
 
@@ -37,27 +37,27 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetWrong(Exception):
-    """A part does not begin where the last one ended."""
+    """A part does not begin at the end of the received bytes."""
 
 
 class Differs(Exception):
-    """It contradicts what is there; the text says how, and what to do."""
+    """The upload contradicts an existing file; the text names the conflict and the remedy."""
 
 
 class Damaged(Exception):
-    """What came is not what was sent; it is discarded."""
+    """The received file does not match its digest or is malformed; it is discarded."""
 
 
 class TooLarge(Exception):
-    """The file is larger than one may be."""
+    """The file exceeds the maximum size of a segment."""
 
 
 class Full(Exception):
-    """There is no room in the landing zone."""
+    """The landing zone has no space left, or reached its limit."""
 
 
 class Name(NamedTuple):
-    """A file of a segment."""
+    """Name of a segment file."""
 
     gateway: str
     epoch: str
@@ -65,7 +65,7 @@ class Name(NamedTuple):
 
     @classmethod
     def of(cls, gateway: str, epoch: str, file: str) -> Name | None:
-        """The name, if it is one as `edge.outbox.segment` makes them: there is no way to other directories."""
+        """Return the name if it has the form of `edge.outbox.segment`, else None. This prevents path traversal."""
         if gateway == QUARANTINE:
             return None
         base = file.removesuffix(ROWS) if file.endswith(ROWS) else file.removesuffix(MANIFEST)
@@ -77,31 +77,31 @@ class Name(NamedTuple):
 
     @property
     def is_manifest(self) -> bool:
-        """Whether it is the file that says that the other is whole."""
+        """Whether the file is a manifest, which completes a segment."""
         return self.file.endswith(MANIFEST)
 
     @property
     def path(self) -> Path:
-        """In the landing zone."""
+        """Path relative to the landing zone."""
         return Path(self.gateway, self.epoch, self.file)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How much of a file there is."""
+    """Progress of an upload."""
 
     offset: int
-    """Bytes."""
+    """Number of received bytes."""
     complete: bool
 
 
 class Uploads:
-    """The unfinished files of a landing zone, and the way out of there. All of it may be called from any thread."""
+    """Incomplete and complete files of a landing zone. All methods are thread-safe."""
 
     def __init__(self, landing: Path, *, largest: int, most: int) -> None:
-        """`largest`: bytes of a file; `most`: bytes of the landing zone. Raises `LandingRefused`.
+        """Open a landing zone for uploads and lock it: only one process may receive. Raises `LandingRefused`.
 
-        One program at a time receives into a landing zone.
+        `largest` is the maximum size of a file, `most` that of the landing zone, both in bytes.
         """
         self._folder = landing / UPLOADS
         self._largest = largest
@@ -122,19 +122,19 @@ class Uploads:
             raise LandingRefused(f"{landing} cannot be used ({error}): make it writable") from None
 
     def close(self) -> None:
-        """Let another program receive."""
+        """Release the lock of the landing zone."""
         os.close(self._alone)
 
     def ready(self) -> bool:
-        """Whether something could be received now."""
-        return os.access(self._folder, os.W_OK) and self._room() > 0
+        """Return whether uploads are possible: the directory is writable and below its limit."""
+        return os.access(self._folder, os.W_OK) and self._space_left() > 0
 
     def acknowledged(self, gateway: str) -> dict[str, dict[str, int]]:
-        """What is in the table (see `Landing.acknowledged`)."""
+        """Return the acknowledged numbers of a gateway (see `Landing.acknowledged`)."""
         return self._landing.acknowledged(gateway)
 
     def held(self, gateway: str) -> dict[str, list[tuple[int, int]]]:
-        """The segments that wait in the landing zone: by epoch the first and last number of each."""
+        """Return the segments in the landing zone: for each epoch, the first and last number of each segment."""
         return {
             outbox.epoch: held(self._landing.folder / outbox.gateway / outbox.epoch)
             for outbox in self._landing.outboxes()
@@ -142,7 +142,7 @@ class Uploads:
         }
 
     def state(self, name: Name) -> State | None:
-        """How much of a file there is; None: nothing."""
+        """Return the progress of a file, or None if nothing was received."""
         with contextlib.suppress(FileNotFoundError):
             return State((self._landing.folder / name.path).stat().st_size, complete=True)
         with contextlib.suppress(FileNotFoundError):
@@ -150,43 +150,45 @@ class Uploads:
         return None
 
     def append(self, name: Name, offset: int, part: bytes) -> None:
-        """Add a part at the end of a file. Raises `OffsetWrong`, `TooLarge`, `Full`.
+        """Append a part to a file. Raises `OffsetWrong`, `TooLarge`, `Full`.
 
-        Two that send the same file do not harm each other: of two parts for one place the second is refused.
+        Concurrent uploads of the same file are safe: the second part for the same offset raises `OffsetWrong`.
         """
         if offset + len(part) > self._largest:
-            raise TooLarge(f"{name.file} has more than {self._largest} bytes (--max-segment-bytes): cut smaller ones")
-        with self._locked(name), _room_told():
-            if self._room() < len(part):
-                raise Full(f"the landing zone holds {self._most} bytes (--max-landing-bytes): the ingester must run")
+            raise TooLarge(f"{name.file} exceeds {self._largest} bytes (--max-segment-bytes): send smaller segments")
+        with self._locked(name), _disk_full_as_full():
+            if self._space_left() < len(part):
+                raise Full(f"the landing zone has its {self._most} bytes (--max-landing-bytes): run the ingester")
             state = self.state(name) or State(0, complete=False)
             if state.complete or state.offset != offset:
-                raise OffsetWrong(f"{state.offset} bytes are here")
+                raise OffsetWrong(f"{state.offset} bytes are received")
             with self._part(name).open("ab", buffering=0) as file:
                 left = memoryview(part)
-                while left:  # a disk that is nearly full takes less
+                while left:  # on a nearly full disk, write() may accept fewer bytes
                     left = left[file.write(left) :]
             with self._guard:
                 self._held += len(part)
 
     def finish(self, name: Name, offset: int, digest: bytes) -> bool:
-        """Move a file to its place, where it has that SHA-256. Returns whether it was not there before.
+        """Complete a file: verify its SHA-256 and move it to its place. Returns whether the file is new.
 
-        `offset`: its bytes. Raises `OffsetWrong`, `Differs`, `Damaged`, `Full`.
+        `offset` is the size of the file. Raises `OffsetWrong`, `Differs`, `Damaged`, `Full`, `SegmentNewer`.
         """
-        with self._locked(name), _room_told():
+        with self._locked(name), _disk_full_as_full():
             state = self.state(name)
             if state is not None and state.complete:
                 if _sha256(self._landing.folder / name.path) != digest:
-                    raise Differs(f"another {name.file} is here, and segments never change: begin a new epoch")
+                    raise Differs(
+                        f"{name.file} exists with other content, and segments never change: begin a new epoch"
+                    )
                 return False
             if state is None and offset == 0:
                 self._part(name).touch()
             elif state is None or state.offset != offset:
-                raise OffsetWrong(f"{state.offset if state else 0} bytes are here")
+                raise OffsetWrong(f"{state.offset if state else 0} bytes are received")
             try:
                 if _sha256(self._part(name)) != digest:
-                    raise Damaged(f"{name.file} has not the SHA-256 of its Repr-Digest: send it again")
+                    raise Damaged(f"{name.file} does not have the SHA-256 of its Repr-Digest: send it again")
                 if name.is_manifest:
                     self._check(name)
             except BaseException:
@@ -196,34 +198,39 @@ class Uploads:
             return True
 
     def clean(self) -> None:
-        """Remove what was not gone on with for a day."""
+        """Remove incomplete files without a new part for `KEPT` seconds."""
         for path in self._folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > KEPT:
                     path.unlink()
-                    _log.info("removed the unfinished %s", path.name)
+                    _log.info("removed the incomplete upload %s", path.name)
 
     def _check(self, name: Name) -> None:
-        """Raises `Damaged`, `Differs` where a manifest is not for the file of rows that is here, `SegmentNewer`."""
+        """Verify a manifest against its name and its rows.
+
+        Raises `Damaged` for a malformed manifest, `Differs` if it does not match the received rows, `SegmentNewer` for
+        an unknown schema.
+        """
         try:
             manifest = Manifest.from_json(self._part(name).read_bytes())
         except SegmentDamaged as error:
             raise Damaged(str(error)) from None
         if Path(manifest.folder, manifest.stem + MANIFEST) != name.path:
-            raise Damaged(f"it is the manifest of {manifest.folder}/{manifest.stem}, not that of {name.path}")
+            raise Damaged(f"this is the manifest of {manifest.folder}/{manifest.stem}, not that of {name.path}")
         if manifest.tombstone:
             return
         rows = self._landing.folder / manifest.folder / (manifest.stem + ROWS)
         try:
             manifest.check(rows.read_bytes())
         except FileNotFoundError:
-            raise Differs(f"{rows.name} is not here: send it first") from None
+            raise Differs(f"{rows.name} is missing: send it first") from None
         except SegmentDamaged as error:
-            # Without a manifest it is not there for anybody, and it never will be with this one.
+            # The ingester ignores rows without a manifest. Without removal, they would block their name forever.
             rows.unlink()
-            raise Differs(f"{rows.name} was not that of its manifest ({error}) and is removed: send it again") from None
+            raise Differs(f"{rows.name} did not match its manifest ({error}) and was removed: send it again") from None
 
     def _move(self, name: Name) -> None:
+        """Move a complete file to its place, durably: sync its content before the rename, its directory after it."""
         part, target = self._part(name), self._landing.folder / name.path
         with part.open("rb") as file:
             os.fsync(file.fileno())
@@ -244,8 +251,8 @@ class Uploads:
         with lock.lock:
             yield
 
-    def _room(self) -> int:
-        """Bytes that the landing zone may still take: as measured a while ago, less what came since."""
+    def _space_left(self) -> int:
+        """Return the bytes below the limit of the landing zone: from the last measurement, less the uploads since."""
         with self._guard:
             now = time.monotonic()
             if now - self._measured > MEASURED:
@@ -254,29 +261,29 @@ class Uploads:
 
 
 class _Lock:
-    """A lock that can be referred to weakly."""
+    """Lock that supports weak references, so that unused locks of file names are collected."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def _room_told() -> Iterator[None]:
-    """Raises `Full` where the disk is."""
+def _disk_full_as_full() -> Iterator[None]:
+    """Convert an `OSError` of a full disk into `Full`."""
     try:
         yield
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        raise Full(f"the disk of the landing zone is full ({error.strerror}): make room") from None
+        raise Full(f"the disk of the landing zone is full ({error.strerror}): free some space") from None
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files in a folder and in those below."""
+    """Return the total bytes of all files below a directory."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(OSError):  # it has gone meanwhile
+            with contextlib.suppress(OSError):  # the ingester may remove files meanwhile
                 size += Path(place, name).stat().st_size
     return size
 

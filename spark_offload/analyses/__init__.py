@@ -1,5 +1,5 @@
-"""Analyses: from rows of the table to DataFrames that a gateway's owner can read, plot, or go on with.
+"""Analyses: functions from rows of the table to DataFrames, which notebooks can print, plot or process further.
 
-Each is a function of a file of its own; `edge-history analyse` is its face. They take rows as the table has them
-(`spark_offload/table.py`), all or a part, and look at those that have a number.
+Each analysis is one function in a module of its own, and a subcommand of `edge-history analyse`. Its input are all or
+some rows of the table (`spark_offload/table.py`); it uses the rows with a numeric value.
 """

@@ -1,4 +1,4 @@
-"""Down-sampling: few numbers for each window of time and series."""
+"""Down-sampling: aggregates of each series over windows of time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_offload.analyses.held import held
-from spark_offload.analyses.measured import OBSERVED, beside, measured
+from spark_offload.analyses.measured import OBSERVED, join_on, measured
 from spark_offload.analyses.windows import window_of
 
 
 def downsample(rows: DataFrame, window: timedelta, *, hold: timedelta | None = None) -> DataFrame:
-    """Least, mean and greatest value, and how many there are, for each window and series in which there is any.
+    """Return minimum, mean, maximum and count of the values of each series in each window with observations.
 
-    `rows` are those of the table. Windows are aligned to UTC: days begin at midnight, weeks on Mondays. Values of
+    `rows` are rows of the table. Windows are aligned to UTC: days begin at midnight, weeks on Mondays. Values of
     different units are not mixed.
-    With `hold` the mean is weighted by time: each value counts for as long as it was the last one, at the longest for
-    `hold`; so sensors that report changes only are not judged by how often they report.
+    With `hold` the mean is weighted by time: each value counts until the next one, at most for `hold`. The mean of a
+    sensor that reports only changes then does not depend on how often it reports.
 
     Columns: `series`, `property`, `unit`, `start` (of the window, a timestamp), `min`, `mean`, `max` (in that unit),
     `count`.
@@ -37,9 +37,9 @@ def downsample(rows: DataFrame, window: timedelta, *, hold: timedelta | None = N
     weighted = pieces.groupBy(*OBSERVED, "start").agg(
         (F.sum(F.col("value") * F.col("seconds")) / F.sum("seconds")).alias("weighted")
     )
-    # A single observation at the very end is held for no time at all: it keeps its own mean.
+    # The last observation of all has a duration of 0 and no weighted mean; its window keeps the plain mean.
     return (
-        beside(found, weighted, (*OBSERVED, "start"), "left")
+        join_on(found, weighted, (*OBSERVED, "start"), "left")
         .withColumn("mean", F.coalesce("weighted", "mean"))
         .drop("weighted")
     )

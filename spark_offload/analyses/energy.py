@@ -1,4 +1,4 @@
-"""Energy of streets, from the dimming of their lamps."""
+"""Energy that street lamps used, from observations of their dimming."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_offload.analyses.measured import measured
 
 DAY = timedelta(days=1)
 HOLD = timedelta(hours=25)
-"""A lamp is taken to be as it was for so long: one that is told at dusk and at dawn only is known all day."""
+"""Validity of an observation. It covers a whole day for lamps that are observed only at dusk and dawn."""
 
 
 def energy(
@@ -23,17 +23,19 @@ def energy(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> DataFrame:
-    """What the lamps of each street took on each day (UTC), rated power times dimming times time.
+    """Return the energy of the lamps of each street on each day (UTC): rated power times dimming times duration.
 
-    `rows` are those of the table whose value is a lamp's dimming in percent of full light. A lamp stays as it was last
-    seen, at the longest for `hold`; then what it takes is unknown, and so it is while its value is no percentage
-    (below 0, above 100), and before its first observation nothing is told of it. Power is taken to be proportional to
-    dimming, which holds for LEDs nearly, but for what their drivers take when dark.
-    `power` is that of each lamp in watts, or a DataFrame: `sensor` (its IRI), `watts`, and `street` where that is not
-    the feature of interest; a lamp that is not in it is unknown. `start` and `end` cut the time off; to know how lamps
-    were at `start`, give rows from `hold` before it. `end` is by default the last observation of all.
+    `rows` are the rows of the table whose value is the dimming of a lamp, in percent of full light. An observation is
+    valid until the next one of the same lamp, at most for `hold`. After that the power is unknown, as it is for values
+    below 0 or above 100. Time before the first observation of a lamp is not counted. The power is assumed to be
+    proportional to the dimming. This is nearly true for LEDs, except for the standby power of their drivers.
 
-    Columns: `street`, `date`, `lamps` (how many were known or unknown then), `kwh`, `known` and `unknown` (lamp-hours).
+    `power` is the rated power of each lamp in watts, or a DataFrame with `sensor` (IRI), `watts`, and optionally
+    `street` (default: the feature of interest). Lamps that are not in the DataFrame are unknown. `start` and `end`
+    limit the time. The state at `start` follows from rows up to `hold` before it. The default of `end` is the time of
+    the last observation of all.
+
+    Columns: `street`, `date`, `lamps` (number of lamps, known or unknown), `kwh`, `known` and `unknown` (lamp-hours).
     """
     pieces = held(measured(rows), hold, DAY, start=start, end=end)
     if isinstance(power, DataFrame):

@@ -1,4 +1,4 @@
-"""Gaps and silent sensors: that nothing was observed, told after the fact (event negation)."""
+"""Gaps and silent sensors: the absence of observations, detected in stored data (event negation)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_offload.analyses.measured import beside, latest, measured
+from spark_offload.analyses.measured import join_on, latest, measured
 from spark_offload.analyses.windows import micros
 
 FACTOR: Final = 5.0
-"""Of its usual intervals a sensor may be late for so many."""
+"""Usual intervals without an observation after which a series has a gap."""
 
 _SERIES: Final = ("series", "property")
 
@@ -20,16 +20,17 @@ _SERIES: Final = ("series", "property")
 def gaps(
     rows: DataFrame, *, longer: timedelta | None = None, factor: float = FACTOR, end: datetime | None = None
 ) -> DataFrame:
-    """When a series had no observation for longer than `longer`, or else than `factor` times its usual interval.
+    """Return the times without observations longer than `longer`, or else than `factor` usual intervals of the series.
 
-    `rows` are those of the table. The usual interval is the median of the intervals between observations, to a tenth of
-    a percent of their ranks; a series of a single observation has none, so only `longer` finds its silence.
-    `end` is until when observations are expected, by default the last one of all series: who has said nothing since
-    has a gap that is still open. A sensor that is stored only when its value changes may be silent and well.
+    `rows` are rows of the table. The usual interval is the median of the intervals between observations, with a rank
+    error of 0.1 percent. A series with a single observation has no usual interval, so only `longer` finds its gap.
+    `end` is the time until which observations are expected, by default that of the last observation of all series. A
+    series without observations until `end` has an open gap. A sensor whose value is stored only when it changes may be
+    silent and work well.
 
-    Columns: `series`, `property`, `start` (the last observation before), `end` (the first one after; null: silent
-    still), `seconds` (until `end` as given, if silent still), `usual` (interval, in seconds; may be
-    null), and `missed` (how many usual intervals ended without an observation; null with it).
+    Columns: `series`, `property`, `start` (last observation before the gap), `end` (first observation after it, or null
+    for an open gap), `seconds` (of an open gap: until the parameter `end`), `usual` (interval in seconds, or null), and
+    `missed` (number of usual intervals that ended without an observation; null if `usual` is null).
     """
     observations = measured(rows)
     stop = end or latest(rows)
@@ -39,13 +40,13 @@ def gaps(
         .select(*_SERIES, F.col("ts").alias("start"), F.lead("ts").over(ordered).alias("end"))
         .withColumn("seconds", (F.unix_micros(F.coalesce("end", F.lit(stop))) - F.unix_micros("start")) / F.lit(1e6))
     )
-    # An approximate median: an exact one keeps every different interval in memory, and they nearly all differ.
+    # The median is approximate: an exact one holds all distinct intervals in memory, and nearly all are distinct.
     usual = (
         intervals.where(F.col("end").isNotNull() & (F.col("seconds") > 0))
         .groupBy(*_SERIES)
         .agg(F.percentile_approx("seconds", 0.5, 1000).alias("usual"))
     )
-    found = beside(intervals, usual, _SERIES, "left")
+    found = join_on(intervals, usual, _SERIES, "left")
     allowed = F.col("usual") * F.lit(factor) if longer is None else F.lit(micros(longer) / 1e6)
     return found.where(F.col("seconds") > allowed).withColumn(
         "missed", (F.ceil(F.col("seconds") / F.col("usual")) - F.lit(1)).cast("long")

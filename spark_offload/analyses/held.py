@@ -1,4 +1,4 @@
-"""Values between observations: each is held until the next one of its series, but not for ever."""
+"""Values between observations: each value is valid until the next one of its series, for a limited time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def held(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> DataFrame:
-    """The time of each series from its first observation to `end`, in pieces within windows.
+    """Split the time of each series, from its first observation to `end`, into pieces that lie in one window each.
 
-    `observations` are those of `measured`. A value holds until the next observation of the same series and property,
-    at the longest for `hold`; from then on it is null: unknown. Of observations at the same moment the last one counts.
-    The pieces are cut off at `start` and `end`; `end` is by default the last observation of all.
+    `observations` come from `measured`. A value is valid until the next observation of the same series and property, at
+    most for `hold`; after that the value of the piece is null (unknown). Of observations with the same timestamp only
+    the last one counts. `start` and `end` limit the pieces. The default of `end` is the time of the last observation.
 
-    Columns: those of `measured`, and `start` (of the window, a timestamp), `seconds` (a double, above 0).
+    Columns: those of `measured`, `start` (of the window, a timestamp), and `seconds` (a double above 0).
     """
     stop = end or latest(observations)
-    if stop is None:
+    if stop is None:  # there are no observations, so any time will do
         stop = datetime.fromtimestamp(0).astimezone()
     last = F.unix_micros(F.lit(stop))
     ordered = Window.partitionBy("series", "property").orderBy("ts", "seq")

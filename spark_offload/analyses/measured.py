@@ -1,4 +1,4 @@
-"""Rows with a number, as the analyses look at them; and choosing some of the table's rows."""
+"""Numeric observations as input of the analyses, and selection of table rows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that everybody gives it
+from pyspark.sql import functions as F  # noqa: N812  conventional name
 
 OBSERVED: Final = ("series", "property", "unit")
-"""What belongs together: one thing, measured in one unit."""
+"""Key of comparable values: one quantity in one unit."""
 
 
 def measured(rows: DataFrame) -> DataFrame:
-    """Rows of the table that have a number, NaN and infinity left out.
+    """Return the table rows with a finite numeric value.
 
-    Columns: `series` (the observation in the live graph of which they are versions, else the sensor, the topic, the
-    feature: never null), `sensor` (else the series), `feature`, `property`, `unit`, `ts`, `seq`, `value`.
-    A sensor that measures two things, or one thing twice, is more than one series.
+    Columns: `series` (the observation in the live graph of which the row is a version; without one the sensor, the
+    topic or the feature; never null), `sensor` (default: the series), `feature`, `property`, `unit`, `ts`, `seq`,
+    `value`. A sensor that measures several quantities, or one quantity several times, has several series.
     """
     series = F.coalesce("series", "sensor", "topic", "feature", F.lit(""))
     return rows.where(F.abs("value") < float("inf")).select(
@@ -37,9 +37,9 @@ def chosen(
     sensors: Sequence[str] = (),
     properties: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows from `start` on and before `end`, of any of these sensors (or series) and of any of these properties.
+    """Select the rows from `start` until before `end`, of any of these sensors or series, and any of these properties.
 
-    Whole partitions are passed over where their date says so.
+    The additional conditions on `date` let Spark skip whole partitions.
     """
     if start is not None:
         rows = rows.where((F.col("ts") >= F.lit(start)) & (F.col("date") >= F.lit(start.astimezone(UTC).date())))
@@ -53,13 +53,13 @@ def chosen(
 
 
 def latest(rows: DataFrame) -> datetime | None:
-    """When the last of them was made, not counting what claims to be from the future; None: there is none."""
+    """Return the time of the last row, ignoring times in the future (wrong clocks); None without rows."""
     found: datetime | None = rows.where(F.col("ts") <= F.current_timestamp()).agg(F.max("ts")).collect()[0][0]
     return None if found is None else found.astimezone(UTC)
 
 
-def beside(left: DataFrame, right: DataFrame, columns: Sequence[str], how: str = "inner") -> DataFrame:
-    """A join on these columns, null being equal to null: all of the left's columns, and the right's others."""
+def join_on(left: DataFrame, right: DataFrame, columns: Sequence[str], how: str = "inner") -> DataFrame:
+    """Join on columns, where null equals null. Returns the columns of `left`, and the other columns of `right`."""
     renamed = right.withColumnsRenamed({name: f"_{name}" for name in columns})
     together = reduce(Column.__and__, [F.col(name).eqNullSafe(F.col(f"_{name}")) for name in columns])
     return left.join(renamed, together, how).drop(*(f"_{name}" for name in columns))

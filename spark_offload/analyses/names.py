@@ -1,4 +1,4 @@
-"""Short names for IRIs that stand below each other: without what they all begin and end with."""
+"""Short names for the IRIs of a column: the parts that distinguish them, without common beginnings and ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENDS: Final = re.compile(r"[/#:]+")
 
 
 def short_names(iris: Iterable[str], parts: int = 1) -> dict[str, str]:
-    """Each text and its short name, cut at `/`, `#`, `:`; one alone keeps its last parts. No name is that of two."""
+    """Return a unique short name for each IRI, cut at `/`, `#` or `:`. A single IRI keeps its last `parts` parts."""
     different = sorted(set(iris))
     if len(different) == 1:
         cuts = [0, *(found.end() for found in _ENDS.finditer(different[0].rstrip("/#:")))]
@@ -24,7 +24,7 @@ def short_names(iris: Iterable[str], parts: int = 1) -> dict[str, str]:
 
 
 def _shared(texts: list[str]) -> str:
-    """What all begin with."""
+    """Return the longest common prefix. It is that of the smallest and the greatest text."""
     if not texts:
         return ""
     pairs = zip(min(texts), max(texts), strict=False)

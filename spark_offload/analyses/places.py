@@ -1,4 +1,4 @@
-"""Comparison across places: the same property at the same time, here and elsewhere."""
+"""Comparison of places by the same property at the same time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spark_offload.analyses.windows import window_of
 
 
 def places(rows: DataFrame, window: timedelta) -> DataFrame:
-    """The mean of each place (feature of interest) in each window, beside that of all places, and its rank.
+    """Return for each window the mean of each place (feature of interest), the mean of all places, and a rank.
 
-    `rows` are those of the table; those that name no feature are passed over. The overall mean is that of the places'
-    means: each place counts once, however many sensors it has. Windows are aligned to UTC, weeks to Mondays.
+    `rows` are rows of the table; those without a feature are skipped. The overall mean is the mean of the places'
+    means: each place counts once, whatever its number of sensors. Windows are aligned to UTC, weeks to Mondays.
 
     Columns: `property`, `unit`, `start` (of the window, a timestamp), `feature`, `mean`, `count` (of observations),
-    `overall`, `difference` (mean - overall; all in that unit), `places` (how many had any), `rank` (1: the greatest
-    mean; equal means have equal ranks).
+    `overall`, `difference` (mean - overall; means and difference in `unit`), `places` (number of places with
+    observations), `rank` (1 for the greatest mean; equal means have equal ranks).
     """
     start = F.timestamp_micros(window_of(F.unix_micros("ts"), window))
     means = (

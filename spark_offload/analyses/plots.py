@@ -1,4 +1,4 @@
-"""Plots of what the analyses found: one function each, from its rows to a figure."""
+"""Plots of the analyses: one function for each analysis, from its result to a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from spark_offload.analyses.names import short_names
 
 MOST_LINES: Final = 8
-"""Series in a panel: more colours cannot be told from each other."""
+"""Maximum series in a panel: more colours are hard to distinguish."""
 MOST_BARS: Final = 40
-"""Rows of a chart of bars, or of colours."""
+"""Maximum rows of a bar chart or colour chart."""
 MOST_PANELS: Final = 6
 
 _WIDTH: Final = 10.0
-"""Inches, as all sizes of figures."""
+"""Width of figures in inches."""
 _SILENT: Final = "#c0392b"
 _QUIET: Final = "#7f8c8d"
 
@@ -29,13 +29,13 @@ Draw = Callable[[pd.DataFrame], Figure]
 
 
 def save(draw: Draw, found: pd.DataFrame, path: Path) -> None:
-    """Draw what was found into a file; its ending says which format: png, svg, pdf."""
+    """Plot a result into a file. The suffix selects the format: png, svg or pdf."""
     figure = draw(found) if len(found) else _empty()
     figure.savefig(path, dpi=150)
 
 
 def downsample(found: pd.DataFrame) -> Figure:
-    """The means as lines, least and greatest values as bands around them. A panel for each property and unit."""
+    """Plot means as lines, with bands from minimum to maximum. Each property and unit has a panel."""
     panels = list(_panels(found))
     figure, grid = _figure(len(panels), 3.2)
     for axes, (title, part) in zip(grid, panels, strict=True):
@@ -52,23 +52,23 @@ def downsample(found: pd.DataFrame) -> Figure:
             axes.plot([], [], color=colour, label=name)
         axes.set_ylabel(title)
         _legend(axes)
-    grid[0].set_title(_told("Mean of each window, and from the least to the greatest value", panels))
+    grid[0].set_title(_title("Mean of each window, with minimum and maximum", panels))
     return _dated(figure, grid)
 
 
 def gaps(found: pd.DataFrame) -> Figure:
-    """A row for each series, a bar for each time without an observation."""
+    """Plot a row for each series, with a bar for each gap."""
     found = found.assign(until=found["start"] + pd.to_timedelta(found["seconds"], unit="s"))
     names = _series_names(found)
     order = found.groupby(names)["seconds"].sum().sort_values().index[-MOST_BARS:]
     figure, (axes,) = _figure(1, 1.2 + 0.32 * len(order))
-    axes.use_sticky_edges = False  # the first bar keeps away from the axis
+    axes.use_sticky_edges = False  # keep a margin between the first bar and the axis
     for row, name in enumerate(order):
         of_it = found[names == name]
         for still, colour in ((False, _QUIET), (True, _SILENT)):
             bars = of_it[of_it["end"].isna() == still]
             axes.barh(row, bars["until"] - bars["start"], left=bars["start"], height=0.6, color=colour)
-    for label, colour in (("silent", _QUIET), ("silent still", _SILENT)):
+    for label, colour in (("gap", _QUIET), ("open gap", _SILENT)):
         axes.barh(0, pd.Timedelta(0), left=found["start"].iloc[0], color=colour, label=label)
     axes.set_yticks(range(len(order)), order)
     axes.set_ylim(-0.6, len(order) - 0.4)
@@ -79,11 +79,11 @@ def gaps(found: pd.DataFrame) -> Figure:
 
 
 def anomalies(found: pd.DataFrame) -> Figure:
-    """Each anomaly above or below what is usual at its hour: a grey bar of one spread on either side of the median."""
+    """Plot anomalies as points. A grey bar shows the usual range of the hour: the median plus and minus one spread."""
     panels = list(_panels(found))
     figure, grid = _figure(len(panels), 3.2)
     for axes, (title, part) in zip(grid, panels, strict=True):
-        faint = min(0.6, 0.1 + 50 / len(part))  # many of them would hide what they are beside
+        faint = min(0.6, 0.1 + 50 / len(part))  # many opaque bars would hide the points
         middle, spread = part["median"], part["spread"]
         axes.vlines(part["ts"], middle, part["value"], color=_QUIET, linewidth=0.6, alpha=faint)
         axes.vlines(part["ts"], middle - spread, middle + spread, color=_QUIET, linewidth=3, alpha=faint)
@@ -92,12 +92,12 @@ def anomalies(found: pd.DataFrame) -> Figure:
             axes.plot(points["ts"], points["value"], "o", markersize=4, label=name)
         axes.set_ylabel(title)
         _legend(axes)
-    grid[0].set_title(_told("Values far from the usual ones of their hour", panels))
+    grid[0].set_title(_title("Values far from the usual ones of their hour", panels))
     return _dated(figure, grid)
 
 
 def places(found: pd.DataFrame) -> Figure:
-    """Windows from left to right, places from top to bottom, and how far each is above or below all: a colour."""
+    """Plot windows from left to right and places from top to bottom; colours show the difference from the mean."""
     panels = list(_panels(found))
     charts = [_chart(part) for _, part in panels]
     figure, grid = _figure(len(panels), max(1.6 + 0.3 * len(chart) for chart in charts), share=False)
@@ -108,14 +108,14 @@ def places(found: pd.DataFrame) -> Figure:
         axes.set_yticks(
             [row + 0.5 for row in range(len(chart))], [short_names(part["feature"])[name] for name in chart.index]
         )
-        figure.colorbar(mesh, ax=axes, label="below or above", pad=0.01)
+        figure.colorbar(mesh, ax=axes, label="difference", pad=0.01)
         axes.set_title(title, loc="left", fontsize="medium")
-    figure.suptitle(_told("Places, below or above the mean of all", panels))
+    figure.suptitle(_title("Places: difference from the mean of all places", panels))
     return _dated(figure, grid)
 
 
 def energy(found: pd.DataFrame) -> Figure:
-    """What each street took on each day, stacked; below, for how long its lamps were unknown."""
+    """Plot the energy of each street and day as stacked bars; a second panel shows the unknown lamp-hours."""
     names = found["street"].fillna("(no street)")
     named = found.assign(street=names.map(short_names(names)), date=pd.to_datetime(found["date"]))
     most = named.groupby("street")["kwh"].sum().sort_values(ascending=False).index[:MOST_LINES]
@@ -131,7 +131,7 @@ def energy(found: pd.DataFrame) -> Figure:
         axes.set_ylim(0, 1.05 * below.max() or 1.0)
         axes.grid(axis="y", alpha=0.25, linewidth=0.5)
         axes.set_axisbelow(True)
-    grid[0].set_title("Energy of street lamps, a day (UTC) at a time")
+    grid[0].set_title("Energy of street lamps for each day (UTC)")
     grid[0].set_ylabel("kWh")
     _legend(grid[0])
     if unknown:
@@ -153,7 +153,7 @@ def _empty() -> Figure:
 
 
 def _panels(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """What each axis says, and its rows; those with the most rows."""
+    """Yield the axis label and the rows of each panel. The properties with the most rows come first."""
     properties, units = (short_names(found[name].dropna()) for name in ("property", "unit"))
     groups = sorted(found.groupby(["property", "unit"], dropna=False), key=lambda group: -len(group[1]))
     for (what, unit), part in groups[:MOST_PANELS]:
@@ -162,7 +162,7 @@ def _panels(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _most(part: pd.DataFrame, weight: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The series of the greatest weight, by name."""
+    """Yield the names and rows of the series with the greatest sum of `weight`."""
     names = _series_names(part)
     order = part[weight].abs().groupby(names).sum().sort_values(ascending=False, kind="stable").index
     for name in order[:MOST_LINES]:
@@ -176,26 +176,26 @@ def _series_names(part: pd.DataFrame) -> pd.Series[str]:
 
 
 def _chart(part: pd.DataFrame) -> pd.DataFrame:
-    """Places and windows; those in which nothing was observed anywhere are there as well, and empty."""
+    """Return differences by place and window, including empty windows without any observation."""
     chart = part.pivot(index="feature", columns="start", values="difference")
     windows = pd.date_range(chart.columns[0], chart.columns[-1], freq=_step(chart.columns))
     return chart.loc[chart.mean(axis=1).sort_values().index[-MOST_BARS:]].reindex(columns=windows)
 
 
 def _step(starts: pd.Series[pd.Timestamp] | pd.Index[pd.Timestamp]) -> pd.Timedelta:
-    """The length of the windows: no two are nearer to each other."""
+    """Return the length of the windows: the smallest distance between two starts."""
     steps = pd.Series(sorted(set(starts))).diff().dropna()
     return steps.min() if len(steps) else pd.Timedelta(hours=1)
 
 
 def _stretches(line: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Windows that follow each other; a line across a gap would tell of what was not seen."""
+    """Split a series into runs of adjacent windows: a line across a gap would suggest values in it."""
     broken = line["start"].diff() > _step(line["start"]) * 1.5
     for _, stretch in line.groupby(broken.cumsum()):
         yield stretch
 
 
-def _told(title: str, panels: list[tuple[str, pd.DataFrame]]) -> str:
+def _title(title: str, panels: list[tuple[str, pd.DataFrame]]) -> str:
     return f"{title} (of the {MOST_PANELS} properties with the most rows)" if len(panels) == MOST_PANELS else title
 
 

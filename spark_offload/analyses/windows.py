@@ -1,4 +1,4 @@
-"""Windows of time: half-open intervals of one length that fill the calendar, in UTC."""
+"""Windows of time: adjacent half-open intervals of equal length, aligned to the calendar in UTC."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 ORIGIN: Final = 4 * 86_400_000_000
-"""Monday, 5 January 1970, in microseconds since 1970. A window begins there: days at midnight, weeks on Mondays."""
+"""Monday, 5 January 1970, in microseconds since 1970. A window begins there, so weeks begin on Mondays."""
 
 
 def micros(length: timedelta) -> int:
-    """Microseconds, exactly."""
+    """Return a duration in microseconds, without rounding of floats."""
     return length // timedelta(microseconds=1)
 
 
-def window_of(moment: Column, window: timedelta) -> Column:
-    """The beginning of the window in which a moment is; both are microseconds since 1970."""
-    return moment - F.pmod(moment - F.lit(ORIGIN), F.lit(micros(window)))
+def window_of(time: Column, window: timedelta) -> Column:
+    """Return the start of the window that contains a time; both are in microseconds since 1970."""
+    return time - F.pmod(time - F.lit(ORIGIN), F.lit(micros(window)))

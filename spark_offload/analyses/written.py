@@ -1,4 +1,4 @@
-"""Results of analyses as text: a table for people, CSV, JSON. Row after row, never in memory as a whole."""
+"""Results of analyses as text: a table for terminals, CSV or JSON. CSV and JSON are streamed row by row."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from spark_offload.analyses.names import short_names
 from spark_offload.tabular import printable
 
 MOST_ROWS: Final = 1000
-"""Of a table for people."""
+"""Maximum rows of a table for terminals."""
 NAMES: Final = {"series": 2, "property": 1, "unit": 1, "feature": 1, "street": 1}
-"""Columns of IRIs, and how many of its parts one keeps that is alone."""
+"""Columns of IRIs, with the number of parts that `short_names` keeps of a single IRI."""
 
 Write = Callable[[DataFrame, IO[str]], None]
 
 
 def as_table(found: DataFrame, output: IO[str]) -> None:
-    """Aligned columns with IRIs cut short, of the first thousand rows; the last line says how many there are."""
+    """Write aligned columns with short IRIs, of the first `MOST_ROWS` rows. The last line has the number of rows."""
     rows = found.take(MOST_ROWS + 1)
     lines = [found.columns, *zip(*(_column(name, rows[:MOST_ROWS]) for name in found.columns), strict=True)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -39,18 +39,18 @@ def as_table(found: DataFrame, output: IO[str]) -> None:
 
 
 def as_csv(found: DataFrame, output: IO[str]) -> None:
-    """Comma-separated values (RFC 4180) with a header; times in ISO 8601, what is missing is empty."""
+    """Write comma-separated values (RFC 4180) with a header. Times are in ISO 8601, null is empty."""
     writer = csv.writer(output)
     writer.writerow(found.columns)
     writer.writerows([_plain(cell) for cell in row] for row in _rows(found))
 
 
 def as_json(found: DataFrame, output: IO[str]) -> None:
-    """One array of objects; times in ISO 8601."""
+    """Write one JSON array of objects. Times are in ISO 8601."""
     separator = "[\n"
     for row in _rows(found):
-        told = {name: _plain(cell) for name, cell in zip(found.columns, row, strict=True)}
-        output.write(separator + json.dumps(told, ensure_ascii=False))
+        values = {name: _plain(cell) for name, cell in zip(found.columns, row, strict=True)}
+        output.write(separator + json.dumps(values, ensure_ascii=False))
         separator = ",\n"
     output.write("[]\n" if separator == "[\n" else "\n]\n")
 
@@ -72,7 +72,7 @@ def _text(cell: object) -> str:
 
 
 def _plain(cell: object) -> object:
-    """A cell as CSV and JSON have it. Spark gives times in the zone of this machine."""
+    """Convert a cell for CSV and JSON. Times become UTC, because PySpark returns them in the local time zone."""
     if isinstance(cell, datetime):
         return cell.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return cell.isoformat() if isinstance(cell, date) else cell

@@ -151,12 +151,12 @@ def test_the_past_of_a_period_is_known(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "fault"),
     [
-        ("downsample", ["--window", "0h"], "no length of time"),
-        ("downsample", ["--from", "yesterday"], "no time"),
+        ("downsample", ["--window", "0h"], "is not a duration"),
+        ("downsample", ["--from", "yesterday"], "is not a time"),
         ("downsample", ["--from", "2026-02-01", "--to", "2026-01-01"], "--from is not before --to"),
         ("gaps", ["--format", "parquet"], "needs --out"),
         ("gaps", ["--plot", "plot.gif"], ".png, .svg or .pdf"),
-        ("anomalies", ["--zone", "Mars/Olympus"], "no time zone"),
+        ("anomalies", ["--zone", "Mars/Olympus"], "is not a time zone"),
         ("energy", ["--power", "60"], "--property"),
         ("energy", ["--property", "x"], "--power, or --lamps"),
     ],

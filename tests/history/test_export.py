@@ -39,6 +39,6 @@ def test_n_quads_are_a_file_or_a_folder(spark: SparkSession, tmp_path: Path, nam
 @pytest.mark.parametrize("name", ["history.nq", "history"])
 def test_nothing_is_overwritten(spark: SparkSession, tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(OutputRefused, match="there already"):
+    with pytest.raises(OutputRefused, match="already exists"):
         export.write_nquads(frame(spark, []), str(tmp_path / name))
     assert not list((tmp_path / name).iterdir())

@@ -44,7 +44,7 @@ def test_gateways_are_listed_and_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "quarantine", "a b", "a\n", "x" * 65])
 def test_names_that_no_gateway_can_have(tmp_path: Path, name: str) -> None:
-    with pytest.raises(GatewayRefused, match="is no name of a gateway"):
+    with pytest.raises(GatewayRefused, match="is not a valid gateway name"):
         Gateways(tmp_path / "gateways.json").add(name)
     assert list(tmp_path.iterdir()) == []
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
     gateways.add("a")
     with pytest.raises(GatewayRefused, match="gateways remove a"):
         gateways.add("a")
-    with pytest.raises(GatewayRefused, match="there is no gateway b"):
+    with pytest.raises(GatewayRefused, match="has no gateway b"):
         gateways.remove("b")
     with pytest.raises(GatewayRefused, match="make the directory"):
         Gateways(tmp_path / "nowhere" / "gateways.json").add("a")
@@ -67,8 +67,8 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
 def test_a_file_that_is_damaged_lets_nobody_in(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateways.json"
     file.write_text(text)
-    with pytest.raises(GatewayRefused, match="is no file of gateways"):
+    with pytest.raises(GatewayRefused, match="is not a valid file of gateways"):
         Gateways(file).whose("token")
-    with pytest.raises(GatewayRefused, match="is no file of gateways"):
+    with pytest.raises(GatewayRefused, match="is not a valid file of gateways"):
         Gateways(file).add("a")
     assert file.read_text() == text

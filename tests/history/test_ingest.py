@@ -230,6 +230,6 @@ def test_a_table_that_is_no_history_is_left_alone(spark: SparkSession, tmp_path:
     landing, table = tmp_path / "landing", tmp_path / "table"
     Sender(landing, OBSERVATIONS).send(1, 10)
     spark.range(5).write.format("delta").save(str(table))
-    with pytest.raises(TableRefused, match="is no history"):
+    with pytest.raises(TableRefused, match="is not a history"):
         ingest(spark, landing, table)
     assert spark.read.format("delta").load(str(table)).count() == 5

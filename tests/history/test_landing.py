@@ -56,7 +56,7 @@ def test_out_of_order_doubled_and_overlapping(tmp_path: Path, sender: Sender) ->
     assert ranges(found.taken) == [(0, 10), (10, 25), (25, 30)]
     assert [(one.first, one.last, one.held) for one in found.gaps] == [(31, 49, 1)]
     assert not found.more
-    assert "31 to 49 have not come; 1 segments wait behind" in str(found.gaps[0])
+    assert "observations 31 to 49 are missing; 1 later segments have waited" in str(found.gaps[0])
 
 
 def test_rows_go_before_tombstones(tmp_path: Path, sender: Sender) -> None:
@@ -70,7 +70,7 @@ def test_rows_go_before_tombstones(tmp_path: Path, sender: Sender) -> None:
     [
         (lambda path: rows_of(path).write_bytes(rows_of(path).read_bytes()[:-3]), "bytes, its manifest says"),
         (lambda path: rows_of(path).write_bytes(b"\0" * rows_of(path).stat().st_size), "checksum"),
-        (lambda path: rows_of(path).unlink(), "its rows are not there"),
+        (lambda path: rows_of(path).unlink(), "its rows are missing"),
         (lambda path: path.write_bytes(path.read_bytes()[:-3]), "its manifest cannot be read"),
         (lambda path: path.write_bytes(path.read_bytes().replace(b'"first":11', b'"first":12')), "manifest is that of"),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"box-1", b"box-2")), "manifest is that of"),

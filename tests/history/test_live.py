@@ -89,7 +89,7 @@ def test_what_the_gateway_refuses_is_told_in_its_words(box: Gateway) -> None:
 
 @pytest.mark.parametrize("url", ["", "box", "ftp://box/query", "http:///query", "file:///etc/passwd"])
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(GatewayRefused, match="is no address of a gateway"):
+    with pytest.raises(GatewayRefused, match="is not a URL of a gateway"):
         Gateway(url)
 
 

@@ -96,7 +96,7 @@ def test_how_it_is_answered_is_explained(run: Run) -> None:
     ("text", "options", "reason"),
     [
         (SELECT, ["--format", "turtle"], "turtle is not a format for SELECT"),
-        (CONSTRUCT, ["--format", "csv"], "what is: turtle, ntriples, parquet"),
+        (CONSTRUCT, ["--format", "csv"], "choose one of turtle, ntriples, parquet"),
         (SELECT, ["--format", "parquet"], "needs --out"),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_wrong_jar_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         path = tmp_path / "maven" / jar.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"not a jar")
-    with pytest.raises(MissingPart, match="not the file that was released"):
+    with pytest.raises(MissingPart, match="not the released file"):
         jars.fetch((tmp_path / "maven").as_uri())
     assert list((tmp_path / "kept").iterdir()) == []
 

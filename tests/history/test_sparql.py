@@ -342,7 +342,7 @@ def test_construct(mixed: History) -> None:
 
 
 def test_forms_are_asked_for_by_their_methods(mixed: History) -> None:
-    with pytest.raises(QueryRefused, match=r"this is a ASK, and History\.sparql answers a SELECT"):
+    with pytest.raises(QueryRefused, match=r"History\.sparql answers a SELECT, and this query is a ASK"):
         mixed.sparql("ASK { ?s ?p ?o }")
 
 
