@@ -43,7 +43,7 @@ class Gateways:
     """Gateways of a file. Each access reads the file again if it has changed."""
 
     def __init__(self, path: Path) -> None:
-        """Create a registry. A missing file means that there are no gateways."""
+        """Create a registry. A missing file is an empty registry."""
         self._path = path
         self._seen: tuple[int, ...] | None = None
         self._entries: dict[str, GatewayEntry] = {}

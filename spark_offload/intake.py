@@ -117,7 +117,7 @@ def look(landing: Landing, positions: Mapping[Outbox, int], most: int) -> Intake
 
 
 def gap(segments: Iterable[PendingSegment], position: int) -> Gap | None:
-    """Return the first gap after a position in the segments of one outbox, or None if there is none."""
+    """Return the first gap after a position in the segments of one outbox, or None without a gap."""
     behind = sorted(one for one in segments if one.last > position)
     for index, segment in enumerate(behind):
         if segment.first > position + 1:

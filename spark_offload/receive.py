@@ -55,7 +55,7 @@ class Receiver:
         return Starlette(
             routes=[
                 Route("/v1/outboxes/{gateway}", self.outbox, methods=["GET"]),
-                # One path with a function for each method. There is no GET: segments are never sent back.
+                # One path with a function for each method. GET is not offered: segments are never sent back.
                 Route("/v1/segments/{gateway}/{epoch}/{file}", _Methods(HEAD=self.state, PATCH=self.part)),
                 Route("/health", self.health, methods=["GET"]),
             ],
