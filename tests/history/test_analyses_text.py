@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_offload.analyses.names import short_names
-from spark_offload.cli.kinds import Length, Moment
+from spark_offload.cli.kinds import Length, Timestamp
 
 CITY = "http://example.org/city/"
 
@@ -72,10 +72,10 @@ def test_what_is_no_length(text: str) -> None:
     ],
 )
 def test_moments(text: str, moment: datetime) -> None:
-    assert Moment().convert(text, None, None) == moment
+    assert Timestamp().convert(text, None, None) == moment
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-13-01", "0001-01-01T00:00:00+10:00"])
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write 2026-01-31"):
-        Moment().convert(text, None, None)
+        Timestamp().convert(text, None, None)

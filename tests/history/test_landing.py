@@ -32,7 +32,7 @@ def ranges(found: list) -> list[tuple[int, int]]:
 
 
 def test_a_landing_zone_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LandingRefused, match="make it, or mount it"):
+    with pytest.raises(LandingRefused, match="create or mount it"):
         Landing(tmp_path / "nowhere")
 
 

@@ -81,7 +81,7 @@ def test_what_the_gateway_refuses_is_told_in_its_words(box: Gateway) -> None:
         box.select("SELEKT")
     with pytest.raises(GatewayRefused, match=r"answered 404"):
         Gateway(f"{box.url}/nothing").select("SELECT * {}")
-    with pytest.raises(GatewayRefused, match="does not answer as a SPARQL endpoint"):
+    with pytest.raises(GatewayRefused, match="is not a SPARQL endpoint"):
         box.select("ASK {}")
     with pytest.raises(GatewayRefused, match="does not answer"):
         Gateway("http://127.0.0.1:1/query").select("SELECT * {}")
@@ -111,7 +111,7 @@ def test_a_secured_gateway_wants_a_token_and_its_certificate(tmp_path: Path) -> 
         token = run.invoke(edge_command, ["clients", "token", "spark", "--data-dir", str(data)]).stdout.strip()
         trusted = str(data / "tls" / "ca.pem")
         assert Gateway(url, token=token, ca_file=trusted).select("SELECT * { VALUES ?x { 1 } }").rows
-        with pytest.raises(GatewayRefused, match="give a token of it"):
+        with pytest.raises(GatewayRefused, match="give a token"):
             Gateway(url, ca_file=trusted).select("SELECT * {}")
         with pytest.raises(GatewayRefused, match=r"does not answer .*certificate"):
             Gateway(url, token=token).select("SELECT * {}")
@@ -148,7 +148,7 @@ def test_answers_that_are_no_results(body: bytes, monkeypatch: pytest.MonkeyPatc
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            with pytest.raises(GatewayRefused, match=r"as a SPARQL endpoint|ask for less"):
+            with pytest.raises(GatewayRefused, match=r"is not a SPARQL endpoint|narrow the query"):
                 Gateway(f"http://127.0.0.1:{server.server_port}/query").select("SELECT * {}")
         finally:
             server.shutdown()
@@ -250,7 +250,7 @@ def test_live_observations_join_their_versions(spark: SparkSession, box: Gateway
 def test_who_is_not_named_is_not_asked(spark: SparkSession, box: Gateway) -> None:
     history = History(spark, frame(spark, numbered(readings("s1", [1]))), live=[box])
     for silent in ("", "SILENT "):
-        with pytest.raises(QueryRefused, match="none of the gateways that may be asked"):
+        with pytest.raises(QueryRefused, match="is not allowed"):
             history.sparql(f"SELECT * {{ SERVICE {silent}<http://127.0.0.1:1/query> {{ ?s ?p ?o }} }}")
 
 

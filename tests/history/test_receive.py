@@ -164,7 +164,7 @@ def test_a_manifest_of_another_segment_is_refused(receiver: Receiver, client: ht
     for change in ({"epoch": "f" * 16}, {"gateway": "g2"}, {"last": 11}):
         text = Manifest(**{**_told(manifest), **change}).to_json()
         answer = client.patch(path(manifest, MANIFEST), content=text, headers=told(0, whole=text))
-        assert "it is the manifest of" in problem(answer, 400)
+        assert "this is the manifest of" in problem(answer, 400)
     for text in (b"", b"{}", b"[]", b"\xff", b'{"schema":1}'):
         problem(client.patch(path(manifest, MANIFEST), content=text, headers=told(0, whole=text)), 400)
     newer = manifest.to_json().replace(b'"schema":1', b'"schema":2')
@@ -403,7 +403,7 @@ def test_a_disk_that_is_full_is_told_and_what_came_is_kept(new: Callable[..., Re
     manifest, rows = segment(1, 5000)
     assert len(rows) > 6000
     with receiver.client() as client:
-        assert "make room" in problem(client.patch(path(manifest), content=rows, headers=told(0, whole=rows)), 507)
+        assert "free some space" in problem(client.patch(path(manifest), content=rows, headers=told(0, whole=rows)), 507)
         assert client.head(path(manifest)).headers["Upload-Offset"] == "6000"
         ship(client, *segment(1, 10))
     assert receiver.end() == 0
@@ -462,7 +462,7 @@ def test_a_port_in_use_and_a_landing_zone_that_is_not_there_are_told(tmp_path: P
     address = receiver.url.removeprefix("http://")
     command = [*COMMAND, "receive", "--landing=landing", "--tokens=gateways.json", f"--listen={address}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (ended.returncode, "make it, or mount it" in ended.stderr) == (1, True)
+    assert (ended.returncode, "create or mount it" in ended.stderr) == (1, True)
     (tmp_path / "landing").mkdir()
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1
