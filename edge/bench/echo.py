@@ -1,4 +1,4 @@
-"""A bare WebSocket echo with the library that the gateway uses: what its notifications are measured against.
+"""WebSocket echo server with the gateway's WebSocket library, as the baseline for notifications.
 
 `python -m edge.bench.echo` prints its address and serves until its standard input ends.
 """
@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 
 async def main() -> None:
-    """Serve."""
+    """Serve until standard input ends."""
     async with serve(_echo, "127.0.0.1", 0, compression=None) as server:
         print(f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}", flush=True)
         await asyncio.to_thread(sys.stdin.read)

@@ -1,4 +1,4 @@
-"""A bare Oxigraph behind as little HTTP as there can be: what the gateway's answers are measured against.
+"""Oxigraph behind a minimal HTTP server, as the baseline for the gateway's answers.
 
 `python -m edge.bench.endpoint` prints its address and serves until its standard input ends. It takes SPARQL by POST, as
 our own client sends it, and nothing else.
@@ -16,7 +16,7 @@ _STORE = ox.Store()
 
 
 async def main() -> None:
-    """Serve."""
+    """Serve until standard input ends."""
     server = await asyncio.start_server(_serve, "127.0.0.1", 0)
     async with server:
         print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)

@@ -1,4 +1,4 @@
-"""What an experiment is asked for, and the report it hands back: key performance indicators, as text and as JSON."""
+"""Options and reports of experiments: key performance indicators, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -35,61 +35,61 @@ INDICATORS: Final = {
     "t_endpoint_ms": "T_ENDPOINT: the same updates on a bare Oxigraph store in memory",
     "e2e": "(T_TOTAL - T_ENDPOINT) / T_ENDPOINT: what subscriptions add to the endpoint",
 }
-"""The indicators by their member in JSON, and what they mean."""
+"""Indicators by member name in JSON, with their meaning."""
 
 _COUNTS: Final = ("subscriptions", "updates", "notifications")
 
 
 class ExperimentError(Exception):
-    """The experiment cannot run here, or what it measured is wrong; the message says why."""
+    """The experiment cannot run here, or its result is invalid; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an experiment is to run."""
+    """Options of an experiment."""
 
     runs: int = 5
     mode: Mode = "sequential"
     commit: bool = False
-    """Whether every update is committed to disk before its notifications go out; else the journal is in memory."""
+    """Whether each update is committed to disk before its notifications; otherwise the journal is in memory."""
     small: bool = False
-    """A city with a fourteenth of the triples, and shorter runs: to see that it works, not for figures."""
+    """Use a small city (a fourteenth of the triples) and short runs: for smoke tests, not for figures."""
     minutes: float = 20.0
-    """How long a soak run takes."""
+    """Duration of a soak run."""
     attacks: tuple[str, ...] = ()
-    """Attacks that `fairness` tries; none: all."""
+    """Attacks of `fairness`; empty means all."""
 
     @property
     def city(self) -> City:
-        """The knowledge base."""
+        """Knowledge base of the experiment."""
         return SMALL_CITY if self.small else CITY
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of one experiment's own, with its value in each run."""
+    """Figure specific to one experiment, with its value in each run."""
 
     name: str
-    """Its member in JSON."""
+    """Member name in JSON."""
     meaning: str
     values: Sequence[float]
 
 
 @dataclass(slots=True)
 class Report:
-    """What an experiment found."""
+    """Result of an experiment."""
 
     experiment: str
     mode: Mode
     indicators: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Of those in `INDICATORS` that the experiment measures, the value in each run."""
+    """Values in each run of the `INDICATORS` that the experiment measures."""
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """Lines for people, below the table."""
+    """Additional lines below the table of the text report."""
     of: str = "run"
-    """What the values are of."""
+    """Unit of the repeated values, such as a run."""
     failure: str = ""
-    """Why what was measured is not as it should be; empty: it is."""
+    """Reason why the result violates an expectation; empty if it does not."""
 
     def to_json(self) -> str:
         """One object: every indicator, null where the experiment does not measure it; its own figures in `figures`."""

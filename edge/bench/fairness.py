@@ -1,4 +1,4 @@
-"""What one client that asks much does to another: the latency of small updates alone, and under each attack.
+"""Effect of a demanding client on others: latency of small updates alone, and under each attack.
 
 For each attack a gateway process of its own. The victim sends small updates at a steady rate over a WebSocket, and is
 subscribed to what they change; measured is the time from when an update was to be sent to its notification.
@@ -27,13 +27,13 @@ from edge.bench.experiments import ATTACKS
 from edge.bench.gateway import Gateway, Publisher
 
 _RATE: Final = 20
-"""Updates a second of the victim."""
+"""Updates of the victim per second."""
 _SECONDS: Final = 10.0
 """How long the victim is measured alone, and how long under attack."""
 _PATIENCE: Final = 30.0
-"""Seconds for which the victim waits for what is missing at the end; what is missing then counts as so long."""
+"""Seconds for which the victim waits at the end. Missing notifications count with this latency."""
 _BEGIN: Final = 60.0
-"""Seconds for an attack to be under way."""
+"""Timeout in seconds for an attack to begin."""
 _GOAL_MS: Final = 250.0
 _GOAL_RATIO: Final = 5.0
 
@@ -89,19 +89,19 @@ class Victim:
         self._socket = socket
         self._number = 0
         self._waiting: dict[int, float] = {}
-        """Values that were not notified yet, and when they were to be sent."""
+        """Scheduled times of the values without a notification yet."""
         self._latencies: list[float] = []
         self.reading: asyncio.Task[None]
 
     async def subscribe(self) -> None:
-        """Subscribe to what it updates."""
+        """Subscribe to the victim's own updates. Raises `ExperimentError`."""
         await self._socket.send(json.dumps({"subscribe": {"sparql": "SELECT ?v { <urn:victim> <urn:value> ?v }"}}))
         if "notification" not in json.loads(await self._socket.recv()):
             raise ExperimentError("the gateway refused the victim's subscription")
         self.reading = asyncio.create_task(self._read())
 
     async def measure(self, seconds: float) -> list[float]:
-        """Milliseconds from when each update was to be sent until its notification came."""
+        """Return the milliseconds from the scheduled time of each update to its notification."""
         self._latencies = []
         began = time.perf_counter()
         for number in range(round(seconds * _RATE)):
@@ -127,13 +127,13 @@ class Victim:
 
     async def _read(self) -> None:
         async for message in self._socket:
-            told = json.loads(message)
-            if "error" in told:
-                raise ExperimentError(f"the gateway refused the victim: {told}")
-            if "notification" not in told:
+            reply = json.loads(message)
+            if "error" in reply:
+                raise ExperimentError(f"the gateway refused the victim: {reply}")
+            if "notification" not in reply:
                 continue
             now = time.perf_counter()
-            for row in told["notification"]["addedResults"]["results"]["bindings"]:
+            for row in reply["notification"]["addedResults"]["results"]["bindings"]:
                 value = int(row["v"]["value"])
                 for done in [number for number in self._waiting if number <= value]:  # earlier ones may be merged
                     self._latencies.append(1000 * (now - self._waiting.pop(done)))

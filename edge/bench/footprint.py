@@ -1,4 +1,4 @@
-"""What a gateway takes while it rests: memory, processor, the time to start; and with the whole city in it."""
+"""Resources of an idle gateway: memory, processor time and startup time, empty and with the whole city."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the LUTT is worth: LAMP and ROAD with it and without (SPS Architecture, section VI.B, Table 9).
+"""Benefit of the LUTT: LAMP and ROAD with it and without (SPS Architecture, section VI.B, Table 9).
 
 Without a LUTT every subscription would be evaluated on every update. As in the paper that is an estimate: what the hit
 subscriptions cost, times the subscriptions there are for each that is hit. Measured is a third way, the paper's own: a

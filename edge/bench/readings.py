@@ -41,7 +41,7 @@ label = "{{sensor}}"
 unit = "unit:DegreeCelsius"
 store = "{store}"
 """
-"""To be filled in: what is stored of the readings."""
+"""Template of a mapping that stores readings."""
 _MAPPING: Final = """
 [[mapping]]
 topic = "bench/{sensor}"
@@ -137,7 +137,7 @@ async def _latencies(subscriber: ClientConnection, publish: Callable[[int], None
 
 @contextmanager
 def mosquitto(directory: Path) -> Iterator[int]:
-    """A Mosquitto process; its port. Raises `ExperimentError` where there is none."""
+    """Run a Mosquitto process and yield its port. Raises `ExperimentError` if Mosquitto is not installed."""
     program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if program is None:
         raise ExperimentError("this experiment needs Mosquitto (Debian package mosquitto)")

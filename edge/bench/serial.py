@@ -27,7 +27,7 @@ _NOISE: Final = 100_000
 _PIECES: Final = 200
 """Writes a second."""
 _PATIENCE: Final = 5.0
-"""Seconds for what is on the way when the noise ends."""
+"""Seconds to wait for frames in transit after the noise ends."""
 _FRAMINGS: Final = {
     "lines": "",
     "slip": 'framing = "slip"\ncrc = "crc-16/kermit"',
@@ -99,14 +99,14 @@ async def _noise(gateway: Gateway, line: int, frames: list[bytes]) -> tuple[int,
 
 
 async def _count(subscriber: ClientConnection, wanted: int) -> int:
-    """How many different values are told, until all are or none comes any more."""
+    """Count the distinct values in notifications, until all have arrived or a timeout passes."""
     values: set[str] = set()
     while len(values) < wanted:
         try:
-            told = json.loads(await asyncio.wait_for(subscriber.recv(), _PATIENCE))
+            message = json.loads(await asyncio.wait_for(subscriber.recv(), _PATIENCE))
         except TimeoutError:
             break
-        rows = told["notification"]["addedResults"]["results"]["bindings"]
+        rows = message["notification"]["addedResults"]["results"]["bindings"]
         values.update(row["value"]["value"] for row in rows)
     return len(values)
 

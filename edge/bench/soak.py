@@ -31,14 +31,15 @@ _SETTINGS: Final = {
     "EDGE__ENGINE__MAX_TIMER_OUTCOMES": "50",
 }
 _SAMPLES: Final = 60
-"""In a run; not more than one a second."""
+"""Samples in a run, at most one per second."""
 _WARM: Final = 480.0
-"""Seconds after which it counts. What CoAP clients sent is remembered for 247 s, and what vanished clients leave behind
-is collected some hundred at a time; both take their room first, and use it again then."""
+"""Warm-up in seconds. CoAP messages stay in the deduplication cache for 247 s, and the state of vanished clients is
+collected some hundred at a time. Both allocate memory first, and reuse it after the warm-up."""
 _ENOUGH: Final = 180.0
-"""Seconds that must count for a verdict: within less, what is bounded may still be on its way there."""
+"""Seconds after the warm-up that a verdict requires. In less time, bounded quantities may not have reached their bound.
+"""
 _ROWS: Final = 12
-"""Of the table for people."""
+"""Rows of the table in the text report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class Quantity:
     name: str
     meaning: str
     relative: float
-    """By how much it may grow from the beginning of what counts to the end: this share of its median ..."""
+    """Allowed growth after the warm-up, as a share of the median ..."""
     absolute: float
-    """... or this much, whichever is more."""
+    """... or as an absolute value, whichever is greater."""
     peaks: bool = False
-    """It grows and is cut back, again and again: what counts are its peaks."""
+    """Whether the quantity grows and is cut back repeatedly; then its peaks are compared."""
 
 
 QUANTITIES: Final = (
@@ -61,18 +62,18 @@ QUANTITIES: Final = (
     Quantity("threads", "its threads", 0.0, 2.0),
     Quantity("p50_ms", "from a reading over MQTT to its notification over WebSocket, median of a sample, ms", 0.3, 2.0),
     Quantity("p99_ms", "the same, 99th percentile, ms", 0.5, 30.0),
-    Quantity("files_kb", "the journal with all its files, at the most, KB", 0.1, 100.0, peaks=True),
+    Quantity("files_kb", "maximum size of the journal with all its files, KB", 0.1, 100.0, peaks=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at one time."""
+    """Sample of all quantities."""
 
     seconds: float
-    """Since the load began."""
+    """Seconds since the load began."""
     values: tuple[float, ...]
-    """Of the quantities, in their order."""
+    """Values of the quantities, in their order."""
 
 
 def run(options: Options) -> Report:

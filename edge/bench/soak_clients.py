@@ -51,7 +51,7 @@ class Clients:
     def __init__(self, endpoints: dict[str, str]) -> None:
         self._at = endpoints
         self._sent: dict[str, float] = {}
-        self._told: dict[str, str] = {}
+        self._notified: dict[str, str] = {}
         self._over = asyncio.Event()
         self.latencies: list[float] = []
         """Milliseconds from a reading's publishing to its notification, since somebody emptied the list."""
@@ -119,21 +119,21 @@ class Clients:
         with suppress(ConnectionClosed):
             async for text in connection:
                 now = time.perf_counter()
-                told = json.loads(text)["notification"]
-                for row in _rows(told, "removedResults"):
-                    if self._told.get(row["observation"]) == row["value"]:
-                        del self._told[row["observation"]]
-                for row in _rows(told, "addedResults"):
-                    self._told[row["observation"]] = row["value"]
+                notification = json.loads(text)["notification"]
+                for row in _rows(notification, "removedResults"):
+                    if self._notified.get(row["observation"]) == row["value"]:
+                        del self._notified[row["observation"]]
+                for row in _rows(notification, "addedResults"):
+                    self._notified[row["observation"]] = row["value"]
                     if sent := self._sent.pop(row["value"], None):
                         self.latencies.append(1000 * (now - sent))
 
     async def _compare(self) -> None:
-        """Raises `ExperimentError` when who listened does not come to know the same as who asks."""
+        """Wait until notifications and a query give the same readings. Raises `ExperimentError` after a timeout."""
         deadline = time.monotonic() + _PATIENCE
-        while self._told != (asked := await self._asked()):
+        while self._notified != (asked := await self._asked()):
             if time.monotonic() > deadline:
-                raise ExperimentError(f"{len(self._told)} readings were told and {len(asked)} are in the graph")
+                raise ExperimentError(f"{len(self._notified)} readings were notified and {len(asked)} are in the graph")
             await asyncio.sleep(0.1)
 
     async def _asked(self) -> dict[str, str]:
@@ -153,7 +153,7 @@ class Clients:
                     raise ExperimentError(f"{path} was refused: {answer.text}")
 
     async def _schedule(self, number: int) -> None:
-        """Delayed updates: most run, some are wound up anew, some are cancelled."""
+        """Schedule delayed updates: most run, some are rescheduled, some are cancelled."""
         async with connect(self._at["ws"], proxy=None) as connection:
             name = f"soak{number % 20}"
             late = f"<http://example.org/late{number % 20}>"
@@ -165,7 +165,7 @@ class Clients:
                 await _answered(connection, {"cancel": {"id": name}}, "cancelled")
 
     async def _visit(self, number: int) -> None:
-        """A subscriber that comes, is told something and goes: in good order, without a word, or to come back."""
+        """Subscribe, receive a notification and leave: by unsubscribing, by disconnecting, or to resume later."""
         text = f"SELECT ?o {{ <http://example.org/lamp{number % 50}> <urn:is> ?o }} # {number % 7}"
         async with connect(self._at["ws"], proxy=None) as connection:
             told = await _subscribe(connection, text, resume=number % 3 == 0)

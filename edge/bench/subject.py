@@ -1,4 +1,4 @@
-"""What is measured: the engine with its journal, and the bare store that it is measured against."""
+"""Subjects of the measurements: the engine with its journal, and a bare store as the baseline."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Round:
 
     @property
     def update(self) -> int:
-        """T_UPDATE: all that is none of the other phases, the journal included."""
+        """T_UPDATE: the time outside the other phases, including the journal."""
         inside = self.inside
         return self.spent - inside.lutt.total - inside.booster.total - inside.notify.total
 
@@ -90,7 +90,7 @@ class Subject:
             self.engine.unsubscribe(spuid)
 
     def round(self, texts: Sequence[str]) -> Round:
-        """Run updates one at a time, without threads: what is measured is the work, not the hand-over."""
+        """Run updates one at a time, without threads, so that thread switches do not count."""
         return self._measured(texts, self._one_at_a_time)
 
     def pipelined_round(self, texts: Sequence[str], notifications: int) -> Round:

@@ -37,7 +37,8 @@ def walk(tables: Sequence[Table], city: City, profile: str) -> tuple[int, int]:
 def hit_rate(city: City, profile: str) -> float:
     """LHR, percent: of all pairs of an update and a subscription, those where a changed triple passes the table.
 
-    It is a property of the profiles. The engine need not look at as many: what differs in constants alone is one.
+    It is a property of the profiles. The engine examines fewer tables: subscriptions that differ only in constants
+    share one.
     """
     tables = list(tables_of(city))
     _, hits = walk(tables, city, profile)

@@ -1,4 +1,4 @@
-"""What a gateway does with many delayed updates: how it starts with them, and how late it runs them."""
+"""Many delayed updates: startup time of a gateway that has them, and lateness of their execution."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from edge.bench.readings import QUERY, STORED
 
 _SENSORS: Final = 100
 _READINGS: Final = 3_000
-"""Of each side and run: more than what the write-ahead log takes before it is moved into the file."""
+"""Observations of each side and run: enough to include checkpoints of the write-ahead log."""
 _TOGETHER: Final = 100
 """Readings that come at once."""
 _UNIT: Final = 1_000
@@ -126,13 +126,13 @@ async def _send(client: mqtt.Client, subscriber: ClientConnection, numbers: rang
         some = numbers[first : first + together]
         for number in some:
             client.publish(f"bench/s{number % _SENSORS}", str(number), qos=1)
-        told = 0
+        notified = 0
         try:
             async with asyncio.timeout(_PATIENCE):
-                while told < len(some):
-                    told += json.loads(await subscriber.recv())["notification"].get("merged", 1)
+                while notified < len(some):
+                    notified += json.loads(await subscriber.recv())["notification"].get("merged", 1)
         except TimeoutError:
-            raise ExperimentError(f"of {len(some)} readings {told} were told to a subscriber") from None
+            raise ExperimentError(f"of {len(some)} readings {notified} reached a subscriber") from None
 
 
 def _bytes(gateway: Gateway) -> int:

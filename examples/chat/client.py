@@ -1,4 +1,4 @@
-"""A chat client (SEPA paper, section 5.4): a Sender, a Receiver and a Remover that know nothing of each other."""
+"""A chat client (SEPA paper, section 5.4): a Sender, a Receiver and a Remover that are independent of each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edge.jsap import ProfileError
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("me", help="your name")
-parser.add_argument("other", help="the name of whom you talk to")
+parser.add_argument("other", help="name of the other person")
 parser.add_argument("--profile", default=Path(__file__).with_name("client.yaml"), help="where the gateway is")
 arguments = parser.parse_args()
 me, other = (f"http://schema.org/Person-{quote(name, safe='')}" for name in (arguments.me, arguments.other))
@@ -25,7 +25,7 @@ except (OSError, ProfileError) as error:
 
 
 async def sender() -> None:
-    """What is typed is sent."""
+    """Join the chat, and send each line of standard input as a message."""
     await app.producer("JOIN").produce(person=me, name=arguments.me)
     send = app.producer("SEND")
     show(f"You are {arguments.me}. Type to {arguments.other}; Ctrl-D ends.")
@@ -37,7 +37,7 @@ async def sender() -> None:
 
 @app.aggregator("SENT", "SET_RECEIVED", receiver=me)
 async def receiver(change: Notification, set_received: Pipeline) -> None:
-    """What is sent to me is shown and marked as received. It goes when its sender knows that."""
+    """Show messages to me and mark them as received. A message disappears when its sender has seen the mark."""
     for row in change.added:
         show(f"{plain(row['name'])}: {plain(row['text'])}")
         await set_received(message=row["message"])
@@ -47,14 +47,14 @@ async def receiver(change: Notification, set_received: Pipeline) -> None:
 
 @app.aggregator("RECEIVED", "REMOVE", sender=me)
 async def remover(change: Notification, remove: Pipeline) -> None:
-    """What I sent and the other one received is removed."""
+    """Remove my messages that the other person has received."""
     for row in change.added:
         show(f"    received at {str(plain(row['time']))[11:19]}")
         await remove(message=row["message"])
 
 
 async def typed() -> AsyncIterator[str]:
-    """The lines of standard input."""
+    """Yield the lines of standard input without blocking the event loop."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async for line in reader:
@@ -62,7 +62,7 @@ async def typed() -> AsyncIterator[str]:
 
 
 def show(text: str) -> None:
-    """A line, at once."""
+    """Print a line immediately."""
     print(text, flush=True)
 
 

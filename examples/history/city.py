@@ -1,9 +1,10 @@
-"""A small city's history, made up: what a gateway would have sent in a week, as segments in a landing zone.
+"""Synthetic history of a small city: one week of a gateway's observations, as segments in a landing zone.
 
     python city.py LANDING [--days 7]
 
-Two streets of lamps that are dimmed by night, and a thermometer and a noise meter in three squares. Not all goes
-well: a thermometer is silent for an afternoon, another one is broken, a lamp is heard of no more. Nothing is random.
+Two streets have lamps that are dimmed at night; three squares have a thermometer and a noise meter each. There are
+faults: one thermometer is silent for an afternoon, another has a loose contact, and one lamp falls silent. The data is
+computed without random numbers, so every run gives the same observations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from edge.outbox.segment import MANIFEST, ROWS, Manifest, line, packed
 CITY: Final = "http://example.org/city/"
 UNIT: Final = "http://qudt.org/1.1/vocab/unit#"
 START: Final = datetime(2026, 1, 5, tzinfo=UTC)
-"""A Monday."""
+"""Time of the first observation, a Monday."""
 EPOCH: Final = "00000000c17c17e5"
 
 MINUTE: Final = 60
@@ -30,16 +31,16 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 SQUARES: Final = {"Market": 0.0, "Station": 1.5, "Park": -1.0}
-"""How much warmer than the others it is there, in degrees Celsius."""
+"""Temperature difference of each square in degrees Celsius."""
 STREETS: Final = {"High-Street": 6, "Mill-Lane": 3}
-"""Lamps."""
+"""Number of lamps of each street."""
 
 Reading = tuple[int, Context, str]
-"""Seconds after the start, what of, and the value."""
+"""Seconds after the start, context of the observation, and lexical form of the value."""
 
 
 def context(place: str, sensor: str, prop: str, unit: str) -> Context:
-    """What observations of one sensor share. Its live observation is `CITY/observation/SENSOR/PROPERTY`."""
+    """Return the context of a sensor's observations. Their live observation is `CITY/observation/SENSOR/PROPERTY`."""
     return Context(
         series=f"{CITY}observation/{sensor}/{prop}",
         topic=f"city/{sensor}/{prop}",
@@ -52,7 +53,7 @@ def context(place: str, sensor: str, prop: str, unit: str) -> Context:
 
 
 def temperatures(days: int) -> Iterator[Reading]:
-    """Every ten minutes, warmest at three in the afternoon."""
+    """Yield a temperature of each square every ten minutes, with the maximum at 15:00."""
     for square, warmer in SQUARES.items():
         meter = context(square, f"thermometer-{square}", "temperature", "DegreeCelsius")
         for number, second in enumerate(range(0, days * DAY, 10 * MINUTE)):
@@ -66,7 +67,7 @@ def temperatures(days: int) -> Iterator[Reading]:
 
 
 def noises(days: int) -> Iterator[Reading]:
-    """Every ten minutes, loud by day."""
+    """Yield a noise level of each square every ten minutes, louder from 7:00 to 22:00."""
     for square, louder in SQUARES.items():
         meter = context(square, f"microphone-{square}", "noise", "Decibel")
         for number, second in enumerate(range(0, days * DAY, 10 * MINUTE)):
@@ -75,19 +76,19 @@ def noises(days: int) -> Iterator[Reading]:
 
 
 def dimmings(days: int) -> Iterator[Reading]:
-    """At dusk and dawn, and half as bright from 23:00 to 05:00: told when it changes."""
+    """Yield the dimming of each lamp when it changes: on at dusk, off at dawn, half power from 23:00 to 05:00."""
     for street, lamps in STREETS.items():
         for number in range(lamps):
             lamp = context(street, f"lamp-{street}-{number + 1}", "dimming", "Percent")
             for day in range(days):
                 if street == "Mill-Lane" and number == 2 and day > 3:
-                    break  # heard of no more
+                    break  # this lamp falls silent
                 for hour, percent in ((0, 50), (5, 100), (8, 0), (16, 100), (23, 50)):
                     yield day * DAY + hour * HOUR + number, lamp, str(percent)
 
 
 def write(landing: Path, days: int = 7, gateway: str = "city-box", rows: int = 10_000) -> int:
-    """Write the segments of the gateway's outbox. Returns how many observations there are."""
+    """Write the segments of the gateway's outbox. Returns the number of observations."""
     readings = sorted([*temperatures(days), *noises(days), *dimmings(days)], key=lambda reading: reading[0])
     folder = landing / gateway / EPOCH
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ def write(landing: Path, days: int = 7, gateway: str = "city-box", rows: int = 1
 
 
 def _segment(folder: Path, gateway: str, first: int, readings: list[Reading]) -> None:
-    """The file of rows and then its manifest, as the gateway writes them."""
+    """Write the file of rows and then its manifest, in the order of the gateway: the manifest completes a segment."""
     contexts = {context: number for number, context in enumerate(dict.fromkeys(reading[1] for reading in readings), 1)}
     times = [int(START.timestamp() + second) * 1_000_000 for second, _, _ in readings]
     body = packed(

@@ -1,4 +1,4 @@
-"""Smart lighting (SPS paper, section II.D): a lamp is on while somebody is there, and for a while after."""
+"""Smart lighting (SPS paper, section II.D): a lamp is on while its sensor detects presence, and some seconds longer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ except (OSError, ProfileError) as error:
     parser.error(str(error))
 
 
-@app.aggregator("SENSORS", "SENSED", repeat=True)  # twice does no harm: it is sent until the gateway answers
+@app.aggregator("SENSORS", "SENSED", repeat=True)  # the update is idempotent, so the client may resend it
 async def sense(change: Notification, sensed: Pipeline) -> None:
-    """Keep when a sensor last changed: it may say the same again and again."""
+    """Record when a sensor last changed. Sensors may repeat the same value."""
     for row in change.added:
         await sensed(row)
 
 
 @app.aggregator("PRESENCE", "SWITCH", repeat=True)
 async def switch(change: Notification, lamp: Pipeline) -> None:
-    """On at once. Off later, unless the sensor has changed by then: the gateway looks, we need not."""
+    """Switch on immediately. Switch off with a delayed update, which has no effect if the sensor changes before."""
     for row in change.added:
         if plain(row["presence"]):
             await lamp(row, state="ON")

@@ -12,23 +12,23 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 _STEP = 0.1
-"""Seconds."""
+"""Seconds between two steps."""
 _ROW = 50
-"""Posts in a line of the screen."""
+"""Number of posts in a line of the screen."""
 
 
 class Street:
-    """Who is where, and which lamps are on."""
+    """State of the simulation: positions of people, sensor values, and lamps."""
 
     def __init__(self, posts: int, people: int, speed: float) -> None:
-        """`speed` in posts a second."""
+        """Place people at random. `speed` is in posts per second."""
         self.lamps = [False] * posts
         self.presence: list[bool | None] = [None] * posts
         self.places = [random.uniform(0, posts) for _ in range(people)]
         self._speeds = [random.choice((-1, 1)) * random.uniform(0.5, 1.5) * speed for _ in range(people)]
 
     def step(self) -> list[int]:
-        """Everybody goes on. Returns the posts whose sensor sees something else than before."""
+        """Move all people by one step. Returns the posts whose sensor value has changed."""
         posts = len(self.lamps)
         self.places = [(place + speed * _STEP) % posts for place, speed in zip(self.places, self._speeds, strict=True)]
         taken = {int(place) for place in self.places}
@@ -38,7 +38,7 @@ class Street:
         return changed
 
     def drawn(self) -> str:
-        """Lamps above, people below."""
+        """Return the street as text: a line of lamps, and below it a line of people."""
         lines = []
         for begin in range(0, len(self.lamps), _ROW):
             posts = range(begin, min(begin + _ROW, len(self.lamps)))

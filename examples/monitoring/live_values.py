@@ -20,13 +20,13 @@ except (OSError, ProfileError) as error:
     parser.error(str(error))
 
 table: dict[object, str] = {}
-"""Observation -> its line. The last one is the newest."""
+"""Output line of each observation, oldest change first."""
 news = asyncio.Event()
 
 
 @app.consumer("OBSERVATIONS_VALUES")
 async def values(change: Notification) -> None:
-    """Keep the table."""
+    """Update the table from a notification. Re-insertion moves a changed observation to the end."""
     for row in change.removed:
         table.pop(row["observation"], None)
     for row in change.added:
@@ -35,13 +35,13 @@ async def values(change: Notification) -> None:
 
 
 def line(row: Row) -> str:
-    """An observation, without the namespaces."""
+    """Return the output line of an observation, without namespaces."""
     unit, location = (re.split(r"[#/]", str(plain(row[name])))[-1] for name in ("unit", "location"))
     return f"{time.strftime('%X')}  {plain(row['value'])!s:>12} {unit:<16} {plain(row['label'])}, {location}"
 
 
 async def screen() -> None:
-    """Show the table when it changed, as much of it as fits; at most ten times a second."""
+    """Print the part of the table that fits on the screen after each change, at most ten times a second."""
     while True:
         await news.wait()
         news.clear()

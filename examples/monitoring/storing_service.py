@@ -1,4 +1,4 @@
-"""Storing service (SEPA paper, section 5.4): every value, with its time, into a store of its own."""
+"""Storing service (SEPA paper, section 5.4): write every value with its time into a separate SPARQL store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edge.jsap import ProfileError
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--profile", default=Path(__file__).with_name("storing.yaml"), help="where gateway and store are")
 try:
-    # Values that come faster than the store takes them wait; beyond that, only the newest of them would.
+    # The client queues values while the store is slower. Beyond this bound it merges notifications, which loses values.
     app = Application(parser.parse_args().profile, options=Options(waiting=100_000), stop_on_error=True)
 except (OSError, ProfileError) as error:
     parser.error(str(error))
@@ -23,12 +23,12 @@ with SyncClient(Endpoints(query=last_stored.sparql11.url), over="http") as histo
 
 @app.aggregator("OBSERVATIONS_VALUES", "STORE_OBSERVATION")
 async def keep(change: Notification, store: Pipeline) -> None:
-    """Store what is not the last that was stored: at the start all values come, and a row may change in its label."""
+    """Store values that differ from the last stored one: the first notification has all values, and labels change."""
     for row in change.added:
         observation, value = row["observation"], plain(row["value"])
         if last.get(observation) != value:
             stored = await store(observation=observation, unit=row["unit"], value=row["value"])
-            await stored  # one after the other: the store says the time, and no two may have the same
+            await stored  # one at a time: the store assigns timestamps, which must be distinct
             last[observation] = value
 
 

@@ -1,6 +1,6 @@
-"""Topics Manager (SEPA paper, section 5.4): says in the graph which MQTT topics are observations.
+"""Topics Manager (SEPA paper, section 5.4): declare in the graph which MQTT topics are observations.
 
-Without arguments, those that the profile names in `extended.semantic-mappings`; else one.
+Without arguments, it adds the mappings of the profile's `extended.semantic-mappings`; otherwise the given topic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except (OSError, ProfileError) as error:
 
 
 def wanted() -> tuple[SemanticMapping, ...]:
-    """The mappings that there should be."""
+    """Return the mappings to add."""
     topic = arguments.topic
     if topic is None:
         return profile.mappings
@@ -39,7 +39,7 @@ def wanted() -> tuple[SemanticMapping, ...]:
 
 
 async def main() -> None:
-    """Add those that are not there; to add one again would take its value away."""
+    """Add missing mappings. Adding an existing mapping again would delete its value."""
     async with Brokers() as brokers, Consumer(profile, "TOPICS", brokers=brokers) as topics:
         add = Producer(profile, "ADD_OBSERVATION", brokers=brokers)
         known = {plain(row["topic"]) for row in topics.results}

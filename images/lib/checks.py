@@ -1,4 +1,4 @@
-"""What the tests of images and packages say, and how they end."""
+"""Assertions and progress lines of the tests of images and packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Failed(Exception):
 
 
 def check(what: str, good: object, found: object = "") -> None:
-    """Say it, and end the test where it is not so."""
+    """Print the result of a check. Raises `Failed` if it does not hold."""
     result = f"{'ok  ' if good else 'FAIL'} {what}{f': {found}' if found != '' else ''}"
     print(f"{time.monotonic() - _BEGAN:5.0f} s {result}", flush=True)
     if not good:

@@ -17,7 +17,7 @@ from checks import Failed
 T = TypeVar("T")
 
 HERE = ["--register=no"] if Path("/run/systemd/system").exists() else ["--register=no", "--keep-unit"]
-"""Without a systemd on this machine there is none to ask for a scope."""
+"""Without systemd on this machine, systemd-nspawn cannot request a scope for the container."""
 OURS = [f"--setenv={name}" for name in ("http_proxy", "https_proxy", "no_proxy", "PIP_CERT", "PIP_INDEX_URL")]
 """How this machine gets at the network, for the steps that need it."""
 AUTHORITIES = Path("/etc/ssl/certs")
@@ -34,7 +34,7 @@ def wait(condition: Callable[[], T], seconds: float, what: str) -> T:
 
 
 class Container:
-    """One system. What it does to its directory stays there."""
+    """A system in a directory. Its changes to the directory are permanent."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

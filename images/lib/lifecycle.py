@@ -42,19 +42,19 @@ def variant(package: Path, directory: Path, version: str, settings: str = "") ->
 
 
 class Owner:
-    """Who has the machine."""
+    """Operations that the owner of the machine performs."""
 
     def __init__(self, machine: Container) -> None:
         self.machine = machine
 
     def apt(self, *words: str) -> float:
-        """Seconds that it took."""
+        """Run apt-get. Returns the duration in seconds."""
         began = time.monotonic()
         self.machine.run(f"cd /srv && apt-get --quiet --yes {' '.join(words)}")
         return time.monotonic() - began
 
     def ready(self) -> float:
-        """Seconds until the gateway does its work."""
+        """Wait until the gateway is healthy. Returns the duration in seconds."""
         began = time.monotonic()
         try:
             self.machine.run(f"edge health --wait {READY}")
@@ -64,24 +64,24 @@ class Owner:
         return time.monotonic() - began
 
     def numbers(self) -> set[str]:
-        """What the graph knows of those that were put there."""
+        """Return the numbers in the graph that `put` inserted."""
         rows = json.loads(self.machine.run(f"edge query --format json '{NUMBER}'"))["results"]["bindings"]
         return {row["n"]["value"] for row in rows}
 
     def put(self, number: int) -> None:
-        """One more."""
+        """Insert a number into the graph."""
         self.machine.run(f"edge update 'INSERT DATA {{ <urn:of> <urn:number> {number} }}'")
 
     def failed(self) -> str:
-        """Units that have."""
+        """Return the failed units."""
         return self.machine.says("systemctl --failed --no-legend --plain")
 
     def show(self, unit: str, name: str) -> str:
-        """A property of a unit."""
+        """Return a property of a unit."""
         return self.machine.says(f"systemctl show {unit} --property={name} --value")
 
     def works(self, when: str, numbers: set[str]) -> None:
-        """Whether the service runs, does its work, and has its data."""
+        """Check that the service runs, is healthy, and has its data."""
         took = self.ready()
         status, body = self.machine.get("http://127.0.0.1:8000/health")
         check(
@@ -92,7 +92,7 @@ class Owner:
         check(f"{when} the service was started once", self.show("edge", "NRestarts") == "0")
 
     def stale(self) -> str:
-        """Compiled modules whose source is gone, and sources that nobody compiled."""
+        """Return compiled modules without a source, and sources that are not compiled."""
         code = (
             "import importlib.util, pathlib\n"
             "lib = pathlib.Path('/usr/lib/sepa-edge')\n"
@@ -103,7 +103,7 @@ class Owner:
 
 
 def without_systemd(machine: Container) -> None:
-    """In a chroot, as images are made; then that system is started."""
+    """Install in a chroot, like the image build, and then start the system."""
     began = time.monotonic()
     machine.at_rest(
         "cd /srv && DEBIAN_FRONTEND=noninteractive apt-get -q --yes --no-install-recommends install ./sepa-edge.deb"
@@ -118,7 +118,7 @@ def without_systemd(machine: Container) -> None:
 
 
 def leftovers(machine: Container) -> str:
-    """Files by the package's names or of its user, but for what dpkg, apt and the journal have written about it."""
+    """Return the files with the package's names or of its user, except for the records of dpkg, apt and the journal."""
     found = []
     for path in machine.root.rglob("*"):
         name = str(path.relative_to(machine.root))
@@ -131,7 +131,7 @@ def leftovers(machine: Container) -> str:
 
 
 def installed(machine: Container) -> None:
-    """With what it recommends, on a machine that runs."""
+    """Install the package with its recommended packages on a running machine."""
     owner = Owner(machine)
     took = owner.apt("install", "./sepa-edge.deb")
     check("apt installs it on a machine that runs", True, f"{took:.0f} s")
@@ -152,7 +152,7 @@ def installed(machine: Container) -> None:
 
 
 def beside_mosquitto(machine: Container) -> None:
-    """Mosquitto came along, is the gateway's broker, and is shut in by what the package says about its service."""
+    """Check that Mosquitto is installed, is the gateway's broker, and runs under the package's sandbox settings."""
     owner = Owner(machine)
     check("Mosquitto is shut in", owner.show("mosquitto", "ProtectSystem") == "strict")
     exposed = machine.run("systemd-analyze --no-pager security mosquitto | tail -1")
@@ -161,7 +161,7 @@ def beside_mosquitto(machine: Container) -> None:
         INSERT DATA { <urn:cellar> a sosa:Observation ; <http://mml.arces.unibo.it/monitor#hasMqttTopic> "cellar" }'""")
     machine.run("edge publish cellar 12.5")
     wait(lambda: "12.5" in machine.run(f"edge query '{VALUE}'"), 20, "the reading")
-    check("a reading that Mosquitto is told is in the graph", True)
+    check("a reading published to Mosquitto is in the graph", True)
     machine.run("systemctl restart mosquitto")
     machine.run("edge publish cellar 13.5")
     wait(lambda: "13.5" in machine.run(f"edge query '{VALUE}'"), 20, "the next reading")
@@ -178,7 +178,7 @@ def upgraded(machine: Container) -> None:
     check("apt upgrades it", "99.0" in machine.run("edge --version"), f"{took:.0f} s")
     owner.works("after the upgrade", {"1", "2"})
     check("the new one runs", owner.show("edge", "MainPID") != before)
-    check("what the new one does not have is gone", not (stale := owner.stale()), stale)
+    check("files that the new version lacks are gone", not (stale := owner.stale()), stale)
     kept(machine, "after the upgrade")
     took = owner.apt("--option", "Dpkg::Options::=--force-confold", "install", "./newest.deb")
     owner.works("after another with other settings to begin with", {"1", "2"})
@@ -186,19 +186,19 @@ def upgraded(machine: Container) -> None:
     owner.machine.run("systemctl disable --now --quiet edge")
     owner.apt("--reinstall", "--option", "Dpkg::Options::=--force-confold", "install", "./newest.deb")
     state = machine.says("systemctl is-enabled edge"), machine.says("systemctl is-active edge")
-    check("who has switched the service off finds it off after an upgrade", state == ("disabled", "inactive"), state)
+    check("a service that was switched off stays off after an upgrade", state == ("disabled", "inactive"), state)
     owner.machine.run("systemctl enable --now --quiet edge")
     owner.works("switched on again", {"1", "2"})
 
 
 def kept(machine: Container, when: str) -> None:
-    """The owner's files."""
+    """Check that the owner's settings and passwords are unchanged."""
     check(f"{when} the settings are the owner's", EDIT in machine.run("cat /etc/sepa-edge/edge.toml"))
     check(f"{when} so are the passwords", machine.run("cat /etc/sepa-edge/secrets/mine") == "word")
 
 
 def removed(machine: Container) -> None:
-    """Data and settings wait for it to come back."""
+    """Remove the package, which keeps data and settings, and install it again."""
     owner = Owner(machine)
     owner.apt("remove", "sepa-edge")
     check(
@@ -219,7 +219,7 @@ def removed(machine: Container) -> None:
 
 
 def found_mosquitto(machine: Container) -> None:
-    """A Mosquitto that was there before the gateway came, and runs on as it is until it is started again."""
+    """Install next to an existing Mosquitto, which keeps its settings until it is restarted."""
     owner = Owner(machine)
     machine.run("systemctl restart mosquitto")
     check("Mosquitto was there before", owner.show("mosquitto", "ProtectSystem") == "no")
@@ -231,7 +231,7 @@ def found_mosquitto(machine: Container) -> None:
 
 
 def purged(machine: Container) -> None:
-    """Nothing is left but the user, whose number nobody else shall get."""
+    """Purge the package. Only the user remains, so that its number is not used again."""
     owner = Owner(machine)
     machine.run("cp --archive /var/lib/sepa-edge /var/lib/sepa-edge.before-restore")
     owner.apt("purge", "sepa-edge")
@@ -246,7 +246,7 @@ def life(base: Container, package: Path, work: Path) -> None:
     shutil.copy(package, machine.root / "srv" / "sepa-edge.deb")
     shutil.copy(variant(package, work / "newer", "99.0"), machine.root / "srv" / "newer.deb")
     shutil.copy(variant(package, work / "newest", "99.1", "# As it comes now."), machine.root / "srv" / "newest.deb")
-    # What it depends on and recommends is fetched now: afterwards the system has no network.
+    # Dependencies and recommended packages are downloaded now: afterwards the system has no network.
     fetch = "apt-get --quiet --yes --download-only install ./sepa-edge.deb"
     machine.at_rest(f"cd /srv && apt-get --quiet update && {fetch}", network=True)
     try:

@@ -1,4 +1,4 @@
-"""The project's tests as edge.service: under its settings, on a systemd that runs, they and all that they start."""
+"""The project's tests as edge.service: on a running systemd, under the sandbox settings of the service."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from container import Container
 
 ROOT = Path(__file__).parents[2]
 PLACE = "/srv/sepa-edge"
-"""The sources in the system: seen by the service, and not written to by it."""
+"""Directory of the sources in the system, which the service may read but not write."""
 PACKAGES = (
     *("python3-venv", "make", "mosquitto", "mosquitto-clients", "libcoap3-bin", "faketime", "openssl"),
     *("iproute2", "procps", "util-linux"),
 )
-"""What the tests use."""
+"""Debian packages that the tests need."""
 
 TESTS = """\
 # What the tests have other than edge.service says, and why. Nothing in here is about what the service may do.
@@ -54,15 +54,15 @@ MAIN = (
         "engine/test_timers.py",
     ),
 )
-"""The tests of what the gateway does for its clients and devices.
+"""Tests of the gateway's behaviour towards clients and devices.
 
-Not: the Spark side, which runs elsewhere; the page, since a browser's own sandbox needs what the service may not;
-benchmarks; what looks at sources; of the engine, what does nothing but compute.
+Excluded are the Spark side, which runs on other machines; the web page, because a browser's own sandbox needs
+permissions that the service lacks; benchmarks; tests of the sources; and purely computational tests of the engine.
 """
 LEFT_OUT = {
     "tests/gates/coap/test_libcoap_oscore.py::test_blocks_both_ways": "the client of libcoap 4.3.5 cannot encrypt it",
 }
-"""Tests by name, with the reason: what the test itself needs, and the gateway does not."""
+"""Excluded tests by name, with the reason: a need of the test itself that the gateway does not have."""
 
 PROBES = r"""
 import ctypes, mmap, os, socket, sys
@@ -107,7 +107,7 @@ print("refused" if status["NoNewPrivs"] == "1" else "allowed", "new privileges",
 
 
 def machine(base: Container, root: Path) -> Container:
-    """A system with the sources, and the environment their Makefile makes. One that is there gets newer sources."""
+    """Create a system with the sources and their virtual environment. An existing system gets the current sources."""
     made = Container(root) if root.exists() else base.copy(root)
     install = "apt-get --quiet update && apt-get --quiet --yes --no-install-recommends install"
     made.at_rest(f"export DEBIAN_FRONTEND=noninteractive; {install} {' '.join(PACKAGES)}", network=True)
@@ -121,7 +121,7 @@ def machine(base: Container, root: Path) -> Container:
 
 
 def copy(place: Path) -> None:
-    """The sources as they are here, without what tools have made."""
+    """Copy the sources without generated files."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -137,7 +137,7 @@ def copy(place: Path) -> None:
 
 
 class Service:
-    """edge.service in a system, with another command."""
+    """edge.service in a system, with another command than the gateway."""
 
     def __init__(self, system: Container) -> None:
         self.system = system
@@ -151,7 +151,7 @@ class Service:
         self.difference.parent.mkdir(exist_ok=True)
 
     def does(self, command: str) -> tuple[bool, str]:
-        """Whether it succeeded, and what it said."""
+        """Return whether the command succeeded, and its output."""
         self.difference.write_text(TESTS.format(command=command, place=PLACE))
         self.system.run("systemctl daemon-reload")
         state = self.system.says("systemctl start edge && echo done")
@@ -159,7 +159,7 @@ class Service:
 
 
 def runs(system: Container, words: list[str]) -> None:
-    """The tests."""
+    """Run the tests under the settings of the service."""
     system.start()
     try:
         service = Service(system)
@@ -184,7 +184,7 @@ def runs(system: Container, words: list[str]) -> None:
 
 
 def probe(system: Container, service: Service) -> None:
-    """Whether the settings are in force here: what they forbid is tried."""
+    """Check that the settings take effect here, by trying the forbidden operations."""
     misc = dict(reversed(line.split()) for line in Path("/proc/misc").read_text().splitlines())
     device = next(number for name, number in misc.items() if name in {"fuse", "tun"})
     system.run(

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine: a master, and workers that come one by one."""
+"""Standalone Spark cluster on this machine: a master, and workers that are added one by one."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import pyspark
 from edge.bench.experiment import ExperimentError
 
 _PATIENCE: Final = 60.0
-"""Seconds for a process to come up, or to end."""
+"""Timeout in seconds for the start or the end of a process."""
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 
 
 class Cluster:
-    """A context manager: what it started is stopped on the way out."""
+    """Context manager of a cluster. It stops all processes at the end."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory` is for logs and what workers write."""
+        """Use `directory` for logs and for the files of workers."""
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
         self.master = ""
-        """Its URL."""
+        """URL of the master."""
 
     def __enter__(self) -> Self:
-        """Start the master. Raises `ExperimentError` where it does not come up."""
+        """Start the master. Raises `ExperimentError` if it does not start."""
         self._start("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.master = self._said("master", r"Starting Spark master at (spark://\S+)")
         return self
@@ -46,7 +46,7 @@ class Cluster:
                 process.wait()
 
     def add_worker(self, cores: int = 1, memory: str = "1g") -> None:
-        """Returns when the master knows it. Raises `ExperimentError`."""
+        """Start a worker and wait until it has registered with the master. Raises `ExperimentError`."""
         name = f"worker-{len(self._processes)}"
         own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--work-dir", str(self._directory / name))
         self._start(name, _WORKER, *own, "--cores", str(cores), "--memory", memory, self.master)

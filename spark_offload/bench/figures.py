@@ -1,4 +1,4 @@
-"""What was measured, beside what was aimed at; as text and as JSON."""
+"""Figures of the measurements with their goals, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure, with its value in each run."""
+    """A figure with its value in each run."""
 
     name: str
-    """Its member in JSON."""
+    """Member name in JSON."""
     meaning: str
-    """With its unit."""
+    """Description with the unit."""
     values: Sequence[float]
     goal: float | None = None
-    """What the median is to be at the most; None: it is told, nothing is aimed at."""
+    """Upper bound for the median; None: the figure is informational."""
 
     @property
     def median(self) -> float:
-        """Of all runs."""
+        """Median of all runs."""
         return statistics.median(self.values)
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is; None where there is none."""
+        """Whether the median meets the goal; None without a goal."""
         return None if self.goal is None else self.median <= self.goal
 
 
 def to_json(figures: Sequence[Figure]) -> str:
-    """One object: every figure by its name."""
+    """Return one JSON object with the figures by name."""
     found = {
         figure.name: {
             "median": _rounded(figure.median),
@@ -46,7 +46,7 @@ def to_json(figures: Sequence[Figure]) -> str:
 
 
 def to_text(figures: Sequence[Figure]) -> str:
-    """A table for people: the median of the runs, between what they lie, and the goal."""
+    """Return a text table with the median, the range and the goal of each figure."""
     width = max(len(figure.name) for figure in figures)
     lines = [f"{'':<{width}} {'median':>9}  {'least to greatest':<20} {'goal':>5}  {'met':<4}"]
     for figure in figures:

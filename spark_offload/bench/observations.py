@@ -15,21 +15,21 @@ from edge.outbox.segment import MANIFEST, ROWS, Manifest, line, packed, stem
 
 NS: Final = "http://example.org/campus/"
 BUILDINGS: Final = ("arts", "chemistry", "library", "physics", "sports")
-"""A gateway in each."""
+"""Buildings, with one gateway each."""
 ROOMS: Final = 5
-"""Of each building."""
+"""Rooms of each building."""
 BEGINNING: Final = 1_781_024_400_000_000
 """The first reading, microseconds since 1970: 17:00 on 2026-06-09 in UTC. A million end on the next day."""
 APART: Final = 5_000_000
 """Microseconds between two readings of a sensor."""
 SEGMENT: Final = 10_000
-"""Rows."""
+"""Rows of a segment."""
 _UNIT: Final = "http://qudt.org/1.1/vocab/unit#"
 _SEED: Final = 18
 
 
 class Kind(NamedTuple):
-    """Of sensor. A value goes up and down between two bounds by a step at the most."""
+    """Kind of sensor. Its value is a random walk between two bounds, by at most `step`."""
 
     name: str
     unit: str
@@ -48,22 +48,22 @@ KINDS: Final = (
 
 
 def place(building: str, room: int) -> str:
-    """The IRI of a room."""
+    """Return the IRI of a room."""
     return f"{NS}{building}/room-{room}"
 
 
 def observed(kind: Kind) -> str:
-    """The IRI of a property."""
+    """Return the IRI of a property."""
     return f"{NS}{kind.name}"
 
 
 def sensor(building: str, room: int, kind: Kind) -> str:
-    """The IRI of a sensor."""
+    """Return the IRI of a sensor."""
     return f"{place(building, room)}/{kind.name}-sensor"
 
 
 def fill(landing: Path, rows: int) -> int:
-    """Segments of so many rows in all, as gateways would send them. Returns their bytes."""
+    """Write segments with `rows` rows in total into a landing zone. Returns their size in bytes."""
     size = 0
     for number in steps(range(len(BUILDINGS)), "segments"):
         share = rows // len(BUILDINGS) + (number < rows % len(BUILDINGS))
@@ -103,7 +103,7 @@ def _context(building: str, room: int, kind: Kind) -> Context:
 
 
 def _readings(gateway: str) -> Iterator[tuple[int, Cells]]:
-    """The number of the context, and the cells, without end. Times are in milliseconds, and never quite on time."""
+    """Yield context numbers and cells without end. Times have milliseconds, with an irregular delay."""
     drawn = random.Random(f"{_SEED} {gateway}")
     kinds = KINDS * ROOMS
     values = [drawn.uniform(kind.least, kind.most) for kind in kinds]

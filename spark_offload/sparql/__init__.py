@@ -1,1 +1,1 @@
-"""SPARQL over the history: rdflib reads the text, and an algebra of our own becomes DataFrames."""
+"""SPARQL over the history: rdflib parses the text, and this package translates its own algebra into DataFrames."""

@@ -1,7 +1,7 @@
-"""Groups and what is aggregated over them (SPARQL 1.1 Query, sections 11 and 18.5.1).
+"""Groups and aggregates (SPARQL 1.1 Query, sections 11 and 18.5.1).
 
-An error in a group makes its SUM, AVG, MIN, MAX and GROUP_CONCAT an error, so that they are unbound; COUNT and SAMPLE
-pass it over.
+An error in a group makes its SUM, AVG, MIN, MAX and GROUP_CONCAT an error, and their variables unbound. COUNT and
+SAMPLE ignore errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESULT: Final = "aggregate"
 
 @dataclass(frozen=True)
 class _Made:
-    """An aggregate: the columns that Spark aggregates, and the value that these make."""
+    """An aggregate: the columns that Spark aggregates, and the value computed from them."""
 
     columns: Mapping[str, Column]
     value: Value
@@ -36,7 +36,7 @@ class _Made:
 def grouped(
     solutions: Frame, keys: Mapping[str, Value], aggregates: Mapping[str, tuple[Aggregate, Value | None]]
 ) -> Frame:
-    """One solution a group. `aggregates`: with the values of their arguments."""
+    """Return one solution for each group. `aggregates` come with the values of their arguments."""
     keyed = solutions.extended({name: told_apart(value) for name, value in keys.items()})
     made = {
         name: _made(f"{_RESULT} {place}", *told, solutions) for place, (name, told) in enumerate(aggregates.items())
@@ -133,11 +133,11 @@ def _extreme(name: str, aggregate: Aggregate, argument: Value) -> _Made:
 
 
 _HASHED: Final = "collect_set(CAST(NULL AS INT))"
-"""Beside an aggregate of this kind Spark keeps others that are no numbers in a hash table; else it sorts all rows."""
+"""Aggregate that only matters by its kind: with it, Spark hashes non-numeric aggregates instead of sorting all rows."""
 
 
 def _is_hashed(name: str) -> Column:
-    """True; what nobody looks at Spark leaves out."""
+    """Return a condition that is always true. Using the column keeps Spark from removing the aggregate."""
     return F.size(f"{name} hashed") == 0
 
 
@@ -146,7 +146,7 @@ def _packed(value: Value) -> Column:
 
 
 def _unpacked(value: Value, column: Column) -> Value:
-    """A value of this kind from a struct of its columns."""
+    """Return a value of the kind of `value` from a struct of its columns."""
     return value.of(*(column[f"col{place}"] for place in range(1, len(value.columns()) + 1)))
 
 

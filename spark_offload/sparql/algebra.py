@@ -1,6 +1,6 @@
-"""The algebra of queries: a tree of immutable nodes (SPARQL 1.1 Query, section 18.2).
+"""Algebra of queries: a tree of immutable nodes (SPARQL 1.1 Query, section 18.2).
 
-Variables are texts. One with a space in its name is *hidden*: a blank node, the middle of a path, the graph of GRAPH.
+A variable with a space in its name is *hidden*: a blank node, an inner node of a path, or the graph of GRAPH.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Constant: TypeAlias = rdflib.URIRef | rdflib.Literal
 
 @dataclass(frozen=True)
 class Variable:
-    """One of a query."""
+    """A variable of a query."""
 
     name: str
 
 
 Node: TypeAlias = Variable | Constant
 Graph: TypeAlias = Variable | rdflib.URIRef | None
-"""The one in which a pattern is looked for; None: the default graph."""
+"""Graph in which a pattern is matched; None: the default graph."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class TriplePattern:
     object: Node
 
     def variables(self) -> Iterator[str]:
-        """Those in it, as often as they are."""
+        """Yield the names of the variables, with duplicates."""
         return (node.name for node in (self.subject, self.predicate, self.object) if isinstance(node, Variable))
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator or function, by its name in SPARQL (capitals), or a cast by the IRI of its datatype."""
+    """Call of an operator or function, by its SPARQL name in capitals, or of a cast, by the IRI of its datatype."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -60,7 +60,7 @@ Expression: TypeAlias = Variable | rdflib.URIRef | rdflib.Literal | Call | Exist
 
 @dataclass(frozen=True)
 class Aggregate:
-    """COUNT and the others. `argument` None: `*`."""
+    """Aggregate such as COUNT. `argument` None means `*`."""
 
     name: str
     argument: Expression | None
@@ -78,14 +78,14 @@ class Basic:
 
 @dataclass(frozen=True)
 class Graphs:
-    """Each named graph is a solution."""
+    """All named graphs, one solution each."""
 
     variable: str
 
 
 @dataclass(frozen=True)
 class Values:
-    """Inline data. None: UNDEF. Blank nodes are those of a gateway's answer."""
+    """Inline data. None means UNDEF. Blank nodes come from the answer of a gateway."""
 
     variables: tuple[str, ...]
     rows: tuple[tuple[Constant | rdflib.BNode | None, ...], ...]
@@ -93,7 +93,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Join:
-    """Both."""
+    """Join of two patterns."""
 
     left: Pattern
     right: Pattern
@@ -101,7 +101,7 @@ class Join:
 
 @dataclass(frozen=True)
 class LeftJoin:
-    """OPTIONAL."""
+    """OPTIONAL with its condition."""
 
     left: Pattern
     right: Pattern
@@ -110,7 +110,7 @@ class LeftJoin:
 
 @dataclass(frozen=True)
 class Union:
-    """One or the other."""
+    """UNION of two patterns."""
 
     left: Pattern
     right: Pattern
@@ -118,7 +118,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Minus:
-    """The left without what agrees with the right."""
+    """MINUS: the solutions of the left without those compatible with the right."""
 
     left: Pattern
     right: Pattern
@@ -126,7 +126,7 @@ class Minus:
 
 @dataclass(frozen=True)
 class Filter:
-    """What meets a condition."""
+    """FILTER: the solutions that satisfy a condition."""
 
     pattern: Pattern
     condition: Expression
@@ -143,7 +143,7 @@ class Extend:
 
 @dataclass(frozen=True)
 class Group:
-    """GROUP BY and what is aggregated: one solution a group. No keys: one group, even of nothing."""
+    """GROUP BY and aggregates: one solution for each group. Without keys there is one group, even without solutions."""
 
     pattern: Pattern
     keys: tuple[tuple[str, Expression], ...]
@@ -152,7 +152,7 @@ class Group:
 
 @dataclass(frozen=True)
 class OrderBy:
-    """Sorted; each condition is an expression, and whether it descends."""
+    """ORDER BY. Each condition is an expression, and whether it is descending."""
 
     pattern: Pattern
     conditions: tuple[tuple[Expression, bool], ...]
@@ -160,7 +160,7 @@ class OrderBy:
 
 @dataclass(frozen=True)
 class Project:
-    """These variables, and no others."""
+    """Projection to these variables."""
 
     pattern: Pattern
     variables: tuple[str, ...]
@@ -168,7 +168,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Each once. REDUCED is this too."""
+    """DISTINCT, and REDUCED, which permits the same."""
 
     pattern: Pattern
 
@@ -202,24 +202,24 @@ Pattern: TypeAlias = (
 
 @dataclass(frozen=True)
 class Query:
-    """A whole one."""
+    """A complete query."""
 
     form: str
     """SELECT, ASK or CONSTRUCT."""
     pattern: Pattern
     variables: tuple[str, ...]
-    """Of SELECT, in their order."""
+    """Variables of SELECT, in order."""
     template: tuple[TriplePattern, ...] = ()
-    """Of CONSTRUCT. Hidden variables in it are blank nodes, new ones for each solution."""
+    """Template of CONSTRUCT. Its hidden variables are blank nodes, distinct for each solution."""
 
 
 def hidden(name: str) -> bool:
-    """Whether the writer of a query does not know the variable."""
+    """Return whether a variable is internal, and not part of the query text."""
     return " " in name
 
 
 def visible(pattern: Pattern) -> frozenset[str]:
-    """The variables that a solution may bind (section 18.2.1), hidden ones too."""
+    """Return the variables that a solution may bind (section 18.2.1), including hidden ones."""
     match pattern:
         case Basic(triples, graph):
             return _variables(triples) | ({graph.name} if isinstance(graph, Variable) else frozenset())
@@ -242,7 +242,7 @@ def visible(pattern: Pattern) -> frozenset[str]:
 
 
 def certain(pattern: Pattern) -> frozenset[str]:
-    """The variables that every solution binds, as far as that is plain to see."""
+    """Return variables that every solution binds. The result is conservative."""
     match pattern:
         case Basic() | Graphs():
             return visible(pattern)
@@ -265,7 +265,7 @@ def certain(pattern: Pattern) -> frozenset[str]:
 
 
 def mentioned(expression: Expression) -> frozenset[str]:
-    """The variables in an expression, those of EXISTS too."""
+    """Return the variables of an expression, including those in EXISTS."""
     match expression:
         case Variable(name):
             return frozenset({name})
@@ -278,7 +278,7 @@ def mentioned(expression: Expression) -> frozenset[str]:
 
 
 def free(expression: Expression) -> frozenset[str]:
-    """The variables in an expression outside of EXISTS."""
+    """Return the variables of an expression outside of EXISTS."""
     match expression:
         case Variable(name):
             return frozenset({name})
@@ -289,7 +289,7 @@ def free(expression: Expression) -> frozenset[str]:
 
 
 def outer(pattern: Pattern) -> frozenset[str]:
-    """The variables that conditions in a pattern mention where it cannot bind them: in EXISTS they are of outside."""
+    """Return the variables that conditions use but their pattern cannot bind; in EXISTS, the outer query binds them."""
     match pattern:
         case Basic() | Graphs() | Values():
             return frozenset()
@@ -305,9 +305,9 @@ def outer(pattern: Pattern) -> frozenset[str]:
 
 
 GRAPH: Final = "graph "
-"""How the hidden variables of GRAPH begin."""
+"""Prefix of the hidden variables of GRAPH."""
 UNIT: Final = Values((), ((),))
-"""One solution, which binds nothing."""
+"""One solution without bindings."""
 NOTHING: Final = Values((), ())
 """No solution."""
 

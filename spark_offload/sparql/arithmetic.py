@@ -12,11 +12,11 @@ from spark_offload.sparql.constants import Literal
 from spark_offload.sparql.values import DECIMAL, DOUBLE, FLOAT, INTEGER, Number, Value
 
 _RANKS: Final = (INTEGER, DECIMAL, FLOAT, DOUBLE)
-"""A number of a type can be promoted to those that follow."""
+"""Numeric types in the order of promotion."""
 
 
 def number(value: Value) -> Number:
-    """A value as a number; null where it is none."""
+    """Return a value as a number; null for other values."""
     if isinstance(value, Number):
         return value
     known = value.number()
@@ -31,7 +31,7 @@ def number(value: Value) -> Number:
 
 
 def rank_of(value: Value) -> Column:
-    """The rank of a number's type."""
+    """Return the rank of a number's type in the order of promotion."""
     datatype = value.datatype()
     if isinstance(value, Number) or datatype is None:
         return rank(number(value).type)
@@ -39,7 +39,7 @@ def rank_of(value: Value) -> Column:
 
 
 def calculated(name: str, left: Value, right: Value) -> Number:
-    """One of `+ - * /`; null where it is an error."""
+    """Apply one of `+ - * /`; null means an error."""
     one, other = number(left), number(right)
     type_ = _promoted(one.type, other.type)
     if name == "/":
@@ -52,25 +52,25 @@ def calculated(name: str, left: Value, right: Value) -> Number:
 
 
 def negative(value: Value) -> Number:
-    """Unary minus."""
+    """Apply the unary minus."""
     one = number(value)
     return Number(F.try_subtract(F.lit(0).cast("bigint"), one.column) if one.whole else -one.column, one.type)
 
 
 def rank(type_: Column | str) -> Column:
-    """The place of a type in the order of promotion."""
+    """Return the rank of a type in the order of promotion."""
     if isinstance(type_, str):
         return F.lit(_RANKS.index(type_))
     return F.when(type_ == DOUBLE, 3).when(type_ == FLOAT, 2).when(type_ == DECIMAL, 1).otherwise(0)
 
 
 def ranked(place: Column) -> Column:
-    """The type of a rank."""
+    """Return the type of a rank."""
     return F.element_at(F.array(*map(F.lit, _RANKS)), place + 1)
 
 
 def _promoted(one: Column | str, other: Column | str) -> Column | str:
-    """The type of what two numbers make."""
+    """Return the result type of an operation on two numbers."""
     if isinstance(one, str) and isinstance(other, str):
         return _RANKS[max(_RANKS.index(one), _RANKS.index(other))]
     if any(isinstance(type_, str) and type_ == DOUBLE for type_ in (one, other)):

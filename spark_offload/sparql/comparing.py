@@ -1,4 +1,4 @@
-"""Comparing values, and whether one is true (SPARQL 1.1 Query, sections 17.2.2, 17.3 and 17.4.1)."""
+"""Comparison of values, and effective boolean values (SPARQL 1.1 Query, sections 17.2.2, 17.3 and 17.4.1)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ORDERS: Final[dict[str, Callable[[Column, Column], Column]]] = {
     ">=": operator.ge,
 }
 _KNOWN: Final = (*lexical.NUMBERS, BOOLEAN, DATE_TIME, DATE_TIME + "Stamp")
-"""Datatypes of which it is known that other literals are other values, besides strings."""
+"""Datatypes, besides strings, for which literals that differ in value are known to be unequal."""
 
 
 def compared(name: str, left: Value, right: Value) -> Column:
-    """One of `= != < <= > >=`; null where it is an error."""
+    """Apply one of `= != < <= > >=`; null means an error."""
     if name == "=":
         return equal(left, right)
     if name == "!=":
@@ -38,9 +38,9 @@ def compared(name: str, left: Value, right: Value) -> Column:
 
 
 def equal(left: Value, right: Value) -> Column:
-    """Whether two values are equal: by their meaning where it is known, else as terms."""
+    """Compare two values: by value if it is known, else as terms."""
     if left.text() is None or right.text() is None:
-        return equal_terms(left, right)  # one of them is no literal
+        return equal_terms(left, right)  # one of them is not a literal
     result = F.when(F.lit(False), False)
     for one, other in _pairs(left, right):
         result = result.when(one.isNotNull() & other.isNotNull(), one == other)
@@ -51,7 +51,7 @@ def equal(left: Value, right: Value) -> Column:
 
 
 def _differ(left: Value, right: Value) -> Column:
-    """Whether two terms that are not the same are known to be different values; null where one is missing."""
+    """Return whether two distinct terms are known to be different values; null if one is unbound."""
     literal = _literal(left) & _literal(right)
     return F.when(literal, _understood(left) & _understood(right)).when(~literal, True)
 
@@ -61,7 +61,7 @@ def _literal(value: Value) -> Column:
 
 
 def _understood(value: Value) -> Column:
-    """Whether a literal's meaning is known."""
+    """Return whether the value of a literal is known."""
     datatype = value.datatype()
     assert datatype is not None  # noqa: S101  it is a literal
     faces = [face.isNotNull() for face in (value.number(), value.moment(), value.boolean()) if face is not None]
@@ -70,7 +70,7 @@ def _understood(value: Value) -> Column:
 
 
 def true(value: Value) -> Column:
-    """The effective boolean value; null where it is an error."""
+    """Return the effective boolean value; null means an error."""
     boolean, number, plain, datatype = value.boolean(), value.number(), value.plain(), value.datatype()
     if datatype is None:
         return F.lit(None).cast("boolean")
@@ -87,7 +87,7 @@ def true(value: Value) -> Column:
 
 
 def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
-    """The faces that both may have, in which they can be compared."""
+    """Return the pairs of columns (number, time, boolean, string) in which both values can be compared."""
     faces = (
         (_number(left), _number(right)),
         (left.moment(), right.moment()),
@@ -98,13 +98,13 @@ def _pairs(left: Value, right: Value) -> list[tuple[Column, Column]]:
 
 
 def _number(value: Value) -> Column | None:
-    """A number that can be compared, which NaN is not; null then. Spark holds it for the greatest."""
+    """Return the number for comparisons, with null for NaN: Spark would sort NaN as the greatest number."""
     known = value.number()
     return F.nanvl(known, F.lit(None).cast("double")) if known is not None and _nan(value) else known
 
 
 def _nan(value: Value) -> bool:
-    """Whether it may be NaN."""
+    """Return whether a value may be NaN."""
     match value:
         case Literal():
             return str(value.constant) == "NaN"
@@ -117,7 +117,7 @@ def _nan(value: Value) -> bool:
 
 
 def _first(pairs: list[tuple[Column, Column]], compare: Callable[[Column, Column], Column]) -> Column:
-    """The comparison in the first face that both have. Where they can have one only, it is nothing but that."""
+    """Compare in the first pair of columns that is not null. A single pair stays a plain comparison for pushdown."""
     if not pairs:
         return F.lit(None).cast("boolean")
     if len(pairs) == 1:

@@ -1,4 +1,4 @@
-"""Constants of a query as values: what they are is known before, so only what can be compared is."""
+"""Constants of a query as values. Their type is known in advance, so only possible comparisons are generated."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from spark_offload.sparql.values import (
 
 @dataclass(frozen=True)
 class Literal(Term):
-    """One of a query."""
+    """A literal of a query."""
 
     constant: rdflib.Literal
 
     def of(self, *columns: Column) -> Value:
-        """What is read from a column is any term."""
+        """Return a general term: a value read from columns is not a constant."""
         return Term(*columns)
 
     def kind(self) -> tuple[object, ...]:
-        """Its column is a term's."""
+        """Return the kind of a term, because the column holds a term."""
         return Term(self.column).kind()
 
     def text(self) -> Column:
@@ -75,7 +75,7 @@ class Literal(Term):
 
 
 def value_of(constant: Constant) -> Value:
-    """A constant as a value."""
+    """Return a constant as a value."""
     if isinstance(constant, rdflib.URIRef):
         return Iri(F.lit(str(constant)))
     if terms.datatype_of(constant) == STRING:

@@ -1,4 +1,4 @@
-"""CONSTRUCT: a template filled with each solution (SPARQL 1.1 Query, section 16.2)."""
+"""CONSTRUCT: instantiate a template for each solution (SPARQL 1.1 Query, section 16.2)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SOLUTION = "solution"
-"""The column with a number for each, which its blank nodes have in their labels."""
+"""Column with a number for each solution, which is part of the labels of its blank nodes."""
 
 
 def constructed(solutions: Frame, template: tuple[TriplePattern, ...]) -> DataFrame:
-    """The triples, each once, in N-Triples; without those that are no RDF or have something unbound."""
+    """Return the distinct triples in N-Triples, without those that are not valid RDF or have unbound variables."""
     columns = ("subject", "predicate", "object")
     numbered = solutions.rows.withColumn(_SOLUTION, F.monotonically_increasing_id())
     blanks = {

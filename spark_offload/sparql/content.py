@@ -1,4 +1,4 @@
-"""What is in a version of the table, as far as it decides how questions are answered. Asked once, when it is needed."""
+"""Properties of a table version that decide how queries are evaluated. Each is computed once, on first use."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CROSSING: Final = (
     rf"|^<{_DERIVED}> <{re.escape(TYPE)}> <({_any(CLASSES)})> "
     rf"|<({_any(EDGES)})> <{_DERIVED}> "
 )
-"""Quads that say of the resources of a row what rows say."""
+"""Pattern of quads that describe resources of a row with the predicates and classes of rows."""
 
 
 class Content:
-    """Of a table at a version."""
+    """Content of one table version."""
 
     def __init__(self, rows: DataFrame) -> None:
-        """`rows` of the table."""
+        """Analyse these rows of the table."""
         self.rows = rows
         self._foreign = rows.where("series IS NULL AND lost IS NULL")
 
@@ -46,12 +46,12 @@ class Content:
 
     @cached_property
     def quads(self) -> bool:
-        """Whether there are rows that do not fit."""
+        """Whether there are rows with `quads`."""
         return not self._foreign.where("quads IS NOT NULL").limit(1).isEmpty()
 
     @cached_property
     def whole_chosen(self) -> bool:
-        """Whether there are some whose IRIs a client chose, and nothing else tells of these: a row tells all of it."""
+        """Whether there are observations with IRIs chosen by a client, each described completely by one row."""
         if not self.chosen:
             return False
         chosen = self._foreign.where("quads IS NULL")
@@ -73,24 +73,24 @@ class Content:
 
     @cached_property
     def whole_rows(self) -> DataFrame:
-        """The rows that tell all of an observation."""
+        """Rows that describe their observation completely."""
         if self.rows.where("series IS NULL").limit(1).isEmpty():
             return self.rows
         return self.rows.where("quads IS NULL AND lost IS NULL" if self.whole_chosen else "series IS NOT NULL")
 
     @cached_property
     def general_rows(self) -> DataFrame:
-        """The others that tell of any: their triples are joined."""
+        """The other rows with observations, whose triples must be joined."""
         return self._foreign.where("quads IS NOT NULL") if self.whole_chosen else self._foreign
 
     @property
     def general(self) -> bool:
-        """Whether there are such."""
+        """Whether there are such rows."""
         return self.quads or (self.chosen and not self.whole_chosen)
 
     @cached_property
     def crossing(self) -> bool:
-        """Whether some of these speak of what the mapping stored as a row does: no row tells all of itself then."""
+        """Whether general rows describe resources of mapped observations. Then no row is complete on its own."""
         if not (self.chosen or self.quads):
             return False
         own = [F.col(column).rlike(rf"^{_DERIVED}$") for column in ("observation", "result", "instant")]
@@ -101,12 +101,12 @@ class Content:
 
     @property
     def plain(self) -> bool:
-        """Whether each observation is a row, and nothing else tells of it."""
+        """Whether each observation is described completely by one row."""
         return not (self.general or self.crossing)
 
     @cached_property
     def odd_numbers(self) -> bool:
-        """Whether there are numbers that have no `value`."""
+        """Whether there are numbers without a `value`, such as INF, NaN or derived integer types."""
         others = [datatype for datatype in lexical.NUMBERS if datatype not in NUMBERS]
         odd = F.col("datatype").isin(*others) | F.col("value_text").isin("INF", "-INF", "+INF", "NaN")
         rows = self.whole_rows.where("value IS NULL")
@@ -114,12 +114,12 @@ class Content:
 
     @cached_property
     def odd_times(self) -> bool:
-        """Whether there are times that are written in a way of their own."""
+        """Whether there are times with a lexical form or datatype other than the default."""
         odd = "time_text IS NOT NULL OR time_datatype IS NOT NULL"
         return not self.whole_rows.where(odd).limit(1).isEmpty()
 
     def triples(self, predicates: Collection[str] | None, *, general: bool) -> DataFrame:
-        """The triples of all rows, or of the general ones, as often as they are told."""
+        """Return the triples of all rows, or of the general rows, with duplicates."""
         rows = self.general_rows if general else self.rows
         told = []
         if not general or (self.chosen and not self.whole_chosen):

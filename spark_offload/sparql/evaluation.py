@@ -1,4 +1,4 @@
-"""The algebra over a table: each node becomes a frame."""
+"""Evaluation of the algebra over a table: each node becomes a `Frame`."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 _CALLS: Final = count()
 _CONNECTIVES: Final = ("&&", "||", "!")
-"""They look at what they are given once."""
+"""Operators that use each argument only once."""
 
 
 class Evaluation:
-    """Of patterns, over one version of a table."""
+    """Evaluation of patterns over one version of a table."""
 
     def __init__(self, spark: SparkSession, content: Content, *, wide: bool = True) -> None:
-        """`wide`: stars are scans of rows. Otherwise everything is asked of triples, which is slow and plain."""
+        """With `wide`, stars are scans of rows. Otherwise all patterns match triples: slow, but simple to verify."""
         self._spark = spark
         self._content = content
         self._wide = wide
 
     def frame(self, pattern: Pattern) -> Frame:
-        """The solutions of a pattern. Raises `QueryRefused`."""
+        """Return the solutions of a pattern. Raises `QueryRefused`."""
         match pattern:
             case algebra.Basic(triples, graph):
                 return self._basic(triples, graph)
@@ -113,7 +113,7 @@ class Evaluation:
         return frame(self._spark.createDataFrame(told, schema), values, certain)
 
     def _in_rows(self, pattern: algebra.LeftJoin) -> Frame | None:
-        """OPTIONALs that rows answer; None: they are to be joined."""
+        """Evaluate OPTIONALs within the scan of rows. Returns None if they must be joined."""
         if not (self._wide and self._content.plain) or (told := in_rows(pattern)) is None:
             return None
         return self._found(told.stars, told.rest, told.graph)
@@ -138,7 +138,7 @@ class Evaluation:
         return solutions
 
     def _simple(self, solutions: Frame, expression: Expression) -> tuple[Frame, Expression]:
-        """An expression without EXISTS, each of which has become a column, and so have calls in calls."""
+        """Replace each EXISTS and each nested call in an expression with a column."""
         match expression:
             case Exists():
                 return marked(self.frame, solutions, expression)
@@ -153,9 +153,10 @@ class Evaluation:
                 return solutions, expression
 
     def _settled(self, solutions: Frame, expression: Expression) -> tuple[Frame, Expression]:
-        """The same of an expression that is looked at more than once: where it is a call, that is a column as well.
+        """Simplify an expression that is used more than once, and make a call itself a column.
 
-        Else what is repeated is repeated in what repeats it, and a short query is a plan without end.
+        Functions repeat their arguments in the generated SQL. Without the column, nested calls would grow the plan
+        exponentially.
         """
         solutions, simple = self._simple(solutions, expression)
         if not isinstance(simple, algebra.Call):
@@ -198,7 +199,7 @@ class Evaluation:
 
 
 def _joined(found: Iterable[Frame]) -> Frame:
-    """All of them, each next to one with which it has variables in common."""
+    """Join all frames, preferring frames with common variables to avoid cross joins."""
     first, *others = found
     while others:
         place = next((place for place, one in enumerate(others) if first.values.keys() & one.values.keys()), 0)

@@ -1,4 +1,4 @@
-"""EXISTS (SPARQL 1.1 Query, section 18.6). What its conditions say of outside is a condition of the join."""
+"""EXISTS (SPARQL 1.1 Query, section 18.6). Conditions on variables of the outer query become join conditions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Evaluate = Callable[[Pattern], Frame]
 
 
 def where_exists(evaluate: Evaluate, solutions: Frame, exists: Exists) -> Frame:
-    """The solutions for which there is something, or nothing."""
-    pattern, condition = _apart(exists.pattern, solutions)
+    """Return the solutions for which the pattern of EXISTS has a match, or none for NOT EXISTS."""
+    pattern, condition = _separated(exists.pattern, solutions)
     return frames.having(solutions, evaluate(pattern), condition, negated=exists.negated)
 
 
 def marked(evaluate: Evaluate, solutions: Frame, exists: Exists) -> tuple[Frame, Expression]:
-    """Whether there is something, as a variable, to be used in an expression."""
+    """Add the truth value of EXISTS as a variable, for use in an expression. Returns the frame and the variable."""
     wanted = algebra.mentioned(exists)
     names = [name for name in solutions.values if name in wanted]
     flag = f"exists {id(exists)}"
@@ -41,8 +41,8 @@ def marked(evaluate: Evaluate, solutions: Frame, exists: Exists) -> tuple[Frame,
     return made.extended({flag: Boolean(~found if exists.negated else found)}, [flag]), Variable(flag)
 
 
-def _apart(pattern: Pattern, solutions: Frame) -> tuple[Pattern, Condition | None]:
-    """The pattern without the conditions that speak of outside, and these."""
+def _separated(pattern: Pattern, solutions: Frame) -> tuple[Pattern, Condition | None]:
+    """Separate the conditions on outer variables from a pattern. Returns the remaining pattern and the conditions."""
     conditions: list[Expression] = []
     while isinstance(pattern, algebra.Filter):
         conditions += conjuncts(pattern.condition)

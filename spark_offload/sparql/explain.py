@@ -1,4 +1,4 @@
-"""How a question is answered, for people: the algebra, what is one scan and what is joined, then Spark's own plan."""
+"""Description of the evaluation of a query: the algebra, scans and joins, and Spark's plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explained(query: algebra.Query, content: Content, plan: DataFrame, *, wide: bool) -> str:
-    """A text of several lines."""
+    """Return the description as a text of several lines."""
     formatted = str(plan._jdf.queryExecution().explainString(_mode(plan)))
     lines = [query.form, *(f"  {line}" for line in _lines(query.pattern, content, wide=wide))]
     lines += ["", "What is read from the table:", *(f"  {line}" for line in _reading(formatted))]
@@ -31,7 +31,7 @@ def _mode(plan: DataFrame) -> object:
 
 
 def _reading(formatted: str) -> Iterator[str]:
-    """Of each scan in Spark's plan: columns, and what is pushed down to it."""
+    """Yield the columns and the pushed-down filters of each scan in Spark's plan."""
     for block in map(str.strip, formatted.split("\n\n")):
         if re.match(r"\(\d+\) Scan (parquet|ExistingRDD)?", block) and "PushedFilters" in block:
             number = block.split(" ", 1)[0]
@@ -44,7 +44,7 @@ def _reading(formatted: str) -> Iterator[str]:
 
 
 def _lines(pattern: Pattern, content: Content, *, wide: bool) -> Iterator[str]:
-    """The tree, a line a node, what is inside indented."""
+    """Yield a line for each node of the algebra, indented by depth."""
     match pattern:
         case algebra.Basic(triples, graph):
             yield from _basic(triples, graph, content, wide=wide)

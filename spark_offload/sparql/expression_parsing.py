@@ -1,4 +1,4 @@
-"""Expressions: from rdflib's parse tree to the algebra. Aggregates in them become hidden variables."""
+"""Translation of expressions from rdflib's parse tree to the algebra. Aggregates become hidden variables."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from spark_offload.errors import QueryRefused
 from spark_offload.sparql.algebra import Aggregate, Call, Exists, Expression, Pattern, Variable
 
 Tree: TypeAlias = Any
-"""What rdflib parsed: a `CompValue`, a term, or a list of these."""
+"""Node of rdflib's parse tree: a `CompValue`, a term, or a list of these."""
 
 _AGGREGATE: Final = "Aggregate_"
 _BUILTIN: Final = "Builtin_"
 
 
 class Expressions:
-    """Those of one query."""
+    """Translator of the expressions of one query."""
 
     def __init__(self, group: Callable[[CompValue], Pattern]) -> None:
-        """`group` translates the pattern of EXISTS."""
+        """Create a translator. `group` translates the pattern of EXISTS."""
         self._group = group
         self._collected: list[dict[Aggregate, str]] = []
         self._count = 0
 
     def collecting(self) -> Callable[[], tuple[tuple[str, Aggregate], ...]]:
-        """From now on aggregates are allowed, until what this returns is called: it tells which there were."""
+        """Allow aggregates from now on. The returned function ends this, and returns the aggregates found."""
         self._collected.append({})
 
         def collected() -> tuple[tuple[str, Aggregate], ...]:
@@ -37,7 +37,7 @@ class Expressions:
         return collected
 
     def aggregates_in(self, tree: Tree) -> bool:
-        """Whether there is one."""
+        """Return whether a tree contains an aggregate."""
         if isinstance(tree, CompValue):
             return tree.name.startswith(_AGGREGATE) or (
                 tree.name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS") and any(map(self.aggregates_in, tree.values()))
@@ -45,7 +45,7 @@ class Expressions:
         return isinstance(tree, list) and any(map(self.aggregates_in, tree))
 
     def expression(self, tree: Tree) -> Expression:
-        """Translate one. Raises `QueryRefused`."""
+        """Translate an expression. Raises `QueryRefused`."""
         if isinstance(tree, rdflib.Variable):
             return Variable(str(tree))
         if isinstance(tree, (rdflib.URIRef, rdflib.Literal)):
@@ -66,7 +66,7 @@ class Expressions:
         return self._operators(tree)
 
     def _operators(self, tree: CompValue) -> Expression:
-        """A chain of binary operators, or what stands alone in it."""
+        """Translate a chain of binary operators, which rdflib also creates around a single operand."""
         first = self.expression(tree.expr)
         if tree.other is None:
             return first
@@ -116,7 +116,7 @@ class Expressions:
         return Variable(self._collected[-1][aggregate])
 
     def _all(self, tree: Tree) -> Iterable[Expression]:
-        """A list of arguments; `()` is rdf:nil."""
+        """Translate a list of arguments; rdflib parses `()` as rdf:nil."""
         if tree is None or tree == rdflib.RDF.nil:
             return ()
         return tuple(map(self.expression, tree)) if isinstance(tree, list) else (self.expression(tree),)

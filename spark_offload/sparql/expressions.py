@@ -1,4 +1,4 @@
-"""Expressions of the algebra as values of the rows."""
+"""Translation of algebra expressions into column values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DATE: Final = rdflib.XSD.date
 
 
 def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
-    """The value of an expression. Raises `QueryRefused`."""
+    """Return the value of an expression. Raises `QueryRefused`."""
     match expression:
         case Variable(name):
             return values.get(name) or Term(nothing("string"))
@@ -39,7 +39,7 @@ def evaluated(expression: Expression, values: Mapping[str, Value]) -> Value:
 
 
 def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
-    """Whether a condition is met. Null is as good as false, so what is plain to Spark's optimizer can stay so."""
+    """Return whether a condition holds. Null counts as false, which permits simple SQL that Spark can push down."""
     match expression:
         case Call("&&", arguments):
             return reduce(Column.__and__, [holds(one, values) for one in arguments])
@@ -55,7 +55,7 @@ def holds(expression: Expression, values: Mapping[str, Value]) -> Column:
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """The conditions that must all be met."""
+    """Yield the operands of a conjunction."""
     if isinstance(expression, Call) and expression.name == "&&":
         for one in expression.arguments:
             yield from conjuncts(one)
@@ -64,7 +64,7 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 
 def _compared(name: str, left: Value, right: Value) -> Column:
-    """A comparison of which only the truth matters."""
+    """Compare values where errors count as false."""
     _check_dates([left, right])
     if name == "=":
         for one, other in ((left, right), (right, left)):
@@ -116,13 +116,13 @@ def _called(name: str, arguments: tuple[Expression, ...], values: Mapping[str, V
 
 
 def _chosen(condition: Value, one: Value, other: Value) -> Value:
-    """IF. Where the condition is an error, so is it."""
+    """Evaluate IF. An error in the condition makes the result an error."""
     truth = true(condition)
     chosen = either(truth, one, other)
     return chosen.of(*(F.when(truth.isNotNull(), column) for column in chosen.columns()))
 
 
 def _check_dates(values: list[Value]) -> None:
-    """Comparing with an xsd:date would find nothing, and nobody would know why."""
+    """Raise `QueryRefused` for comparisons with xsd:date, which would silently find nothing."""
     if any(isinstance(value, Literal) and value.constant.datatype == _DATE for value in values):
         raise QueryRefused("comparing with an xsd:date is not translated: compare with an xsd:dateTime")

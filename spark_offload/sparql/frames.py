@@ -1,6 +1,6 @@
-"""Solutions as a DataFrame: which column holds which variable, and what joins do (SPARQL 1.1 Query, section 18.5).
+"""Solutions as a DataFrame: columns of variables, and the operators of SPARQL 1.1 Query, section 18.5.
 
-Columns have names like no others, so that joins are never ambiguous.
+Column names are unique, so that joins are never ambiguous.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Condition = Callable[[Mapping[str, Value]], Column]
-"""A column of booleans from the values of variables."""
+"""Function from the values of variables to a boolean column."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Solutions, one a row."""
+    """Solutions, one in each row."""
 
     rows: DataFrame
     values: Mapping[str, Value]
-    """Of each variable, from columns of the rows."""
+    """Value of each variable, in columns of `rows`."""
     certain: frozenset[str]
     """The variables that each row binds."""
 
     def where(self, condition: Column) -> Frame:
-        """Those that meet it."""
+        """Return the solutions that satisfy a condition."""
         return replace(self, rows=self.rows.where(condition))
 
     def only(self, names: Iterable[str]) -> Frame:
-        """These variables alone; those that are not there are not."""
+        """Restrict the solutions to these variables; unknown names are ignored."""
         kept = {name: value for name, value in self.values.items() if name in set(names)}
         return replace(self, values=kept, certain=self.certain & kept.keys())
 
     def extended(self, new: Mapping[str, Value], certain: Iterable[str] = ()) -> Frame:
-        """With these variables, instead of those of the same names."""
+        """Add variables, replacing existing ones with the same names."""
         named = {name: _named(name, value) for name, value in new.items()}
         columns = {name: column for told in named.values() for name, column in told.items()}
         values = {**self.values, **{name: value.of(*map(F.col, named[name])) for name, value in new.items()}}
@@ -52,7 +52,7 @@ class Frame:
 
 
 def frame(rows: DataFrame, values: Mapping[str, Value], certain: Iterable[str]) -> Frame:
-    """Solutions from rows of whatever columns."""
+    """Create a frame from rows, with renamed columns."""
     named = {name: _named(name, value) for name, value in values.items()}
     selected = rows.select(*(column.alias(name) for told in named.values() for name, column in told.items()))
     made = {name: value.of(*map(F.col, named[name])) for name, value in values.items()}
@@ -60,7 +60,7 @@ def frame(rows: DataFrame, values: Mapping[str, Value], certain: Iterable[str]) 
 
 
 def join(left: Frame, right: Frame) -> Frame:
-    """The solutions of both that agree."""
+    """Join the compatible solutions of both sides."""
     shared = _shared(left, right)
     if not shared:
         rows = left.rows.crossJoin(right.rows)
@@ -70,7 +70,7 @@ def join(left: Frame, right: Frame) -> Frame:
 
 
 def left_join(left: Frame, right: Frame, condition: Condition | None) -> Frame:
-    """OPTIONAL: those of the left, with what agrees of the right and meets the condition."""
+    """OPTIONAL: extend solutions of the left with compatible ones of the right that satisfy the condition."""
     shared = _shared(left, right)
     on = _agreeing(left, right, shared)
     if condition is not None:
@@ -79,7 +79,7 @@ def left_join(left: Frame, right: Frame, condition: Condition | None) -> Frame:
 
 
 def having(left: Frame, right: Frame, condition: Condition | None, *, negated: bool = False) -> Frame:
-    """EXISTS: those of the left for which something on the right agrees and meets the condition; or nothing does."""
+    """EXISTS: keep solutions of the left with a compatible one on the right; `negated` keeps those without one."""
     shared = _shared(left, right)
     on = _agreeing(left, right, shared)
     if condition is not None:
@@ -88,7 +88,7 @@ def having(left: Frame, right: Frame, condition: Condition | None, *, negated: b
 
 
 def minus(left: Frame, right: Frame) -> Frame:
-    """MINUS: those of the left with which nothing agrees that has a variable in common."""
+    """MINUS: remove solutions of the left that are compatible with one of the right and share a variable with it."""
     shared = _shared(left, right)
     common = [name for name in shared if not hidden(name)]
     if not common:
@@ -100,7 +100,7 @@ def minus(left: Frame, right: Frame) -> Frame:
 
 
 def union(left: Frame, right: Frame) -> Frame:
-    """The solutions of either."""
+    """Return the solutions of both sides."""
     values: dict[str, Value] = {}
     columns: tuple[list[Column], list[Column]] = ([], [])
     for name in {**left.values, **right.values}:
@@ -118,21 +118,21 @@ def union(left: Frame, right: Frame) -> Frame:
 
 
 def distinct(solutions: Frame) -> Frame:
-    """Each solution once."""
+    """Remove duplicate solutions."""
     keyed = {name: told_apart(value) for name, value in solutions.values.items()}
     made = frame(solutions.rows, keyed, solutions.certain)
     return replace(made, rows=made.rows.distinct() if keyed else made.rows.limit(1))
 
 
 def as_kind(value: Value, kind: Value) -> Value:
-    """A value as one of another kind: its own, or a term."""
+    """Convert a value to another kind."""
     if value.kind() == kind.kind():
         return value
     return known(value) if isinstance(kind, KnownValue) else Term(value.term())
 
 
 def _common(values: list[Value]) -> Value:
-    """A value of the kind that all can be: a term, with its meaning if rows tell that."""
+    """Return a value of the common kind: a term, together with its typed value if the rows have one."""
     first = values[0]
     if all(value.kind() == first.kind() for value in values):
         return first
@@ -144,7 +144,7 @@ def _common(values: list[Value]) -> Value:
 
 
 def equal_terms(left: Value, right: Value) -> Column:
-    """Whether two values are the same term; null where one is missing."""
+    """Return whether two values are the same term; null if one is unbound."""
     mine, others = left.keys(), right.keys()
     if left.kind() == right.kind() and mine is not None and others is not None:
         return reduce(Column.__and__, [one == other for one, other in zip(mine, others, strict=True)])
@@ -161,7 +161,7 @@ def _shared(left: Frame, right: Frame) -> list[str]:
 
 
 def _agreeing(left: Frame, right: Frame, shared: Iterable[str]) -> Column:
-    """Whether two solutions are compatible (section 18.3)."""
+    """Return the condition that two solutions are compatible (section 18.3)."""
     conditions = []
     for name in shared:
         one, other = left.values[name], right.values[name]
@@ -175,7 +175,7 @@ def _agreeing(left: Frame, right: Frame, shared: Iterable[str]) -> Column:
 
 
 def _both(left: Frame, right: Frame, shared: Iterable[str]) -> dict[str, Value]:
-    """The values of two solutions that agree."""
+    """Return the values of two compatible solutions."""
     values = {**right.values, **left.values}
     for name in shared:
         if name not in left.certain:
@@ -190,14 +190,14 @@ def _merged(left: Frame, right: Frame, shared: list[str], rows: DataFrame, certa
 
 
 def either(condition: Column, one: Value, other: Value) -> Value:
-    """The one where the condition is true, else the other."""
+    """Return `one` where the condition is true, else `other`."""
     kind = _common([one, other])
     sides = zip(as_kind(one, kind).columns(), as_kind(other, kind).columns(), strict=True)
     return kind.of(*(F.when(condition, this).otherwise(that) for this, that in sides))
 
 
 def _named(name: str, value: Value) -> dict[str, Column]:
-    """The columns of a variable, with names that no others have."""
+    """Return the columns of a variable by new unique names."""
     number = next(_NUMBERS)
     return {f"{name}_{number}_{place}": column for place, column in enumerate(value.columns())}
 

@@ -1,4 +1,4 @@
-"""The functions of SPARQL 1.1 (section 17.4), and the casts (17.5), by name."""
+"""Functions (section 17.4) and casts (section 17.5) of SPARQL 1.1, by name."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _whole(value: Value, rounded: Callable[[Column], Column]) -> Value:
 
 
 def _part(pick: Callable[[Column], Column]) -> Function:
-    """A part of a moment, as it is written: not as it is in UTC."""
+    """Return a function for a part of a time, in the time zone of its lexical form."""
 
     def function(value: Value) -> Value:
         moment = _as_written(value)
@@ -128,7 +128,7 @@ def _seconds(value: Value) -> Value:
 
 
 def _as_written(value: Value) -> Column | None:
-    """A moment on the clock of its own time zone."""
+    """Return a time shifted to its own time zone, as its lexical form shows it."""
     moment, text = value.moment(), value.text()
     if moment is None or text is None:
         return moment
@@ -214,7 +214,7 @@ def _to_moment(datatype: str) -> Function:
 
 
 def nothing(type_: str) -> Column:
-    """Null, as a column of a type."""
+    """Return a null column of a type."""
     return F.lit(None).cast(type_)
 
 
@@ -255,4 +255,4 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Function]]] = {
     **{datatype: (1, 1, _to_number(datatype)) for datatype in (INTEGER, DECIMAL, FLOAT, DOUBLE)},
     **texts.FUNCTIONS,
 }
-"""How many arguments at least and at most, and what it does."""
+"""Minimum and maximum number of arguments, and implementation, by name."""

@@ -1,4 +1,4 @@
-"""Lexical forms and what they mean (XML Schema Part 2). Casts raise in Spark, so forms are looked at first."""
+"""Lexical forms and their values (XML Schema Part 2). Spark casts may raise errors, so patterns are checked first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTEGERS: Final = tuple(
         "negativeInteger", "unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte",
     )
 )  # fmt: skip
-"""xsd:integer and what is derived from it."""
+"""xsd:integer and the types derived from it."""
 NUMBERS: Final = (*INTEGERS, XSD + "decimal", XSD + "float", XSD + "double")
 
 INTEGER: Final = r"^[+-]?[0-9]+$"
@@ -28,7 +28,7 @@ DATE_TIME: Final = (
 
 
 def number(text: Column, datatype: Column) -> Column:
-    """The value of a numeric literal, a double; null where it is none, or not well formed."""
+    """Return the value of a numeric literal as a double; null for other and for ill-formed literals."""
     good = (
         F.when(datatype == XSD + "decimal", text.rlike(DECIMAL))
         .when(datatype.isin(XSD + "double", XSD + "float"), text.rlike(DOUBLE))
@@ -38,27 +38,27 @@ def number(text: Column, datatype: Column) -> Column:
 
 
 def moment(text: Column, datatype: Column) -> Column:
-    """The value of an xsd:dateTime or dateTimeStamp; null where it is none, or not well formed."""
+    """Return the value of an xsd:dateTime or dateTimeStamp; null for other and for ill-formed literals."""
     return F.when(datatype.isin(DATE_TIME_STAMP, XSD + "dateTime"), date_time(text))
 
 
 def date_time(text: Column) -> Column:
-    """The time that a text means, in UTC where it tells no zone."""
+    """Return the time of a text, in UTC if it has no time zone."""
     return F.when(text.rlike(DATE_TIME), text.try_cast("timestamp"))
 
 
 def boolean(text: Column, datatype: Column) -> Column:
-    """The value of an xsd:boolean; null where it is none, or not well formed."""
+    """Return the value of an xsd:boolean; null for other and for ill-formed literals."""
     return F.when(datatype == XSD + "boolean", truth(text))
 
 
 def truth(text: Column) -> Column:
-    """The boolean that a text means."""
+    """Return the boolean value of a text."""
     return F.when(text.isin("true", "1"), value=True).when(text.isin("false", "0"), value=False)
 
 
 def written(number: Column, datatype: Column | str) -> Column:
-    """A number as the lexical form of an integer, a decimal, a float or a double."""
+    """Return the lexical form of a number as an integer, decimal, float or double."""
     if isinstance(datatype, str):
         return _form(number, datatype)
     return (

@@ -1,4 +1,4 @@
-"""A triple pattern over triples, each of which is there once."""
+"""Matching of a triple pattern against triples, without duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def matches(pattern: TriplePattern, graph: Graph, content: Content, *, general: bool = False) -> Frame:
-    """The solutions of a pattern over all triples, or over the general ones."""
+    """Return the solutions of a pattern over all triples, or over those of the general rows."""
     known = None if isinstance(pattern.predicate, Variable) else {str(pattern.predicate)}
     rows: DataFrame = content.triples(known, general=general)
     bound: dict[str, Value] = {}

@@ -442,8 +442,8 @@ def test_two_receivers_do_not_share_a_landing_zone(receiver: Receiver) -> None:
     [
         (["--listen=0.0.0.0:0"], 2, "--certificate"),
         (["--listen=[::]:0"], 2, "--certificate"),
-        (["--listen=here"], 2, "no address"),
-        (["--listen=127.0.0.1:99999"], 2, "no address"),
+        (["--listen=here"], 2, "is not an address"),
+        (["--listen=127.0.0.1:99999"], 2, "is not an address"),
         (["--certificate=gateways.json"], 2, "go together"),
         (["--certificate=gateways.json", "--key=gateways.json"], 1, "PEM"),
     ],

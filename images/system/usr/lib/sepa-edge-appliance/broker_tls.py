@@ -39,5 +39,5 @@ def copy() -> bool:
 
 
 if __name__ == "__main__" and copy():
-    # It reads certificates anew, and loses no connection.
+    # Mosquitto reads the certificates again, without closing connections.
     subprocess.run(["systemctl", "reload-or-restart", "mosquitto.service"], check=True)

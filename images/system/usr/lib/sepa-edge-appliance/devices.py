@@ -1,4 +1,4 @@
-"""Who may come to the box's MQTT broker: Mosquitto's names and passwords. The gateway itself is always there."""
+"""Devices that may connect to the box's MQTT broker: Mosquitto's password file. It always contains the gateway."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from files import write
 
 FILE = Path("/data/mosquitto/passwords")
 GATEWAY = "gateway"
-"""The broker's name for the gateway; no device has it."""
+"""User name of the gateway at the broker. Devices cannot use it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TAKEN = {GATEWAY, "sepa", "tele", "stat", "cmnd", "shellies", "senml"}
-"""What stands first in topics of all; who were called so would have them for itself (sepa-edge.acl)."""
+"""First levels of shared topics. A device of such a name would own these topics (sepa-edge.acl)."""
 
 
 def may_be_called(name: str) -> bool:
-    """Whether a device may have that name."""
+    """Return whether a device may have this name."""
     return bool(_NAME.fullmatch(name)) and name not in _TAKEN
 
 
 def names() -> list[str]:
-    """All that are let in."""
+    """Return the names of all devices, and of the gateway."""
     if not FILE.exists():
         return []
     return [line.partition(":")[0] for line in FILE.read_text().splitlines()]
 
 
 def let_in(name: str, password: str) -> None:
-    """Give this name this password, whether it had one or not."""
-    # No argument, which others on the machine could read.
+    """Add a device, or change its password."""
+    # The password goes to standard input: other users could read arguments.
     _change([], name, f"{password}\n{password}\n")
 
 
 def shut_out(name: str) -> None:
-    """Take the name off the list."""
+    """Remove a device."""
     _change(["-D"], name, "")
 
 
 def _change(options: list[str], name: str, lines: str) -> None:
-    """In a copy, since Mosquitto may read the list at any moment; one after another."""
+    """Change a copy of the file and replace it atomically: Mosquitto may read it at any time. A lock orders changes."""
     draft = FILE.with_name("passwords.draft")
     with FILE.with_name("passwords.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
 """Durable changes of files and directories.
 
 A power cut may lose every change that the file system has not written yet: up to 30 seconds of them (`commit=30`), and
-not always in their order. What a function here has changed is on the disk when it returns, and a power cut before that
-leaves either the old state or the new one. So steps of a procedure stay in order.
+not always in their order. The changes of each function here are on the disk when it returns. A power cut before that
+leaves either the old or the new state. So the steps of a procedure stay in order.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 
 def write(file: Path, content: str | bytes, owner: str, mode: int) -> None:
-    """Replace a file by one with this content, which others cannot read in between. What a group may read is root's.
+    """Replace a file atomically, without exposing the content in between. Root owns files that a group may read.
 
-    A file that has this content, owner and mode already is not written again.
+    A file that already has this content, owner and mode is not written again.
     """
     data = content if isinstance(content, bytes) else content.encode()
     user = pwd.getpwnam(owner)
@@ -37,7 +37,7 @@ def write(file: Path, content: str | bytes, owner: str, mode: int) -> None:
 
 
 def write_in_place(file: Path, content: bytes) -> None:
-    """Overwrite a file where it lies on the disk: for content that must not stay elsewhere, and for the boot loader.
+    """Overwrite a file in place: for secrets, whose old text must not remain on the disk, and for the boot loader.
 
     A power cut may leave part of the new content, unless it fits into one sector.
     """
@@ -63,7 +63,7 @@ def remove(file: Path) -> None:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with its content; it may be missing. It is never seen with half of its content."""
+    """Remove a directory tree, which may be missing. It is renamed first, so that no partial content is visible."""
     aside = removed(directory)
     shutil.rmtree(aside, ignore_errors=True)
     if directory.exists():
@@ -72,7 +72,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def removed(directory: Path) -> Path:
-    """The name that a directory has while it is being removed. A power cut may leave it behind."""
+    """Return the name of a directory during its removal. A power cut may leave this directory behind."""
     return directory.with_name(directory.name + ".removed")
 
 
@@ -86,7 +86,7 @@ def make_directory(directory: Path, owner: str, mode: int) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
+    """Sync the entries of a directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -16,7 +16,7 @@ RUN = Path("/run/systemd/network")
 
 
 def wired(wanted: Network) -> None:
-    """A fixed address, or none."""
+    """Write the fixed address of the wired network; without one, remove the file, and the default (DHCP) applies."""
     file = KEPT / "50-wired.network"
     if not wanted.address:
         remove(file)
@@ -28,12 +28,12 @@ def wired(wanted: Network) -> None:
 
 
 def wireless(wanted: Wifi) -> None:
-    """The network that the first radio enters. Raises `Refused`."""
+    """Write the settings of the wireless network for the first radio. Raises `Refused`."""
     write(KEPT / SUPPLICANT, supplicant(wanted), "root", 0o600)
 
 
 def supplicant(wanted: Wifi) -> str:
-    """What wpa_supplicant is told. Raises `Refused`."""
+    """Return the configuration of wpa_supplicant. Raises `Refused`."""
     password = wanted.password
     if password == CLEARED:
         file = KEPT / SUPPLICANT

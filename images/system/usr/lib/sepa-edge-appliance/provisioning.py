@@ -1,4 +1,4 @@
-"""What the owner of a box wrote on its boot partition: applied, then cleared of its secrets."""
+"""The file provision.toml of the owner on the boot partition: it is applied, and then cleared of its secrets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from devices import may_be_called
 from files import remove, rename, write_in_place
 
 CLEARED = "(applied)"
-"""What stands where a secret was."""
+"""Placeholder for a removed secret."""
 _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """RFC 1123, section 2.1."""
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-\S+|sk-\S+) [A-Za-z0-9+/=]+( [^\n]*)?")
 _COUNTRY = re.compile(r"[A-Z]{2}")
-"""ISO 3166-1, as the rules for radios have it."""
+"""ISO 3166-1 country code, for the radio regulations."""
 _URL = re.compile(r"https://[A-Za-z0-9.\[\]:_/~%-]+")
 _SECRET = re.compile(
     r"""^(\s*(?:\#\s*)?(?:password|token)\s*=\s*)(?!"\.\.\.")("(?:[^"\\\n]|\\.)+"|'[^'\n]+')""", re.MULTILINE
@@ -26,15 +26,15 @@ _SECRET = re.compile(
 
 
 class Refused(Exception):
-    """The file cannot be applied; the text says what is to be changed. Nothing of it is."""
+    """The file is invalid, and no part of it is applied. The text names the necessary change."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The wired network. Without an address it is asked for (DHCP)."""
+    """Settings of the wired network. Without an address it uses DHCP."""
 
     address: str = ""
-    """With the length of its prefix."""
+    """Address with prefix length."""
     gateway: str = ""
     dns: tuple[str, ...] = ()
 
@@ -45,36 +45,36 @@ class Wifi:
 
     name: str
     password: str
-    """Empty where everybody may enter; `CLEARED`: that of before."""
+    """Empty for an open network; `CLEARED` keeps the previous password."""
     country: str
-    """Whose rules the radio keeps to."""
+    """Country whose radio regulations apply."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Where observations are shipped to: an https address of `edge-history receive`. Empty: nowhere."""
+    """HTTPS URL of `edge-history receive`, to which observations are shipped; empty disables the shipment."""
 
     url: str
     token: str
-    """`CLEARED`: that of before."""
+    """Token; `CLEARED` keeps the previous one."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the file says. What it does not say, or what was applied before, stays as it is on the box."""
+    """Content of the file. Settings that the file omits, or that were applied before, stay as they are on the box."""
 
     hostname: str = ""
     devices: tuple[tuple[str, str], ...] = ()
-    """Name and password of each that is to be let in; `CLEARED`: that of before."""
+    """Name and password of each device; `CLEARED` keeps the previous password."""
     keys: tuple[str, ...] | None = None
-    """Public keys that may log in, in place of those that could."""
+    """Public keys for SSH, which replace the previous ones."""
     network: Network | None = None
     wifi: Wifi | None = None
     history: History | None = None
 
 
 def read(file: Path) -> Wanted:
-    """What is wanted; nothing where there is no file. Raises `Refused`."""
+    """Read and validate the file. A missing file requests no changes. Raises `Refused`."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
         found = tomllib.loads(text)
@@ -101,7 +101,7 @@ def read(file: Path) -> Wanted:
 
 
 def clear(file: Path) -> None:
-    """Take the secrets out of the file: who takes the card out, or borrows it, reads none."""
+    """Remove the secrets from the file, so that they cannot be read from the card in another machine."""
     try:
         text = file.read_bytes().decode()
     except FileNotFoundError:
@@ -109,8 +109,8 @@ def clear(file: Path) -> None:
     cleared = _cleared(text)
     if cleared == text:
         return
-    # In place and over the whole length: what is written beside leaves the old text on the card. A power cut may leave
-    # some sectors of the old text between those of the new one, so the new one is kept until all of it is there.
+    # In place and over the whole length: a new file would leave the old text on the card. A power cut may leave some
+    # sectors of the old text between those of the new one, so a copy of the new text exists until all is written.
     blank = cleared.encode().ljust(len(text.encode()), b"\n")
     copy = _copy(file)
     new = copy.with_suffix(".new")
@@ -133,7 +133,7 @@ def finish_clearing(file: Path) -> None:
 
 
 def _copy(file: Path) -> Path:
-    """Where the text without secrets is kept while it is written over the one with them."""
+    """Return the file with the text without secrets, which exists while the original is overwritten."""
     return file.with_suffix(".cleared")
 
 
@@ -149,7 +149,7 @@ def _can_be_cleared(text: str) -> bool:
 
 
 def _secrets(found: object) -> Iterator[object]:
-    """Passwords and tokens, wherever they stand."""
+    """Yield all passwords and tokens of the file."""
     if isinstance(found, list):
         for one in found:
             yield from _secrets(one)
@@ -202,7 +202,7 @@ def _network(found: object) -> Network:
 def _plain(address: object) -> str:
     """An address as it is written, without a zone (RFC 4007), in which anything could stand."""
     if not isinstance(address, str) or "%" in address:
-        raise ValueError(f"{address!r} is no address")
+        raise ValueError(f"{address!r} is not an address")
     return address
 
 
@@ -228,7 +228,7 @@ def _history(found: object) -> History:
     if url == "":
         return History("", "")
     if not isinstance(url, str) or not _URL.fullmatch(url):
-        raise Refused("history: url is no https address")
+        raise Refused("history: url must be an https URL")
     if not isinstance(token, str) or not token or not token.isprintable():
         raise Refused("history: token is missing; `edge-history gateways add` gives one")
     return History(url, token)
@@ -236,7 +236,7 @@ def _history(found: object) -> History:
 
 def _table(name: str, found: object, known: set[str]) -> dict[str, object]:
     if not isinstance(found, dict):
-        raise Refused(f"{name} is no table, which begins with its name in brackets")
+        raise Refused(f"{name} is not a table; begin it with its name in brackets")
     if unknown := set(found) - known:
         raise Refused(f"{name}: {min(unknown)} is not known; there are {', '.join(sorted(known))}")
     return found

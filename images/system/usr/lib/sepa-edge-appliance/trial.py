@@ -5,16 +5,16 @@
     trial.py good        the gateway of this system serves: if it is on trial, it stays (after boot-complete.target)
     trial.py failed      it does not: if it is on trial, the other system starts instead
 
-What a newer gateway makes of its data an older one may not read, so data is copied aside before the new system's first
-start (`begin`), and the copy takes its place again if the old system could not read what the new one left (`end`).
+An older gateway may not be able to read the data of a newer one. So `begin` copies the data before the first start of
+the new system, and `end` restores the copy if the old system cannot read the current data.
 
-The boot loader counts starts. One on trial is good when the gateway serves; any other one as soon as it has its data:
-a gateway that does not serve is no reason to leave a system that did, but a system that does not start is one.
+The boot loader counts starts. A start on trial is good when the gateway serves; any other start as soon as it has its
+data. A gateway that does not serve does not justify leaving a proven system, but a system that does not start does.
 
 The power may be cut at any moment, so each step is on the disk before the next one begins (`files`), and the order of
 the steps matters:
 
-- An installation removes the copy of an earlier update before it writes `TRIAL`: else the old copy would be taken for
+- An installation removes the copy of an earlier update before it writes `TRIAL`. Otherwise the old copy would pass for
   the data before this update.
 - The copy is complete before it has its name (`BEFORE`), and has it before the gateway of the update starts.
 - An update is confirmed by the removal of `TRIAL`; only then is the copy removed.
@@ -40,23 +40,25 @@ from files import remove, remove_tree, removed, rename, write
 
 DATA = Path("/data/sepa-edge")
 TRIAL = Path("/data/rauc/trial")
-"""There while an update is on trial: the boot loader's name for its slot, and the update's version."""
+"""Exists while an update is on trial. Content: the boot loader's name of its slot, and the version of the update."""
 UNDONE = Path("/data/rauc/undone")
-"""There when an update was undone: the same of it."""
+"""Exists after an update was undone. Content as in `TRIAL`."""
 BEFORE = Path("/data/before-update")
-"""The data as it was before the new system's first start."""
+"""Copy of the data from before the new system's first start."""
 AFTER = Path("/data/of-undone-update")
-"""The data that an update left which was undone, where the system before it cannot read it."""
+"""Data of an undone update that the previous system cannot read."""
 LOST = Path("/run/edge-data-lost")
-"""There when the data partition could not be mounted: what is in /data is of this start alone."""
+"""Exists if the data partition could not be mounted: /data then lasts only until the next start."""
 _TRIES = 3
-"""Starts in vain after which the boot loader takes the other slot (grub.cfg)."""
+"""Failed starts after which the boot loader uses the other slot (grub.cfg)."""
 
 
 def main(word: str) -> None:
-    """What RAUC and the units tell."""
+    """Run a command of RAUC or of the systemd units: installing, good or failed."""
     if LOST.exists():
-        sys.exit("the data partition cannot be read: nothing is known of updates, and this start is no good one")
+        sys.exit(
+            "the data partition cannot be read: the state of updates is unknown, and this start does not count as good"
+        )
     if word == "installing":
         remove_tree(BEFORE)
         remove_tree(AFTER)
@@ -74,7 +76,7 @@ def main(word: str) -> None:
 
 
 def good() -> None:
-    """This system serves."""
+    """Confirm the update: the gateway of this system serves."""
     if slot_of(TRIAL) == booted():
         bootenv.mark(booted(), good=True, booted=booted())
         remove(TRIAL)
@@ -86,7 +88,7 @@ def good() -> None:
 
 
 def begin() -> None:
-    """Before anything touches the data: of a system on trial keep a copy of it, where there is room for one."""
+    """Copy the data before a system on trial starts to use it, if the space suffices."""
     if LOST.exists():
         return
     if slot_of(TRIAL) != booted():
@@ -96,7 +98,7 @@ def begin() -> None:
         return
     needed = sum(file.stat().st_size for file in DATA.rglob("*") if file.is_file())
     if needed * 1.2 > shutil.disk_usage(DATA).free:
-        print("no room for a copy of the data before the update is tried; it is tried without", file=sys.stderr)
+        print("not enough space for a copy of the data; the update is tried without one", file=sys.stderr)
         return
     new = unfinished(BEFORE)
     subprocess.run(["cp", "--archive", DATA, new], check=True)
@@ -105,7 +107,7 @@ def begin() -> None:
 
 
 def end() -> str:
-    """What to tell the owner where this is not the system that was wanted; with data that this one can read."""
+    """Finish an undone update, and restore data that this system can read. Returns a message for the owner, or ""."""
     if LOST.exists():
         return "the data partition cannot be read: nothing is kept, and nobody can come in; docs/images.md"
     for leftover in (unfinished(BEFORE), removed(BEFORE), removed(AFTER)):  # of a start that was interrupted
@@ -134,7 +136,7 @@ def end() -> str:
 
 
 def put_back() -> None:
-    """The data of before the update; that of the update aside. Where this was interrupted, it goes on."""
+    """Restore the data from before the update, and move that of the update to `AFTER`. Resumes after interruptions."""
     if any(DATA.iterdir()):
         remove_tree(AFTER)
         rename(DATA, AFTER)
@@ -142,22 +144,22 @@ def put_back() -> None:
 
 
 def unfinished(directory: Path) -> Path:
-    """The name that a copy has until it is complete."""
+    """Return the name of a copy until it is complete."""
     return directory.with_name(directory.name + ".new")
 
 
 def slot_of(file: Path) -> str:
-    """The slot of the update that is on trial, or that was undone; empty where none was."""
+    """Return the slot of the update in `TRIAL` or `UNDONE`, or "" without one."""
     return file.read_text().partition(" ")[0] if file.exists() else ""
 
 
 def version_of(file: Path) -> str:
-    """Its version."""
+    """Return the version of the update in `TRIAL` or `UNDONE`."""
     return file.read_text().partition(" ")[2]
 
 
 def formats(data: Path) -> dict[str, int]:
-    """The version of each of the gateway's files, as it writes them there."""
+    """Return the schema version of each SQLite file of the gateway."""
     found = {}
     for file in sorted(data.glob("*.sqlite3")):
         try:
@@ -169,24 +171,24 @@ def formats(data: Path) -> dict[str, int]:
 
 
 def version(bundle: str) -> str:
-    """What the update says it is."""
+    """Return the version in the manifest of an update."""
     found = re.search(r"^version=(.*)$", (Path(bundle) / "manifest.raucm").read_text(), re.MULTILINE)
     return found[1] if found else "the last update"
 
 
 def booted() -> str:
-    """The boot loader's name for the slot of this system."""
+    """Return the boot loader's name for the slot of this system."""
     found = re.search(r"\brauc\.slot=(\w+)", Path("/proc/cmdline").read_text())
     return found[1] if found else "A"
 
 
 def other() -> str:
-    """And for the other one."""
+    """Return the boot loader's name for the other slot."""
     return "B" if booted() == "A" else "A"
 
 
 def reboot() -> None:
-    """Start the other system."""
+    """Reboot into the other system."""
     subprocess.run(["systemctl", "--no-block", "reboot"], check=True)
 
 
