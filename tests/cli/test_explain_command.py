@@ -39,9 +39,9 @@ def test_a_query_that_is_kept_up_to_date_incrementally(ask):
 
 def test_a_query_that_is_evaluated_anew(ask):
     told = words(ask("explain", PREFIX + "SELECT ?x { :r1 :next+ ?x }"))
-    assert told.startswith("SELECT. Evaluated anew.")
+    assert told.startswith("SELECT. Re-evaluated.")
     assert "Why: A path of any length" in told
-    assert "Good to know - Where the length is bounded" in told
+    assert "Good to know - If the length is bounded" in told
 
 
 def test_what_costs_as_much_as_the_whole_query_is_marked(ask):

@@ -334,7 +334,7 @@ def test_steps_and_what_they_keep():
         assert (told.memory, told.kept_rows) == (memory, kept)
     (groups, _) = explain(engine, text.replace("COUNT(*)", "GROUP_CONCAT(DISTINCT STR(?d))")).steps
     assert "GROUP_CONCAT(DISTINCT …)" in groups.text
-    assert "put together anew" in groups.text
+    assert "built again" in groups.text
 
 
 def test_patterns_that_share_no_variable_are_pointed_out():

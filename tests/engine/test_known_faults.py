@@ -190,7 +190,7 @@ def test_errors_say_what_is_wrong():
             Client(engine, text)
     with pytest.raises(ParsingFailed, match="absolute IRI"):
         Client(engine, "ASK { }", Dataset(("not an iri",), ()))
-    with pytest.raises(NotFound, match="no subscription"):
+    with pytest.raises(NotFound, match="does not exist"):
         engine.unsubscribe("sepa://subscription/none")
     assert engine.spus.spus == 0
     assert len(engine.graph.dictionary) == 1

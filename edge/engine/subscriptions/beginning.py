@@ -1,11 +1,11 @@
-"""Beginning of an incremental subscription whose first result takes long: found elsewhere, brought up to date here.
+"""Start of an incremental subscription whose first result takes long: evaluated elsewhere, brought up to date here.
 
-A forked process evaluates the patterns in a committed state. From that state on the subscription is watched for
-changes, and the solutions that updates add or remove are collected. The result is linear in the solutions: those of
-the forked process, plus the collected ones, make the result of now. The writer takes them in piece by piece, with the
-requests of other clients in between.
+A forked process evaluates the patterns in a committed state. From that state on, the subscription is watched, and the
+solutions that updates add or remove are collected. The result is linear in the solutions: those of the forked process
+plus the collected ones yield the current result. The writer merges them piece by piece, between the requests of other
+clients.
 
-Rows go from the forked process to the writer as text, since ids of terms may get another meaning meanwhile.
+Rows pass from the forked process to the writer as text, because term ids may be reused in the meantime.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
     from edge.engine.subscriptions.spu import IncrementalSpu, Joining
 
 PIECE: Final = 500
-"""Solutions that the writer takes in at a time: about 5 ms."""
+"""Solutions that the writer merges at a time: about 5 ms."""
 
 _COUNT: Final = "count"
-"""Column of how often a solution occurs."""
+"""Column with the number of occurrences of a solution."""
 
 
 class Beginning:
-    """One first result on its way. It belongs to the writer's thread."""
+    """One first result in progress. It belongs to the writer's thread."""
 
     def __init__(self, spu: IncrementalSpu, stages: Sequence[Stage], joining: Joining) -> None:
-        """`stages`: new ones, which become those of an SPU that has not begun."""
+        """`stages`: new stages, which an SPU without a result takes over."""
         self.spu = spu
         self.stages = stages
         self.joining = [joining]
-        """Subscribers that wait for it."""
+        """Subscribers that wait for the result."""
         self.over = False
-        """Whether nothing is to be taken in any more."""
+        """Whether the beginning has ended."""
         self._pieces: deque[Sequence[bytes]] = deque()
         self._changes: Weights = {}
-        """Solutions that came and went since the state of the forked process."""
+        """Solutions that were added and removed since the state of the forked process."""
         self._rows: dict[results.Row, int] = {}
         renewal = joining.renewal
         self._difference = None if renewal is None else dict(renewal.since)
-        """The same less the rows that the subscribers of a renewal have; None: these are new subscribers."""
+        """The rows minus those that the subscribers of a renewal have; None for new subscribers."""
         self._started = False
         self._length = 0
 
     def found(self, pieces: Sequence[Sequence[bytes]]) -> None:
-        """Note what the forked process found."""
+        """Record the result of the forked process."""
         self._pieces.extend(pieces)
 
     def change(self, world: World, weights: Mapping[Row, int]) -> None:
@@ -73,7 +73,7 @@ class Beginning:
                 retain(dictionary, row)
 
     def take(self, world: World) -> bool:
-        """Take in one piece. Returns whether the result is now that of the graph. Raises `EdgeError`."""
+        """Merge one piece. Return whether the result is now that of the current graph. Raises `EdgeError`."""
         family = self.spu.family
         weights = _read(family, self.spu.open, self._pieces.popleft()) if self._pieces else self._taken_changes(world)
         told = flow(self.stages, weights, start=not self._started)
@@ -99,11 +99,11 @@ class Beginning:
         return Delta.of(self.spu.variables, self._rows)
 
     def difference(self) -> Delta:
-        """Return the difference to the rows that the first of the subscribers has."""
+        """Return the difference to the rows that the subscribers of the renewal have."""
         return Delta.of(self.spu.variables, self._difference or {})
 
     def end(self, world: World) -> None:
-        """Take in nothing more."""
+        """End the beginning and release its memory."""
         self.over = True
         for row in self._changes:
             release(world.graph.dictionary, row)
@@ -121,13 +121,13 @@ class Beginning:
 
 
 def evaluate(family: PlanGroup, open_: Row, rules: QueryRules) -> list[list[bytes]]:
-    """Evaluate the patterns of a member, to be read by `Beginning`. Raises `ResultTooLarge`."""
+    """Evaluate the patterns of a member, in the form that `Beginning` reads. Raises `ResultTooLarge`."""
     _, columns = _columns(family, open_)
     return write_rows(every_solution(family, open_, rules), family.dictionary.terms, columns)
 
 
 def write_rows(weights: Weights, terms: Sequence[results.Term], columns: Sequence[int]) -> list[list[bytes]]:
-    """Rows of ids as text, in pieces: these columns, and how often each occurs."""
+    """Return these columns of rows of ids as text, in pieces, with the number of occurrences of each row."""
     known: dict[int | None, bytes] = {None: b""}
 
     def line(row: Row, count: int) -> bytes:
@@ -146,14 +146,14 @@ def write_rows(weights: Weights, terms: Sequence[results.Term], columns: Sequenc
 
 
 def read_rows(lines: Sequence[bytes], columns: Sequence[int]) -> Iterator[tuple[results.Row, int]]:
-    """Rows of terms that `write_rows` wrote, and how often each occurs."""
+    """Yield the rows that `write_rows` wrote as terms, with the number of occurrences of each."""
     for *cells, count in decoded(header_of((*(f"p{place}" for place in columns), _COUNT)), lines):
         assert isinstance(count, ox.Literal)  # noqa: S101
         yield tuple(cells), int(count.value)
 
 
 def _read(family: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
-    """Solutions that `evaluate` wrote."""
+    """Return the solutions that `evaluate` wrote."""
     base, columns = _columns(family, open_)
     intern = family.dictionary.intern
     weights: Weights = {}
@@ -166,7 +166,7 @@ def _read(family: PlanGroup, open_: Row, lines: Sequence[bytes]) -> Weights:
 
 
 def _columns(family: PlanGroup, open_: Row) -> tuple[Frame, list[int]]:
-    """A frame with the constants of a member, and the places that differ between solutions."""
+    """Return a frame with the constants of a member, and the positions that differ between solutions."""
     frames = [family.frame(number, open_) for number in range(len(family.plan.alternatives))]
     base = frames[0]
     places = range(len(base))

@@ -1,8 +1,9 @@
-"""Boosting: what one update means to the subscriptions that the delta rules serve.
+"""Delta evaluation: the effect of one update on the subscriptions with incremental evaluation.
 
-A changed quad stands for the pattern that it matches. Where no other pattern of the plan was hit, all else matches what
-it matched before: it is evaluated once, on the state as it is, and the solutions come or go with the quad. Otherwise
-the solutions that can have changed are evaluated in the state after the update and in the one before, and compared.
+A changed quad takes the place of the pattern that it matches. If the update hits no other pattern of the plan, the
+other patterns match the same quads as before. The engine evaluates them once on the current state, and the solutions
+are added or removed together with the quad. Otherwise it evaluates the possibly changed solutions in the states after
+and before the update, and compares them.
 """
 
 from __future__ import annotations
@@ -21,36 +22,37 @@ from edge.engine.subscriptions.spu import IncrementalSpu
 from edge.protocol.errors import ResultTooLarge
 
 Changes = Sequence[tuple[Quad, bool]]
-"""Changed quads, and whether each came (True) or went."""
+"""Changed quads, each with True if it was added and False if it was removed."""
 
 
 class DeltaEvaluation:
-    """The solutions that an update changes, by SPU."""
+    """Changed solutions of an update, for each SPU."""
 
     def __init__(
         self, transaction: Transaction, rules: QueryRules, only: IncrementalSpu | None = None, steps: int | None = None
     ) -> None:
-        """`only`: evaluate for this member alone, whoever else is in its plan group.
+        """`only`: evaluate only for this member of its plan group.
 
-        `steps`: of each subscription; None: as many as an evaluation may take.
+        `steps`: step budget of each subscription; None for the limit of an evaluation.
         """
         self._transaction = transaction
         self._steps = steps
         self._only = only
         self._rules = rules
         self.weights: dict[IncrementalSpu, Weights] = {}
-        """What each SPU has to take in."""
+        """Changed solutions of each SPU, with signed multiplicities."""
         self.failures: dict[IncrementalSpu, str] = {}
-        """Why some could not be evaluated."""
+        """Reasons of the SPUs that could not be evaluated."""
         self._left: dict[IncrementalSpu | PlanGroup, int] = {}
-        """The steps that are left for each, of all that is evaluated for it."""
+        """Remaining steps of each target in this update."""
 
     def run(self, hits: Mapping[GroupTrigger, Changes], everything: Collection[IncrementalSpu]) -> None:
-        """`hits`: the triggers that quads matched. `everything`: who is to look at everything again."""
+        """Evaluate. `hits`: the triggers that quads matched. `everything`: SPUs to evaluate as a whole."""
+        # The cache of a trigger holds solutions of the other patterns, so a hit there invalidates it.
         for entry in hits:
             for other in entry.others:
                 other.forget()
-        if len(hits) == 1 and not everything:  # what most updates do
+        if len(hits) == 1 and not everything:  # the usual case
             ((entry, changes),) = hits.items()
             if entry.trigger.exact:
                 self._follow(entry, changes)
@@ -74,10 +76,10 @@ class DeltaEvaluation:
             self._compare(list(jobs.values()))
 
     def _members(self, family: PlanGroup) -> Mapping[Row, IncrementalSpu]:
-        """The members of a plan group to evaluate for, by their open constants."""
+        """Return the members of a plan group to evaluate, by their open constants."""
         return family.members if self._only is None else {self._only.open: self._only}
 
-    # One trigger alone, whose quads are in each solution that changes
+    # A single trigger, whose quads are part of each changed solution
 
     def _follow(self, entry: GroupTrigger, changes: Changes) -> None:
         members = self._members(entry.family)
@@ -92,7 +94,7 @@ class DeltaEvaluation:
         elif entry.connected and len(members) > 1 and entry.simple:
             try:
                 self._extend(entry, None, changes)
-            except ResultTooLarge:  # for all together, but perhaps not for each
+            except ResultTooLarge:  # too large for all members together, but perhaps not for each of them
                 for member in members.values():
                     self._follow_member(entry, member, changes)
         else:
@@ -109,9 +111,10 @@ class DeltaEvaluation:
             self.failures[member] = error.description
 
     def _extend(self, entry: GroupTrigger, member: IncrementalSpu | None, changes: Changes) -> None:
-        """Find the solutions that hold the quads. Those that differ in nothing else look at share one evaluation.
+        """Find the solutions that contain the quads. Quads with the same values for other patterns share an evaluation.
 
-        `member` None: the family's, each of which says whose it is. Raises `ResultTooLarge`.
+        `member`: None evaluates for the whole group, and then assigns each solution to a member. Raises
+        `ResultTooLarge`.
         """
         together: dict[tuple[int, ...], list[tuple[Quad, bool]]] = {}
         for change in changes:
@@ -121,7 +124,7 @@ class DeltaEvaluation:
         for values, some in together.items():
             found = entry.recall((member, values))
             if found is None:
-                if start is None:  # one for all, which differ in the same places
+                if start is None:  # one frame for all quads, which bind the same positions
                     family = entry.family
                     start = family.open_frame() if member is None else family.frame(entry.number, member.open)
                 found = self._solve(entry, member, values, start)
@@ -142,7 +145,7 @@ class DeltaEvaluation:
     def _solve(
         self, entry: GroupTrigger, member: IncrementalSpu | None, values: tuple[int, ...], start: Frame
     ) -> Solutions:
-        """The solutions of the rest of a plan, found in the frame `start`. Raises `ResultTooLarge`."""
+        """Return the solutions of the rest of a plan, computed in the frame `start`. Raises `ResultTooLarge`."""
         family = entry.family
         for place, term_id in zip(entry.shared_places, values, strict=True):
             start[place] = term_id
@@ -152,7 +155,7 @@ class DeltaEvaluation:
         target = member or family
         effort = family.effort
         effort.left = self._left_for(target)
-        entry.trigger.scan.given = True
+        entry.trigger.scan.given = True  # the scan yields once, for the quad that is already bound
         try:
             for _ in bounded(entry.plan.operator.solutions(start), self._rules):
                 spu = family.whose(entry.number, start) if member is None else member
@@ -165,7 +168,7 @@ class DeltaEvaluation:
         return found
 
     def _left_for(self, target: IncrementalSpu | PlanGroup) -> int:
-        """Steps that are left for a subscription, or for a plan group, which has those of its members."""
+        """Return the remaining steps of a subscription, or of a plan group, which has the budget of its members."""
         left = self._left.get(target)
         if left is not None:
             return left
@@ -174,10 +177,10 @@ class DeltaEvaluation:
             return family.effort.most
         return min(family.effort.most, self._steps * (len(family.members) if target is family else 1))
 
-    # Anything else
+    # All other cases
 
     def _compare(self, jobs: Sequence[_Job]) -> None:
-        """Evaluate what can have changed in the state after the update and in the one before."""
+        """Evaluate the possibly changed solutions in the states after and before the update."""
         new = self._evaluated(jobs, present=True)
         with self._transaction.reverted():
             old = self._evaluated(jobs, present=False)
@@ -187,7 +190,7 @@ class DeltaEvaluation:
                 self._add(job, after, 1)
                 self._add(job, before, -1)
             elif isinstance(job.target, PlanGroup):
-                _divide(job, apart)  # too large for all together, but perhaps not for each
+                _divide(job, apart)  # too large for all members together, but perhaps not for each of them
             else:
                 error = after if isinstance(after, ResultTooLarge) else before
                 assert isinstance(error, ResultTooLarge)  # noqa: S101
@@ -198,7 +201,7 @@ class DeltaEvaluation:
     def _restrict(
         self, jobs: dict[tuple[object, int], _Job], entry: GroupTrigger, changes: Changes, *, together: bool
     ) -> None:
-        """Note what quads restrict: for the plan group as a whole, or for each member, alike for all triggers."""
+        """Record the restrictions of quads. `together`: for the plan group as a whole, else for each member."""
         family, members = entry.family, self._members(entry.family)
         for change in changes:
             targets: Iterable[IncrementalSpu | PlanGroup]
@@ -238,19 +241,22 @@ class DeltaEvaluation:
 
 @dataclass(slots=True)
 class _Job:
-    """What of one alternative is to be evaluated for one member or family."""
+    """Evaluation of one alternative for one member or plan group."""
 
     target: IncrementalSpu | PlanGroup
     family: PlanGroup
     number: int
     frame: Frame
     hits: list[tuple[Trigger, Restriction, bool]] = field(default_factory=list)
-    """Which triggers quads matched, what those fix, and whether they came or went."""
+    """Triggers that quads matched, their bindings, and whether the quads were added."""
     everything: bool = False
-    """Whether more can have changed than any quad can tell."""
+    """Whether any solution may have changed."""
 
     def solutions(self, rules: QueryRules, *, present: bool) -> Found | ResultTooLarge:
-        """The solutions that can have changed, as they are (`present`) or were; an error: why they were given up."""
+        """Return the possibly changed solutions in the current state. `present`: it is the state after the update.
+
+        Returns the error if a limit stops the evaluation.
+        """
         touched: dict[Restriction, None] = {}
         if self.everything:
             touched[()] = None
@@ -275,7 +281,7 @@ def _job(
 
 
 def _divide(job: _Job, jobs: dict[tuple[object, int], _Job]) -> None:
-    """The same for each member of the family."""
+    """Split a job for a plan group into jobs for its members."""
     for member in job.family.members.values():
         part = _job(jobs, member, job.family, job.number)
         part.everything = job.everything

@@ -1,9 +1,9 @@
 """Demotion: an incremental subscription that an update makes too expensive is re-evaluated from then on.
 
-The subscribers have the result of the state before that update. The next notification must lead on from there, and
-nothing keeps that result. So a process is forked in that state, which evaluates the query. When it has the result, and
-the update is committed, the subscription is evaluated like any other without a delta rule: off the writer, within the
-budget of its client. The first difference is that to the result of the process.
+Its subscribers have the result from before that update. The next notification must continue from there, but nothing
+stores that result. So the engine forks a process in that state, which evaluates the query. After the commit, and when
+the process has finished, the subscription is evaluated like any other without a delta rule: off the writer thread,
+within the budget of its client. The first difference starts from the result of the process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from edge.protocol.errors import EdgeError
 from edge.protocol.results import Row
 
 STEPS: Final = 50_000
-"""Steps that one update may take for one subscription: about 50 ms."""
+"""Step budget of one update for one subscription: about 50 ms."""
 STEPS_PER_QUAD: Final = 50
-"""Such steps more for each quad that the update changes."""
+"""Additional steps for each quad that the update changes."""
 
 REASON: Final = "An update took more steps for this query than one may, so it is re-evaluated within a budget"
-"""What `explain` says of a subscription that was demoted."""
+"""Reason that `explain` shows for a demoted subscription."""
 
 Pages = list[list[bytes]]
 Rows = Mapping[Row, int]
@@ -36,20 +36,20 @@ Rows = Mapping[Row, int]
 
 @dataclass(eq=False, slots=True)
 class OldResults:
-    """The results that subscriptions have from before one update, as a forked process finds them."""
+    """Results from before an update, which a forked process computes."""
 
     child: Child[list[Pages | EdgeError]]
     widths: Sequence[int]
-    """How many columns each has."""
+    """Number of columns of each result."""
     sign: int = 1
-    """-1: each row comes with minus how often it occurs."""
+    """Sign of the numbers of occurrences."""
     used: bool = False
-    """Whether the process is waited for, or was ended."""
+    """Whether a thread waits for the process, or the process was ended."""
     waiting: list[tuple[ReevaluatedSpu | Renewal, Any]] = field(default_factory=list)
-    """Those that are demoted or begin anew, and what the update did to each."""
+    """Subscriptions to demote or renew, each with the effect of the update on it."""
 
     def read(self) -> list[Rows | EdgeError]:
-        """Wait for the results, or for the reasons why there are none. Any thread. Raises as `Child.result` does."""
+        """Wait for the results, each of which may be an error. May run on any thread. Raises as `Child.result` does."""
         found = self.child.result()
         return [
             pages if isinstance(pages, EdgeError) else _rows(pages, width, self.sign)
@@ -58,7 +58,7 @@ class OldResults:
 
 
 def evaluate(spus: Sequence[IncrementalSpu], world: World) -> list[Pages | EdgeError]:
-    """The results of SPUs in the state of now, or why there are none. Runs in a forked process."""
+    """Return the results of SPUs in the current state, or their errors. Runs in a forked process."""
     return [_result(spu, world) for spu in spus]
 
 

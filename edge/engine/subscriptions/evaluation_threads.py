@@ -1,4 +1,4 @@
-"""The threads that evaluate subscribed queries off the writer."""
+"""Threads that evaluate subscribed queries off the writer thread."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edge.engine.settings import Processing
 from edge.engine.subscriptions.reevaluation import Reevaluation
 
 _NICER: Final = 5
-"""By how much these threads are nicer than the writer: on a busy machine updates go first."""
+"""Increment of the nice value of these threads: on a busy machine updates have priority."""
 
 
 class EvaluationThreads:
-    """Evaluation threads. They begin when there is something to evaluate and end with `close`."""
+    """Pool of evaluation threads. They start on demand and end with `close`."""
 
     def __init__(self, reevaluation: Reevaluation, threads: int, processing: Processing, *, start: bool = True) -> None:
-        """`threads`: 0 is as many as the process has processors. `start=False`: there are none, see `Reevaluation`."""
+        """`threads`: 0 for one per processor of the process. `start=False`: run no threads, see `Reevaluation`."""
         self.threads = threads or len(os.sched_getaffinity(0))
         self._processing: Processing = processing
         self._reevaluation = reevaluation
@@ -32,7 +32,7 @@ class EvaluationThreads:
 
     @property
     def processing(self) -> Processing:
-        """Whether one evaluation runs at a time, or several. Any thread may set it."""
+        """Whether one evaluation or several run at a time. Any thread may set it."""
         return self._processing
 
     @processing.setter
@@ -41,11 +41,11 @@ class EvaluationThreads:
         self._reevaluation.wake()
 
     def width(self) -> int:
-        """How many evaluations may run at a time."""
+        """Limit of concurrent evaluations."""
         return self.threads if self._processing == "parallel" else 1
 
     def close(self, timeout: float = 5.0) -> bool:
-        """End the threads after their current evaluations. False: some have not ended after `timeout` seconds."""
+        """End the threads after their current evaluations. Return False if some still run after `timeout` seconds."""
         with self._lock:
             self._open = False
             begun = self._begun.copy()
@@ -56,7 +56,7 @@ class EvaluationThreads:
         return not any(thread.is_alive() for thread in begun)
 
     def _begin(self) -> None:
-        """One more thread, if there are not enough."""
+        """Start another thread unless there are enough."""
         with self._lock:
             if not self._open or len(self._begun) >= self.width():
                 return
@@ -65,7 +65,7 @@ class EvaluationThreads:
         thread.start()
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError):  # on Linux this is about the thread; a sandbox may not allow it
+        with contextlib.suppress(OSError):  # on Linux this applies to the thread; a sandbox may forbid it
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
         reevaluation = self._reevaluation
         while (job := reevaluation.wait(self.width, lambda: self._open)) is not None:

@@ -1,6 +1,6 @@
-"""EXPLAIN: what a subscription costs and why, told to those who write the query and to those whose box is slow.
+"""EXPLAIN: the cost of a subscription and its reasons, for authors of queries and for operators.
 
-Nothing is evaluated. What is told is read off the plan that the engine uses, and off the live graph as it is.
+Nothing is evaluated: the explanation follows from the plan of the engine and from the current live graph.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from edge.protocol.syntax import read_prologue, tokenize
 
 
 def explain_member(request: QueryRequest, family: PlanGroup, open_: Row, world: World) -> Explanation:
-    """Explain a query that is moved by the delta rules: the member of a family that has these open constants."""
+    """Explain a query with incremental evaluation: the member of a plan group with these open constants."""
     declared, readable = _declared(request, world), request.dataset.readable
     return _Member(family, open_, world.graph, declared, readable).explain()
 
@@ -65,10 +65,10 @@ def explain_singular(
     spu: ReevaluatedSpu | None,
     seconds: float,
 ) -> Explanation:
-    """Explain a query that is evaluated anew. `spu` is its own, if it is subscribed. `seconds`: of all evaluations."""
+    """Explain a re-evaluated query. `spu`: its SPU if it is subscribed. `seconds`: total time of all evaluations."""
     write = Serializer(_declared(found.request, world), lambda parameter: parameter.term)
-    reason, advice = words.why_evaluated_anew(found.reason)
-    more = [words.GRAPH_NAMES_ANEW] if depends.graph_names else []
+    reason, advice = words.why_reevaluated(found.reason)
+    more = [words.GRAPH_NAMES_REEVALUATED] if depends.graph_names else []
     if evaluator.moving:
         more.append(words.FOLLOWS_RESOURCES)
     subscribers, readable = 0 if spu is None else len(spu.subscribers), found.request.dataset.readable
@@ -93,13 +93,13 @@ def _evaluations(usage: Usage, seconds: float) -> Evaluations:
 
 
 def _declared(request: QueryRequest, world: World) -> Declarations:
-    """The prefixes of a query."""
+    """Return the prefixes of a query."""
     text = request.sparql
     return Names(read_prologue(text, tokenize(text), 0)[0], world.rules.base_iri).declared()
 
 
 def _watched(watch: Watch, write: Serializer, graph: LiveGraph, readable: frozenset[str] | None) -> PatternExplained:
-    """A pattern of a query that is evaluated anew."""
+    """Explain a watched pattern of a re-evaluated query."""
     slots = [
         Variable(name) if term is None else term
         for name, term in (("subject", watch.subject), ("predicate", watch.predicate), ("object", watch.object))
@@ -203,19 +203,19 @@ class _Member:
             yield words.GRAPH_NAMES
         if not any(isinstance(node, Values | Extend) for node in nodes(plan.query.pattern)):
             for number in range(len(plan.alternatives)):
-                groups = self._apart(number)
+                groups = self._unconnected(number)
                 if len(groups) > 1:
-                    yield words.apart(groups)
+                    yield words.unconnected(groups)
 
-    def _apart(self, number: int) -> list[str]:
-        """The patterns that every solution matches, in groups that share no variable."""
+    def _unconnected(self, number: int) -> list[str]:
+        """Return the mandatory patterns, in groups that share no variable."""
         groups: list[tuple[set[int], list[str]]] = []
         for key, entry in self._keys:
             if entry.number != number:
                 continue
             trigger = entry.trigger
             if "SELECT" in trigger.inside or "UNION" in trigger.inside:
-                return []  # they can tie the others together
+                return []  # they can connect the other patterns
             free = {place for place, term_id in zip(trigger.places, key, strict=True) if term_id is None}
             if not trigger.exact or not free:
                 continue
@@ -236,7 +236,7 @@ def _many(entry: GroupTrigger) -> Many:
 
 
 def _matches(graph: LiveGraph, key: Key, readable: frozenset[str] | None, *, named: bool) -> int:
-    """About how many quads match, of graphs that are `readable` (None: all). `named`: no open graph is the default."""
+    """Estimate the matching quads in `readable` graphs (None: all). `named`: an open graph is never the default one."""
     s, p, o, g = key
     names = [g] if g is not None else [name for name in graph.graphs if not (named and name == DEFAULT_GRAPH)]
     if readable is not None:
@@ -270,11 +270,11 @@ def _steps(query: Query, write: Serializer) -> Iterator[Step]:
 
 
 _KEEP_VALUES = frozenset({"MIN", "MAX", "SAMPLE", "GROUP_CONCAT"})
-"""Aggregates that keep the values of a group."""
+"""Aggregates with the values of a group in memory."""
 
 
 def _modifiers(node: Node) -> tuple[bool, Group | None, bool]:
-    """Whether a query is DISTINCT, its GROUP BY, and whether it has a HAVING."""
+    """Return whether a query is DISTINCT, its GROUP BY, and whether it has a HAVING."""
     distinct = having = False
     while isinstance(node, Distinct | Project | OrderBy | Extend | Filter):
         distinct |= isinstance(node, Distinct) and not node.reduced

@@ -1,4 +1,4 @@
-"""What EXPLAIN tells: how a subscribed query is kept up to date, what that costs and why. Plain data."""
+"""Data classes of EXPLAIN: the evaluation of a subscribed query, its cost and the reasons."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ from dataclasses import dataclass
 from typing import Literal
 
 Effect = Literal["direct", "exact", "restricted", "everything"]
-"""What is looked at when a triple that matches a pattern comes or goes.
+"""Work for a change of a triple that matches a pattern.
 
-`direct`: nothing but that triple. `exact`: the results that contain it. `restricted`: the results that have the same
-values of some variables. `everything`: the whole query.
+`direct`: no lookup. `exact`: the results that contain the triple. `restricted`: the results with the same values of
+some variables. `everything`: the whole query.
 """
 
 Many = Literal["one", "together", "each"]
-"""What a changed triple costs when many queries differ in nothing but constants: as much as one of them, one evaluation
-for all of them together, or one for each."""
+"""Cost of a changed triple for many queries that differ only in constants: that of one query, one evaluation for all of
+them together, or one evaluation for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternExplained:
-    """What happens when a triple that matches a pattern comes or goes."""
+    """Effect of a change of a triple that matches a pattern."""
 
     pattern: str
-    """As SPARQL. The number and order of the patterns are those of the plan."""
+    """The pattern in SPARQL. Number and order of the patterns are those of the plan."""
     inside: str
-    """The clause it is in (OPTIONAL, MINUS, ...); empty: every result contains a triple that matches it."""
+    """The clause of the pattern (OPTIONAL, MINUS, ...); empty if every result contains a matching triple."""
     watched: str
-    """The triples that concern it, with the constants that filters make its variables equal to."""
+    """The watched triples, with the constants that filters require for the variables."""
     matches: int
-    """About how many triples that is now."""
+    """Approximate number of such triples now."""
     effect: Effect
     known: tuple[str, ...]
-    """The variables whose values the triple decides."""
+    """The variables whose values the triple determines."""
     text: str
     many: Many
     warning: str
-    """What makes it dear, and what to do about it; empty: nothing."""
+    """Reason of a high cost, with a remedy; empty for a low cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How results are made of the solutions of the patterns."""
+    """One step from the solutions of the patterns to the result."""
 
     name: str
     text: str
     keeps: str
-    """What is kept in memory for it; empty: nothing."""
+    """Content of the memory of this step; empty if it holds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """With whom the work is shared."""
+    """Subscriptions that share the work."""
 
     subscribers: int
-    """Subscriptions to this query that are active now."""
+    """Number of active subscriptions to this query."""
     queries: int
-    """Subscribed queries that differ from this one in the open constants alone; itself included if it is subscribed."""
+    """Number of subscribed queries that differ only in the open constants, including this one if it is subscribed."""
     open: tuple[str, ...]
     """Constants in which such queries may differ."""
     closed: tuple[str, ...]
@@ -65,35 +65,35 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """What re-evaluating a query has cost since it was subscribed."""
+    """Cost of the re-evaluations of a query since it was subscribed."""
 
     count: int
     seconds: float
     share: float
-    """Part of the time of the evaluations of all subscriptions, from 0 to 1."""
+    """Fraction of the evaluation time of all subscriptions, from 0 to 1."""
     merged: int
-    """States of the graph that were skipped, because a later commit came before they were evaluated."""
+    """States of the graph that were skipped, because a later commit came before their evaluation."""
     delay: float
-    """Seconds between the last commit that concerned the query and its evaluation."""
+    """Seconds between the last relevant commit and its evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a subscribed query is, or would be, kept up to date."""
+    """How the engine keeps, or would keep, a subscribed query up to date."""
 
     form: str
     kept: Literal["incremental", "re-evaluated"]
     summary: str
     reason: str
-    """Why it is evaluated anew; empty: it is not."""
+    """Reason of re-evaluation; empty for incremental evaluation."""
     parts: tuple[tuple[PatternExplained, ...], ...]
-    """The patterns. The solutions are those of all parts, each of which is evaluated apart."""
+    """The patterns. Each part is evaluated separately, and all of them contribute solutions."""
     steps: tuple[Step, ...]
     memory: str
     kept_rows: int | None
-    """How many rows or groups are in memory; None: it is not subscribed."""
+    """Number of rows or groups in memory; None without a subscription."""
     sharing: Sharing
     evaluations: Evaluations | None
-    """What re-evaluating the query has cost so far; None: it is not subscribed, or kept incrementally."""
+    """Cost of re-evaluation so far; None without a subscription, or for incremental evaluation."""
     advice: tuple[str, ...]
-    """What to know, and what could be written otherwise."""
+    """Hints and possible rewrites of the query."""

@@ -1,8 +1,8 @@
-"""Isolation: incremental evaluation in which a fault costs nobody but the subscriptions that cause it.
+"""Fault isolation: limits a fault in incremental evaluation to the subscriptions that cause it.
 
-All plan groups that an update hits are evaluated in one run. When that run raises an unexpected error, nothing has
-moved yet: each plan group is evaluated by itself, and the members of a group that fails one by one. What still fails
-then is at fault.
+One run evaluates all plan groups that an update hits. If the run raises an unexpected error, no subscription has
+changed yet. The engine then evaluates each plan group separately, and the members of a failing group one by one. Those
+that still fail are at fault.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Changed:
-    """What an update means to the incremental subscriptions that it hits."""
+    """Effect of an update on the incremental subscriptions that it hits."""
 
     weights: dict[IncrementalSpu, Weights] = field(default_factory=dict)
-    """The solutions that each has to take in."""
+    """Changed solutions of each subscription."""
     failures: dict[IncrementalSpu, str] = field(default_factory=dict)
-    """Why some exceed a limit."""
+    """Reasons of the subscriptions that exceed a limit."""
     faults: dict[IncrementalSpu, Exception] = field(default_factory=dict)
-    """Unexpected errors, by the subscriptions that cause them."""
+    """Unexpected errors, by subscription."""
 
 
 class FaultIsolation:
-    """One evaluation of all that an update hits."""
+    """Evaluation of all incremental subscriptions that one update hits."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FaultIsolation:
         everything: Collection[IncrementalSpu],
         steps: int | None = None,
     ) -> None:
-        """`everything`: subscriptions that are to be evaluated as a whole. `steps`: see `DeltaEvaluation`."""
+        """`everything`: subscriptions to evaluate as a whole. `steps`: see `DeltaEvaluation`."""
         self._steps = steps
         self._transaction = transaction
         self._rules = rules
@@ -54,7 +54,7 @@ class FaultIsolation:
         self._changed = Changed()
 
     def run(self) -> Changed:
-        """Evaluate. Raises nothing that concerns single subscriptions only."""
+        """Evaluate. Errors of single subscriptions become part of the result."""
         if self._attempt(self._hits, self._everything) is None:
             return self._changed
         families = dict.fromkeys(entry.family for entry in self._hits)
@@ -66,7 +66,7 @@ class FaultIsolation:
     def _run_family(self, family: PlanGroup) -> None:
         hits = {entry: changes for entry, changes in self._hits.items() if entry.family is family}
         everything = [spu for spu in self._everything if spu.family is family]
-        family.forget()  # the run that failed may have left out part of it
+        family.forget()  # the failed run may have skipped the invalidation of some caches
         error = self._attempt(hits, everything)
         if error is None:
             return
@@ -78,7 +78,7 @@ class FaultIsolation:
                 self._changed.faults[member] = own
         family.forget()
         if not family.fault_logged and not any(member in self._changed.faults for member in members):
-            family.fault_logged = True  # once: every update that hits the group may fail like this
+            family.fault_logged = True  # only once: every update that hits the group may fail like this
             _log.error("subscription.group_fault: its members were evaluated one by one", exc_info=error)
 
     def _attempt(
@@ -87,7 +87,7 @@ class FaultIsolation:
         everything: Collection[IncrementalSpu],
         only: IncrementalSpu | None = None,
     ) -> Exception | None:
-        """Evaluate a part, and keep what comes of it. Returns the error that it raised, if it did."""
+        """Evaluate a part and record its result. Return the error if it raised one."""
         try:
             boosting = DeltaEvaluation(self._transaction, self._rules, only, self._steps)
             boosting.run(hits, everything)

@@ -1,10 +1,10 @@
-"""First results of incremental subscriptions: those that take long are evaluated in forked processes.
+"""First results of incremental subscriptions: long ones are evaluated in forked processes.
 
-The writer gives a first result `FIRST_STEPS` steps. One that needs more waits here. Clients take turns, each has a
-budget of evaluation time as for re-evaluated subscriptions, and one process at a time. The writer forks between two
-commits, so a child sees committed state. A thread of a small pool waits for each child. Then the writer takes in what
-the child found (`Beginning`), piece by piece. Each step on the writer is a task of the client that subscribes, which
-takes turns with the requests of others and is charged for.
+The writer gives a first result `FIRST_STEPS` steps. A longer one waits here. A fair queue with a budget of evaluation
+time for each client decides the order, and each client has at most one process at a time. The writer forks between two
+commits, so a child sees a committed state. A thread of a small pool waits for each child. Then the writer merges the
+child's result (`Beginning`), piece by piece. Each step on the writer is a task of the subscribing client: it takes
+turns with the requests of others and is charged to its client.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from edge.protocol.errors import NotReady
 T = TypeVar("T")
 
 FIRST_STEPS: Final = 5_000
-"""Steps that a first result may take on the writer's thread: about 10 ms with its rows."""
+"""Steps of a first result on the writer's thread: about 10 ms with its rows."""
 
 DEMOTIONS: Final = 4
-"""Processes at a time that find results for demotions (see there)."""
+"""Limit of concurrent processes that find results for demotions and renewals."""
 
 Started = tuple[Beginning, Child[list[list[bytes]]]]
-"""A first result that is evaluated, and by whom."""
+"""A first result in progress, and the process that evaluates it."""
 
 Submit = Callable[[str, Callable[[], None]], None]
-"""Has the writer do something as a task of a client. Any thread."""
+"""Runs an action on the writer thread as a task of a client. Callable on any thread."""
 
 
 @dataclass(eq=False, slots=True)
 class PendingFirstResult:
-    """A first result that waits to be evaluated."""
+    """A first result that waits for its evaluation."""
 
     query: Member
     joining: Joining
 
     @property
     def client(self) -> str:
-        """Who subscribes."""
+        """Client that subscribes."""
         return self.joining.subscriber.client
 
 
 class FirstResults:
-    """All of one engine. Its methods are called on the writer's thread, unless they say otherwise."""
+    """First results of one engine. Methods run on the writer's thread unless stated otherwise."""
 
     def __init__(
         self,
@@ -62,59 +62,59 @@ class FirstResults:
         take: Callable[[Beginning, Exception | None], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`start` forks a process; None: none is needed. `take` takes in a piece, and returns whether more are left."""
+        """`start` forks a process if one is needed. `take` merges a piece and returns whether more pieces follow."""
         self._start = start
         self._take = take
         self._clock = clock
         self._queue: EvaluationQueue[PendingFirstResult] = EvaluationQueue()
         self._busy: dict[str, PendingFirstResult | None] = {}
-        """Clients that have a process, or get one: for what, until it has begun."""
+        """Clients with a process. The value is the pending first result until its process runs."""
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._workers = 0
         self._submit: Submit | None = None
 
     def open(self, workers: int, budget: float, submit: Submit) -> None:
-        """Have them evaluated outside from now on, by so many processes at a time. `budget`: see `EvaluationQueue`."""
+        """Enable forked processes, at most `workers` at a time. `budget`: see `EvaluationQueue`."""
         self._workers, self._queue.budget, self._submit = workers, budget, submit
 
     @property
     def steps(self) -> int | None:
-        """Steps that a first result may take on the writer's thread; None: any number, there are no processes."""
+        """Step budget of a first result on the writer's thread; None (no limit) without forked processes."""
         return None if self._submit is None else FIRST_STEPS
 
     def put(self, wanted: PendingFirstResult) -> None:
-        """Have a first result evaluated outside."""
+        """Queue a first result for a forked process."""
         with self._lock:
             self._queue.put([wanted.client], wanted)
 
     @property
     def waiting(self) -> int:
-        """First results that wait for a process or have one."""
+        """Number of first results that wait for a process or have one."""
         with self._lock:
             return len(self._queue) + len(self._busy)
 
     @property
     def wait(self) -> float | None:
-        """Seconds until `begin` is to be called again; None: it need not, unless something else happens."""
+        """Seconds until the next call of `begin`; None if none is needed before another event."""
         with self._lock:
             return None if len(self._busy) >= self._workers else self._queue.wait(self._clock(), self._busy)
 
     def begin(self) -> None:
-        """Begin what waits, as far as there are processes and budgets."""
+        """Start waiting evaluations, as far as processes and budgets allow."""
         while (taken := self._next()) is not None:
             client, wanted = taken
             self._later(client, partial(self._fork, wanted))
 
     def fetch(self, client: str, read: Callable[[], T], take: Callable[[T | Exception], None]) -> None:
-        """Read something on a thread of the pool, and have the writer do something with it."""
+        """Call `read` on a thread of the pool, and then `take` with its result on the writer thread."""
         self._threads().submit(self._fetch, client, read, take)
 
     def _fetch(self, client: str, read: Callable[[], T], take: Callable[[T | Exception], None]) -> None:
         found: T | Exception
         try:
             found = read()
-        except BaseException as error:  # noqa: BLE001  whoever asked is told
+        except BaseException as error:  # noqa: BLE001  `take` receives the error
             found = without_frames(contained(error))
         self._later(client, lambda: take(found))
 
@@ -124,7 +124,7 @@ class FirstResults:
         return self._pool
 
     def refuse(self, error: NotReady) -> None:
-        """Refuse what waits, because the engine stops."""
+        """Reject all waiting subscribers, because the engine stops."""
         with self._lock:
             left = self._queue.clear() + [wanted for wanted in self._busy.values() if wanted is not None]
         for wanted in left:
@@ -142,11 +142,11 @@ class FirstResults:
             return taken
 
     def _fork(self, wanted: PendingFirstResult) -> None:
-        """Begin one. Nothing is uncommitted."""
+        """Start one evaluation. No transaction is uncommitted."""
         started = None
         try:
             started = self._start(wanted)
-        except Exception as error:  # noqa: BLE001  whoever asked is told
+        except Exception as error:  # noqa: BLE001  the subscriber receives the error
             wanted.joining.ready(error)
         finally:
             if started is None:
@@ -157,11 +157,11 @@ class FirstResults:
             self._threads().submit(self._wait, wanted.client, *started)
 
     def _wait(self, client: str, beginning: Beginning, child: Child[list[list[bytes]]]) -> None:
-        """On a thread of the pool: wait for a child, and have the writer take in what it found."""
+        """Wait for a child on a thread of the pool, and have the writer merge its result."""
         began, fault = self._clock(), None
         try:
             beginning.found(child.result())
-        except BaseException as error:  # noqa: BLE001  whoever asked is told
+        except BaseException as error:  # noqa: BLE001  the subscriber receives the error
             fault = without_frames(contained(error))
         self._later(client, partial(self._go_on, client, beginning, fault))
         self._done(client, self._clock() - began)

@@ -1,7 +1,7 @@
-"""The last result of a query that is re-evaluated: what its subscribers have, and the way from there to a later one.
+"""Last result of a re-evaluated query: the rows that its subscribers have, and the difference to a later result.
 
-Everything here runs outside the writer thread. Rows therefore go from text to terms without the dictionary of the live
-graph, which belongs to the writer; a CONSTRUCT, whose template works on term ids, has a dictionary of its own.
+This module runs outside the writer thread. It therefore converts rows from text to terms without the dictionary of the
+live graph, which belongs to the writer. A CONSTRUCT has its own dictionary, because its template works on term ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edge.engine.store.terms import canonical
 from edge.protocol.results import Row
 
 _LINE: Final = 110
-"""Bytes that a line takes beside its characters, as measured."""
+"""Bytes that a line takes in addition to its characters, as measured."""
 _TERM: Final = 200
 """Bytes that a dictionary takes for a term, as measured."""
 
@@ -31,22 +31,22 @@ class KnownResult:
         self._header: bytes | None = None
         self._lines: Lines = {}
         self._graph: LiveGraph | None = None
-        """Dictionary of the stages; its graph stays empty. None: the query has no stages."""
+        """Owner of the dictionary of the stages; the graph itself stays empty. None if the query has no stages."""
         self._stages: Sequence[Stage] = ()
         self.variables: tuple[str, ...] = ()
         """Columns of the result."""
         self.held = 0
-        """Bytes that it takes, about."""
+        """Approximate bytes of memory."""
         self._before: Mapping[Row, int] | None = None
-        """The result that subscribers have from the time when the query was incremental; None: they have the lines."""
+        """Result that subscribers have from the time of incremental evaluation; None if they have the lines."""
 
     def go_on(self, variables: tuple[str, ...], rows: Mapping[Row, int]) -> None:
-        """Begin with the result that the subscribers have: the next difference leads on from it."""
+        """Start with the result that the subscribers have. The next difference continues from it."""
         self.variables, self._before = variables, rows
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was evaluated yet, so that the first difference is the whole result."""
+        """Whether no evaluation has finished yet. The first difference is then the whole result."""
         return self._header is None and self._before is None
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class KnownResult:
         return len(self._lines)
 
     def move(self, table: ResultTable) -> Delta:
-        """Replace the result by a later one. Returns the exact difference, the whole result the first time."""
+        """Replace the result by a later one. Return the exact difference; the first time, the whole result."""
         if self._header is None:
             self._begin(table)
         changed = difference(self._lines, table.lines)
@@ -73,6 +73,7 @@ class KnownResult:
             return self._delta(self._lines, ())
         assert self._header is not None  # noqa: S101
         stages = self._evaluator.stages(self._graph, ResultTable(self._header, self._lines))
+        # New stages have no state, so from all lines they produce the whole result.
         try:
             return self._delta(self._lines, stages)
         finally:
@@ -111,7 +112,7 @@ class KnownResult:
 
 
 def difference(old: Lines, new: Lines) -> Lines:
-    """Return the lines that lead from one result to another, with their signed numbers."""
+    """Return the lines that turn one result into another, with signed numbers of occurrences."""
     if new == old:
         return {}
     changed = {line: count - old.get(line, 0) for line, count in new.items() if old.get(line) != count}
@@ -120,7 +121,7 @@ def difference(old: Lines, new: Lines) -> Lines:
 
 
 def _rows(header: bytes, lines: Mapping[bytes, int]) -> dict[Row, int]:
-    """Lines as rows of terms. Lines that differ in spelling only are one row."""
+    """Return lines as rows of terms. Lines that differ only in spelling form one row."""
     rows: dict[Row, int] = {}
     if lines:
         for cells, count in zip(decoded(header, lines), lines.values(), strict=True):

@@ -1,8 +1,8 @@
-"""Families: subscriptions of one plan that differ in constants only, and what a changed quad means to them.
+"""Plan groups: subscriptions with one plan that differ only in constants, and the effect of a changed quad on them.
 
-A constant that stands in a triple pattern, or that a filter makes a variable equal to, can be left open: the patterns
-are then evaluated once for the whole family, with what the quad decides, and each solution says whose it is. A
-thousand lamps, or roads, cost one evaluation.
+A constant in a triple pattern, or in a filter that compares it with a variable, can stay open. The engine then
+evaluates the patterns once for the whole group, with the values from the quad, and finds the member of each solution.
+So a change costs one evaluation for a thousand subscriptions to different lamps.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
     from edge.engine.subscriptions.spu import IncrementalSpu
 
 Restriction = tuple[tuple[int, int], ...]
-"""Places of the frame and what is bound there."""
+"""Frame positions, with the ids bound there."""
 
 Found = dict[Row, int]
-"""Solutions as whole frames, and how often each occurs."""
+"""Solutions as whole frames, with their multiplicities."""
 
 
 Solutions = list[tuple["IncrementalSpu", Frame]]
-"""Solutions, and whose they are."""
+"""Solutions with their subscriptions."""
 
 MemoKey = tuple["IncrementalSpu | None", tuple[int, ...]]
-"""A member (None: the whole family), and what a quad fixed of that which others look at."""
+"""A member (None for the whole group), and the values of a quad that other patterns use."""
 
 Memo = dict[MemoKey, Solutions]
 
 
 class MemoLimit:
-    """Limit of the bytes that all triggers of an engine remember: evaluations, and the solutions that these gave.
+    """Size limit of the caches of all triggers: join results and their solutions.
 
-    They are bytes of the engine, not of a client: each counts with its long terms, which may be in no graph any more.
+    The bytes count for the engine, not for a client. Long terms count in full, because a term may be in no graph any
+    more.
     """
 
     __slots__ = ("held", "most")
@@ -55,7 +56,7 @@ class MemoLimit:
 
 
 class GroupTrigger:
-    """A trigger of a family's plan: what stands in the LUTT."""
+    """A trigger of a group's plan, as an entry of the LUTT."""
 
     __slots__ = (
         *("_memo", "complete", "connected", "deciding", "family", "number", "others", "own", "own_places", "plan"),
@@ -63,7 +64,7 @@ class GroupTrigger:
     )
 
     def __init__(self, family: PlanGroup, number: int, trigger: Trigger) -> None:
-        """`number`: of the plan among the alternatives."""
+        """`number`: index of the plan among the alternatives."""
         plan = family.plan.alternatives[number]
         self.family = family
         self.plan = plan
@@ -71,38 +72,41 @@ class GroupTrigger:
         self.trigger = trigger
         decided = [plan.shown[place] for place in family.open if plan.shown[place] in trigger.fixes]
         self.deciding = _picker([trigger.fixes.index(place) for place in decided])
-        """The open constants that a matching quad decides."""
+        """Returns the open constants that a matching quad determines."""
         self.complete = len(decided) == len(family.open)
-        """Whether these are all of them."""
+        """Whether the quad determines all open constants."""
         self.connected = _connected(plan, trigger)
-        """Whether every pattern is joined to this one, so that it is worth leaving the other constants open."""
+        """Whether every pattern is joined to this one, so that leaving the other constants open pays off."""
         fixed = {place: position for position, place in enumerate(trigger.fixes) if place is not None}
         self.own_places = [place for place in fixed if place in trigger.own]
         self.own = _picker([fixed[place] for place in self.own_places])
-        """Of a matching quad, what stands in places that nothing else looks at."""
+        """Returns the values of a matching quad at positions that no other pattern uses."""
         self.shared_places = [place for place in fixed if place not in trigger.own]
         self.shared = _picker([fixed[place] for place in self.shared_places])
-        """Of a matching quad, what stands in other places."""
+        """Returns the values of a matching quad at the other positions."""
         positions = [place for place in trigger.fixes if place is not None]
         self.simple = len(positions) == len(set(positions)) and trigger.fixes[3] is None
-        """Whether a quad with the constants of the pattern matches it."""
+        """Whether the constants of the pattern alone decide if a quad matches it."""
         self.others: tuple[GroupTrigger, ...] = ()
-        """The other triggers of the plan."""
+        """The other triggers of the same alternative."""
         self._memo: Memo = {}
         self._held = 0
-        """Bytes of the memo."""
+        """Bytes in the cache."""
 
     @property
     def direct(self) -> bool:
-        """Whether the pattern is the whole plan: a changed quad is a changed solution."""
+        """Whether the pattern is the whole plan, so that a changed quad is a changed solution."""
         return self.plan.operator is self.trigger.scan
 
     def recall(self, key: MemoKey) -> Solutions | None:
-        """What the rest of the plan gave when it was last evaluated for this; None: not known."""
+        """Return the cached solutions of the rest of the plan, or None."""
         return self._memo.get(key)
 
     def remember(self, key: MemoKey, found: Solutions) -> None:
-        """Keep what the rest of the plan gives, until something in it changes. Readings change, what has them stays."""
+        """Cache the solutions of the rest of the plan until one of its quads changes.
+
+        Readings change often, but the patterns around them rarely do, so the cache usually stays valid.
+        """
         if not self.trigger.steady:
             return
         memory, dictionary = self.family.memory, self.family.dictionary
@@ -120,7 +124,7 @@ class GroupTrigger:
             retain(dictionary, term_ids)
 
     def forget(self) -> None:
-        """Let go of all that is remembered."""
+        """Empty the cache."""
         memo, self._memo = self._memo, {}
         self.family.memory.held -= self._held
         self._held = 0
@@ -129,7 +133,7 @@ class GroupTrigger:
                 release(self.family.dictionary, term_ids)
 
     def restriction(self, frame: Frame, quad: Quad) -> Restriction | None:
-        """What a quad fixes if it matches the pattern with the constants of a frame, else None."""
+        """Return the bindings of a quad if it matches the pattern with the constants of a frame, else None."""
         places = self.trigger.places
         seen: dict[int, int] = {}
         fixed: dict[int, int] = {}
@@ -152,17 +156,17 @@ class GroupTrigger:
 
 
 class PlanGroup:
-    """The subscriptions of one plan, and of equal constants where they cannot be left open."""
+    """Subscriptions with one plan, and with equal constants where those cannot stay open."""
 
     def __init__(self, plan: QueryPlan, graph: LiveGraph, closed: Row, memory: MemoLimit) -> None:
-        """`closed`: the term ids of the parameters in the layout's order, None for those that are open."""
+        """`closed`: the term ids of the parameters in the layout's order, None for open parameters."""
         self.plan = plan
         self.memory = memory
         self.closed = closed
         self.open = open_places(plan)
         self.members: dict[Row, IncrementalSpu] = {}
         self.fault_logged = False
-        """Whether it was logged that the members cannot be evaluated together."""
+        """Whether a fault of the common evaluation was logged already."""
         self._graph = graph
         self._base = plan.layout.frame(graph, closed)
         for place in self.open:
@@ -179,43 +183,43 @@ class PlanGroup:
 
     @property
     def dictionary(self) -> Dictionary:
-        """Where the ids have their terms."""
+        """Dictionary of the term ids."""
         return self._graph.dictionary
 
     @property
     def effort(self) -> StepBudget:
-        """Of the evaluation that runs."""
+        """Step budget of the running evaluation."""
         return self._graph.effort
 
     def forget(self) -> None:
-        """Let go of all that the triggers remember: the members are others, or the graph is not what it was."""
+        """Empty the caches of all triggers, because the members or the graph have changed."""
         for trigger in self.triggers:
             trigger.forget()
 
     def release(self) -> None:
-        """Let go of the constants, and of what refers back to it. Nobody is a member any more."""
+        """Release the constants and break reference cycles. The group must have no members."""
         release(self._graph.dictionary, tuple(self._base))
         for trigger in self.triggers:
             trigger.others = ()
-        self.triggers = ()  # a reference cycle would stay until all objects are searched for garbage
+        self.triggers = ()  # a reference cycle would stay in memory until the next garbage collection
 
     def open_frame(self) -> Frame:
-        """The frame with which the patterns are evaluated for all members at once."""
+        """Return the frame for an evaluation for all members at once."""
         return self._base.copy()
 
     def whose(self, number: int, solution: Sequence[int | None]) -> IncrementalSpu | None:
-        """The member that a solution of the patterns, with constants left open, belongs to."""
+        """Return the member to which a solution with open constants belongs, or None."""
         return self.members.get(tuple([solution[place] for place in self._shown[number]]))
 
     def row(self, member: IncrementalSpu, solution: Frame) -> Frame:
-        """A solution as the member has it, with its constants."""
+        """Return a solution with the constants of a member."""
         row = solution.copy()
         for place, term_id in zip(self.open, member.open, strict=True):
             row[place] = term_id
         return row
 
     def keys(self, open_: Row) -> Iterator[tuple[Key, GroupTrigger]]:
-        """What a member is watched for: each trigger under the constants that stand in it."""
+        """Yield the LUTT keys of a member: each trigger with the constants of its pattern."""
         frames = [self.frame(number, open_) for number in range(len(self.plan.alternatives))]
         for trigger in self.triggers:
             frame = frames[trigger.number]
@@ -223,7 +227,7 @@ class PlanGroup:
             yield (s, p, o, g), trigger
 
     def frame(self, number: int, open_: Row) -> Frame:
-        """The frame with which an alternative is evaluated for a member."""
+        """Return the frame for an evaluation of one alternative for a member."""
         frame = self._base.copy()
         for place, term_id in zip(self.open, open_, strict=True):
             frame[place] = term_id
@@ -235,12 +239,12 @@ class PlanGroup:
 
 
 def open_places(plan: QueryPlan) -> tuple[int, ...]:
-    """The places of the parameters that can be left open, in the layout's order."""
+    """Return the frame positions of the parameters that can stay open, in the layout's order."""
     return tuple(place for _, place in plan.layout.parameters if all(place in each.shown for each in plan.alternatives))
 
 
 def _connected(plan: Plan, start: Trigger) -> bool:
-    """Whether all triple patterns that every solution matches share variables with this one, directly or by others."""
+    """Return whether all mandatory triple patterns share variables with this one, directly or through others."""
     reached = {place for place in start.fixes if place is not None}
     left = [set(t.fixes) - {None} for t in plan.triggers if t.exact]
     while left:
@@ -253,7 +257,7 @@ def _connected(plan: Plan, start: Trigger) -> bool:
 
 
 def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rules: QueryRules) -> Found:
-    """The solutions of a pattern that agree with any of the restrictions, each with its multiplicity.
+    """Return the solutions of a pattern that match at least one restriction, with their multiplicities.
 
     Raises `ResultTooLarge`.
     """
@@ -267,6 +271,7 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
         for _ in bounded(plan.operator.solutions(start), rules):
             row = tuple(start)
             part[row] = part.get(row, 0) + 1
+        # A solution under two restrictions has the same multiplicity in both, so it counts once.
         found.update(part)
         if len(found) > rules.max_solutions:
             raise too_many(rules)
@@ -274,7 +279,7 @@ def solutions(plan: Plan, frame: Frame, restrictions: Iterable[Restriction], rul
 
 
 def every_solution(family: PlanGroup, open_: Row, rules: QueryRules, steps: int | None = None) -> Weights:
-    """All solutions of a member's patterns. `steps` to find them; None: as many as allowed. Raises `ResultTooLarge`."""
+    """Return all solutions of a member. `steps`: step budget, None for the maximum. Raises `ResultTooLarge`."""
     weights: Weights = {}
     family.effort.begin(steps)
     for number, plan in enumerate(family.plan.alternatives):
@@ -285,7 +290,7 @@ def every_solution(family: PlanGroup, open_: Row, rules: QueryRules, steps: int 
 
 
 def _picker(positions: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """What picks these positions of a quad as a tuple, at the speed of C if there are several."""
+    """Return a function that extracts these positions of a quad as a tuple. For several it runs in C."""
     if len(positions) > 1:
         return itemgetter(*positions)
     if positions:

@@ -1,16 +1,16 @@
-"""Re-evaluation: subscribed queries without a delta rule, evaluated off the writer against committed states.
+"""Re-evaluation: evaluates subscribed queries without a delta rule off the writer thread, on committed states.
 
-After a commit the writer only marks the subscriptions that the commit concerns. Evaluation threads take marked ones in
-fair turns, evaluate them on the mirror of committed states and compute the difference to the last result. The writer
-delivers it. A subscription has one evaluation at a time: commits that come meanwhile mark it again, so one that falls
-behind skips states. Each difference leads exactly from one committed state to a later one, and after the last commit
-the result is that of the last state:
+After a commit the writer only marks the affected subscriptions. Evaluation threads take marked subscriptions from a
+fair queue, evaluate them on the mirror of committed states and compute the difference to the last result. The writer
+delivers it. A subscription has at most one evaluation at a time. Commits during it mark the subscription again, so a
+slow one skips states. Each difference leads exactly from one committed state to a later one, and after the last commit
+the result is that of the last state, because of this invariant:
 
-- the mark is taken away before the state is opened, and a commit is visible to the mirror before it sets the mark. So
-  a commit either is in the state that is evaluated or leaves a mark behind.
+- An evaluation clears the mark before it opens the state. A commit becomes visible in the mirror before it sets the
+mark. So a commit is either part of the evaluated state, or it leaves a mark.
 
-The methods are grouped by the thread that may call them. Where there are no evaluation threads (tests, the replay at
-start, benchmarks) `SpuManager.settle` evaluates on the thread that calls it.
+The methods are grouped by the thread that may call them. Without evaluation threads (tests, the recovery at start,
+benchmarks) `SpuManager.settle` evaluates on the calling thread.
 """
 
 from __future__ import annotations
@@ -31,48 +31,48 @@ from edge.engine.subscriptions.spu import Joining, ReevaluatedSpu, Usage
 from edge.protocol.errors import NotReady
 
 MAX_UNDELIVERED: Final = 64
-"""Results that wait for the writer before no further evaluation begins: each can be large."""
+"""Limit of undelivered results; beyond it no evaluation starts, because each result can be large."""
 
 _RETRY: Final = 1.0
-"""Seconds after which an evaluation is tried again for which the machine had no process."""
+"""Seconds until the next attempt after the system could not start a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One evaluation to be done."""
+    """One evaluation to run."""
 
     spu: ReevaluatedSpu
     stale: bool
-    """Whether the query is to be evaluated; False: only new subscribers want the result that is known."""
+    """Whether to evaluate the query. False: new subscribers only need the known result."""
     at: int
-    """Engine time of the last update that concerns the query: what NOW() is."""
+    """Engine time of the last update that affects the query; it is the value of NOW()."""
     joining: tuple[Joining, ...]
     client: str
-    """Client whose budget pays for it."""
+    """Client whose budget pays for the evaluation."""
     version: int
-    """Number of published updates before it began."""
+    """Number of published updates before the evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The outcome of a job, for the writer to deliver."""
+    """Outcome of a job, for delivery by the writer."""
 
     job: Job
     delta: Delta | None = None
-    """Difference for those who were subscribed."""
+    """Difference for the existing subscribers."""
     whole: Delta | None = None
-    """Whole result for those who join."""
+    """Whole result for new subscribers."""
     depends: Dependencies | None = None
-    """What the result depends on, where that can change with it."""
+    """Dependencies of the result, if they can change with it."""
     held: int = 0
-    """Bytes that the result takes, about."""
+    """Approximate bytes of the result."""
     error: Exception | None = None
     reason: str = ""
-    """What the subscribers are told of the error."""
+    """Description of the error for the subscribers."""
 
 
 class Reevaluation:
-    """All evaluations of the re-evaluated subscriptions of an engine."""
+    """Scheduler of the evaluations of all re-evaluated subscriptions."""
 
     def __init__(self, world: World, clock: Callable[[], float] = time.monotonic) -> None:
         """`world`: with the mirror of committed states. `clock`: in seconds."""
@@ -82,22 +82,22 @@ class Reevaluation:
         self._changed = threading.Condition()
         self._running = 0
         self._idle = 0
-        """Threads that wait for a job."""
+        """Number of threads that wait for a job."""
         self._finished: deque[Evaluated] = deque()
         self._requested = False
-        """Whether the writer has been asked to deliver and has not begun to."""
+        """Whether a delivery was requested from the writer and has not started."""
         self._version = 0
         self._paused_until = 0.0
         self._incidents = -1, Incidents()
-        """Faults of evaluations, and the number of updates published when they began."""
+        """Faults of evaluations, and the number of published updates at which the list started."""
         self.total = Usage()
-        """What the evaluations of all queries have cost so far. Any thread may read it."""
+        """Cost of all evaluations so far. Any thread may read it."""
         self.threaded = False
-        """Whether threads evaluate; else `settle` does."""
+        """Whether threads evaluate; otherwise `settle` does."""
         self.work_waits: Callable[[], None] = lambda: None
-        """Called when a query has been queued, on the writer thread."""
+        """Called on the writer thread after a query was queued."""
         self.request_delivery: Callable[[], None] = lambda: None
-        """Asks the writer to call `collect`. Called on any thread."""
+        """Requests a call of `collect` on the writer thread. Called on any thread."""
 
     @property
     def budget(self) -> float:
@@ -111,7 +111,7 @@ class Reevaluation:
     # On the writer thread
 
     def published(self) -> None:
-        """Note that an update is visible in the mirror, and that its marks follow."""
+        """Note that an update is visible in the mirror. The marks follow."""
         self._version += 1
 
     @property
@@ -120,7 +120,7 @@ class Reevaluation:
         return self._version
 
     def mark(self, spu: ReevaluatedSpu, at: int) -> None:
-        """Have a query evaluated, because a committed update concerns it. `at`: the time of the update."""
+        """Mark a query for evaluation, because a committed update affects it. `at`: time of the update."""
         with self._changed:
             if spu.stale:
                 spu.usage.merged += 1
@@ -131,7 +131,7 @@ class Reevaluation:
             self._consider(spu)
 
     def join(self, spu: ReevaluatedSpu, joining: Joining, at: int) -> None:
-        """Have the whole result delivered to a new subscriber. `at`: now, if nothing was evaluated yet."""
+        """Schedule the whole result for a new subscriber. `at`: the current time, for a first evaluation."""
         with self._changed:
             if spu.known.empty and not spu.busy and not spu.stale:
                 spu.stale, spu.at, spu.marked_at = True, at, self._clock()
@@ -139,7 +139,7 @@ class Reevaluation:
             self._consider(spu)
 
     def collect(self, most: int) -> list[Evaluated]:
-        """Take outcomes to deliver, at most `most`. The writer is asked again for those that are left."""
+        """Take at most `most` outcomes to deliver. If some remain, another delivery is requested."""
         with self._changed:
             found = [self._finished.popleft() for _ in range(min(most, len(self._finished)))]
             left = self._requested = bool(self._finished)
@@ -150,13 +150,13 @@ class Reevaluation:
         return found
 
     def delivered(self, spu: ReevaluatedSpu) -> None:
-        """Note that an outcome was delivered: the next evaluation of the query may begin."""
+        """Note that an outcome was delivered, so that the next evaluation of the query may start."""
         with self._changed:
             spu.busy = False
             self._consider(spu)
 
     def give_up(self, spu: ReevaluatedSpu) -> list[Joining]:
-        """Return the new subscribers of a query that cannot be evaluated."""
+        """Remove and return the new subscribers of a query that cannot be evaluated."""
         with self._changed:
             left = spu.joining.copy()
             spu.joining.clear()
@@ -164,17 +164,17 @@ class Reevaluation:
 
     @property
     def pending(self) -> int:
-        """Queries that wait, are being evaluated, or whose results are not delivered yet. Any thread."""
+        """Number of queries that wait, are being evaluated, or have undelivered results. Any thread may read it."""
         with self._changed:
             return len(self._queue) + self._running + len(self._finished)
 
     @property
     def finished(self) -> int:
-        """Outcomes that are not delivered yet. Any thread."""
+        """Number of undelivered outcomes. Any thread may read it."""
         return len(self._finished)
 
     def _consider(self, spu: ReevaluatedSpu) -> None:
-        """Queue a query that needs an evaluation and has none. The lock is held."""
+        """Queue a query if it needs an evaluation and has none. The caller holds the lock."""
         if spu.busy or spu.ended or not (spu.stale or spu.joining):
             return
         spu.busy = True
@@ -186,7 +186,7 @@ class Reevaluation:
     # On evaluation threads
 
     def wait(self, width: Callable[[], int], open_: Callable[[], bool]) -> Job | None:
-        """Wait for the next job. At most `width()` run at a time. None: `open_()` is False."""
+        """Wait for the next job, while at most `width()` jobs run. Return None when `open_()` is False."""
         with self._changed:
             while open_():
                 now = self._clock()
@@ -202,15 +202,15 @@ class Reevaluation:
         wait = self._queue.wait(now)
         if wait is not None and self._paused_until > now:
             return self._paused_until - now
-        return wait or None  # zero: it is not time that is missing
+        return wait or None  # zero: a client may go on, but the width or undelivered results prevent it
 
     def wake(self) -> None:
-        """Have waiting threads look again."""
+        """Wake all waiting threads, because a condition has changed."""
         with self._changed:
             self._changed.notify_all()
 
     def next(self, width: int = 1) -> Job | None:
-        """Return the next job, if one may begin now."""
+        """Return the next job if one may start now, else None."""
         with self._changed:
             return self._next(self._clock(), width)
 
@@ -221,7 +221,7 @@ class Reevaluation:
             client, spu = taken
             if spu.ended:
                 continue
-            # The marks go before the state is opened: see the module's invariant.
+            # The marks are cleared before the state is opened: see the invariant in the module's docstring.
             job = Job(spu, spu.stale, spu.at, tuple(spu.joining), client, self._version)
             if job.stale:
                 spu.usage.delay = self.total.delay = now - spu.marked_at
@@ -232,15 +232,15 @@ class Reevaluation:
         return None
 
     def run(self, job: Job) -> Evaluated:
-        """Evaluate. Whatever goes wrong is an outcome."""
+        """Run a job. Errors become part of the outcome."""
         spu, began = job.spu, self._clock()
         try:
             return self._evaluate(job)
         except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
             fault = contained(error)
-            if isinstance(fault, NotReady):  # the machine had no process for it
+            if isinstance(fault, NotReady):  # the system could not start a process
                 self._paused_until = self._clock() + _RETRY
-            reason = self._reason(fault, job)  # here: the frames of the error must not leave the thread
+            reason = self._reason(fault, job)  # log here, because the frames of the error must not leave the thread
             return Evaluated(job, error=without_frames(fault), reason=reason)
         finally:
             seconds = self._clock() - began
@@ -251,7 +251,7 @@ class Reevaluation:
                     usage.seconds += seconds
 
     def _reason(self, fault: Exception, job: Job) -> str:
-        """Log a fault, once for all queries that it concerns after the same update."""
+        """Log a fault, once for all queries that fail with it after the same update."""
         with self._changed:
             version, incidents = self._incidents
             if version != job.version:
@@ -273,7 +273,7 @@ class Reevaluation:
         return Evaluated(job, delta, whole, depends, spu.known.held)
 
     def finish(self, outcome: Evaluated) -> None:
-        """Hand an outcome to the writer."""
+        """Pass an outcome to the writer."""
         with self._changed:
             self._running -= 1
             self._finished.append(outcome)

@@ -1,9 +1,9 @@
-"""Renewal: an incremental subscription that a large change hits in many places begins anew.
+"""Renewal: replaces incremental evaluation for one large change that has many hits in a subscription.
 
-To follow such a change quad by quad would hold up the writer for 10 microseconds for each quad and subscription. So
-before the change is applied a process is forked, which finds the result that the subscribers have. When the change is
-committed the query is evaluated like a first result, in a forked process and taken in in pieces, and the subscribers
-are told the difference between the two. Until then they wait. Updates that are committed meanwhile are part of it.
+Following such a change quad by quad would block the writer for 10 microseconds for each quad and subscription. So the
+writer forks a process before it applies the change; this process finds the old result. After the commit the query is
+evaluated like a first result: in a forked process, and merged in pieces. The subscribers then receive the difference
+between the two results. Updates committed in the meantime are part of it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from edge.engine.subscriptions.spu import IncrementalSpu, Spu
 from edge.protocol.results import Row
 
 MOST_HITS: Final = 20_000
-"""Hits that all subscriptions together follow: about 200 ms."""
+"""Limit of hits that all subscriptions together follow: about 200 ms."""
 _SMALL: Final = 8
-"""Members up to which a family begins anew as a whole. Hits of larger ones are followed before those of others."""
+"""Number of members up to which a plan group is renewed as a whole. Hits of larger groups are followed first."""
 _MOST_OF_SMALL: Final = 500
-"""Hits of one small family that are followed."""
+"""Limit of hits of one small group that are followed."""
 _FEW: Final = 50
-"""Hits that are always followed: to begin anew takes longer."""
+"""Hits of a subscription that are always followed, because a renewal would take longer."""
 _CELL: Final = 150
-"""Bytes that a cell of a kept result takes, about."""
+"""Approximate bytes of a cell in the old result."""
 
 
 def chosen(hits: Mapping[GroupTrigger, Changes]) -> Iterator[IncrementalSpu]:
-    """The SPUs that begin anew where a change hits these triggers: those with many hits, in families with many."""
+    """Yield the SPUs that a change with these hits renews: those with many hits, in groups with many hits."""
     costs: Counter[PlanGroup] = Counter()
     for entry, changes in hits.items():
         costs[entry.family] += len(changes)
     left = MOST_HITS
+    # Groups with many members go first: following the change serves most subscriptions there.
     for family in sorted(costs, key=lambda family: len(family.members), reverse=True):
         cost = costs[family]
         if cost <= left and (cost <= _MOST_OF_SMALL or len(family.members) > _SMALL):
@@ -49,7 +50,7 @@ def chosen(hits: Mapping[GroupTrigger, Changes]) -> Iterator[IncrementalSpu]:
 
 
 def _own(family: PlanGroup, hits: Mapping[GroupTrigger, Changes]) -> Counter[IncrementalSpu]:
-    """Hits of each member of a family."""
+    """Count the hits of each member of a plan group."""
     own: Counter[IncrementalSpu] = Counter()
     members = family.members
     for entry, changes in hits.items():
@@ -65,7 +66,7 @@ def _own(family: PlanGroup, hits: Mapping[GroupTrigger, Changes]) -> Counter[Inc
 
 
 class Renewal(Spu):
-    """The subscribers of a query that begins anew, until they are told what has changed."""
+    """The subscribers of a query that is renewed, until they receive the difference."""
 
     __slots__ = ("query", "since")
 
@@ -73,7 +74,7 @@ class Renewal(Spu):
         super().__init__(quota)
         self.query = query
         self.since: Mapping[Row, int] = {}
-        """The rows that the subscribers have, each with minus how often it occurs."""
+        """Rows that the subscribers have, each with its negative number of occurrences."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ class Renewal(Spu):
         return self.query.plan.variables
 
     def has(self, since: Mapping[Row, int]) -> None:
-        """Note the rows that the subscribers have."""
+        """Record the rows that the subscribers have."""
         self.since = since
         self.account(check=False)
 

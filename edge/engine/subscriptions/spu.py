@@ -1,7 +1,8 @@
-"""The subscription processing unit (SPU): one query with its constants, and those who subscribed to it.
+"""Subscription processing unit (SPU): one query with its constants, and its subscribers.
 
-There are two kinds. A boosted one is moved by the delta rules and keeps nothing but what its stages need; the other
-is evaluated again after commits that hit the LUTT (see `reevaluation`), and keeps its last result as text.
+There are two kinds. An incremental SPU is updated by the delta rules, and holds only the state of its stages. A
+re-evaluated SPU is evaluated after each commit that matches its watches in the LUTT (see `reevaluation`), and holds its
+last result as text.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Subscriber:
-    """One subscription: where its notifications go, and how many it has had."""
+    """One subscription: the sink of its notifications, and the number of the next one."""
 
     spuid: str
     alias: str | None
     sink: Sink
     sequence: int = 0
     client: str = GATEWAY
-    """Client whose budget pays for evaluations; empty: the gateway itself."""
+    """Client whose budget pays for evaluations; empty for the gateway itself."""
 
     def notify(self, delta: Delta) -> Exception | None:
-        """Send the next notification. Returns the error of the sink if the notification is lost by it."""
+        """Send the next notification. Return the error of the sink if the notification was lost."""
         lost = self._send(Notification(self.spuid, self.alias, self.sequence, delta))
         self.sequence += 1
         return lost
 
     def fail(self, description: str) -> None:
-        """Say that the query could not be evaluated."""
+        """Notify the subscriber that the query could not be evaluated, and that the subscription ends."""
         lost = self._send(SubscribeFailed(self.spuid, self.alias, description))
         if lost is not None:
             _log.error("notification lost by a fault of its receiver", exc_info=lost)
@@ -61,27 +62,27 @@ class Subscriber:
     def _send(self, item: Notification | SubscribeFailed) -> Exception | None:
         try:
             self.sink(item)
-        except BaseException as error:  # noqa: BLE001  the fault of one sink: the update is done, others are to be told
+        except BaseException as error:  # noqa: BLE001  a faulty sink must not affect the update or other subscribers
             return contained(error)
         return None
 
 
 class Spu(ABC):
-    """Equal query and dataset, one SPU: what it tells is computed once, whoever asked for it."""
+    """Subscriptions with an equal query and dataset. Their notifications are computed once."""
 
     __slots__ = ("charge", "failure", "faulty", "half_moved", "subscribers")
 
     def __init__(self, quota: ByteQuota) -> None:
-        """`quota` is charged for what it keeps."""
+        """`quota` is charged for the memory of the SPU."""
         self.subscribers: dict[str, Subscriber] = {}
         self.charge = ResultCharge(quota)
         self.failure = ""
-        """Why it has not taken in an update; empty: it has. It takes in no later one, and ends with the commit."""
+        """Error of the last update, or empty. After an error it takes no further update, and ends with the commit."""
         self.faulty = False
-        """Whether that is a fault of ours."""
+        """Whether the error is a fault of the gateway."""
         self.half_moved = False
-        """Whether it began to move. `take` sets it, and whoever noted the move clears it: an error in between leaves it
-        in no state of the graph, so it must end."""
+        """Whether a change has started. `take` sets it, and the caller clears it after recording the change. An error
+        in between leaves the SPU in a state that matches no state of the graph, so the SPU must end."""
 
     @property
     @abstractmethod
@@ -90,56 +91,56 @@ class Spu(ABC):
 
     @abstractmethod
     def end(self, world: World) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
     @property
     def held(self) -> int:
-        """Bytes that it keeps, about."""
+        """Approximate bytes of memory."""
         return 0
 
     def account(self, *, check: bool = True) -> None:
-        """Charge the clients for what it keeps by now. Raises `TooManyRequests`. `check`: see `ByteQuota.add`."""
+        """Charge the clients for the current memory. Raises `TooManyRequests`. `check`: see `ByteQuota.add`."""
         self.charge.set(self.held, self._clients(), check=check)
 
     def _clients(self) -> Iterator[str]:
         return (subscriber.client for subscriber in self.subscribers.values())
 
     def leave(self, subscriber: Subscriber) -> None:
-        """One of its subscribers has left."""
+        """Remove a subscriber."""
         del self.subscribers[subscriber.spuid]
         self.charge.left(subscriber.client, self._clients())
 
     def transfer(self, subscriber: Subscriber, client: str) -> None:
-        """One of its subscribers is another client from now on."""
+        """Assign a subscriber to another client."""
         before, subscriber.client = subscriber.client, client
         self.charge.left(before, self._clients())
 
     @property
     @abstractmethod
     def kept(self) -> int:
-        """How many rows or groups it keeps."""
+        """Number of rows or groups in memory."""
 
 
 class IncrementalSpu(Spu):
-    """A member of a family."""
+    """An SPU with incremental evaluation: a member of a plan group."""
 
     __slots__ = ("_keeping", "_stages", "beginnings", "begun", "ended", "family", "open", "query")
 
     def __init__(self, family: PlanGroup, open_: Row, world: World, query: Member, quota: ByteQuota) -> None:
-        """`open_`: the constants that the family leaves open. The SPU begins with `begin`."""
+        """`open_`: the constants that distinguish the members of the group. The SPU starts with `begin`."""
         super().__init__(quota)
         self.query = query
         self.family = family
         self.open = open_
         self._stages: Sequence[Stage] = ()
         self._keeping: Sequence[Stage] = ()
-        """Those that keep anything."""
+        """Stages with state."""
         self._follow(self.stages())
         self.begun = False
-        """Whether the stages have its result. Until then it has beginnings, which collect changed solutions."""
+        """Whether the stages hold the result. Until then, the beginnings collect changed solutions."""
         self.ended = False
         self.beginnings: list[Beginning] = []
-        """First results for new subscribers that are on their way."""
+        """First results in progress for new subscribers."""
         retain(world.graph.dictionary, open_)
 
     @property
@@ -148,7 +149,7 @@ class IncrementalSpu(Spu):
         return self.family.plan.variables
 
     def delta(self, world: World, told: Weights) -> Delta:
-        """Changed rows as terms."""
+        """Convert changed rows to terms."""
         terms = world.graph.dictionary.terms
         added: list[results.Row] = []
         removed: list[results.Row] = []
@@ -161,23 +162,23 @@ class IncrementalSpu(Spu):
         return Delta(self.variables, tuple(added), tuple(removed))
 
     def stages(self) -> Sequence[Stage]:
-        """New stages."""
+        """Return new stages."""
         return self.family.plan.stages(self.family.frame(0, self.open))
 
     def begin(self, world: World, steps: int | None = None) -> Weights:
-        """Evaluate the query, in so many steps. Returns the whole result. Raises `ResultTooLarge`."""
+        """Evaluate the query within a step budget. Return the whole result. Raises `ResultTooLarge`."""
         result = self._whole(self._stages, world, steps)
         self.begun = True
         return result
 
     def begin_outside(self, joining: Joining) -> Beginning:
-        """Begin to collect what changes: the query is evaluated elsewhere, in the state of now."""
+        """Start to collect changes while another process evaluates the query in the current state."""
         beginning = Beginning(self, self.stages(), joining)
         self.beginnings.append(beginning)
         return beginning
 
     def begun_outside(self, world: World, beginning: Beginning) -> None:
-        """Note that a beginning has the result of now."""
+        """Note that a beginning holds the result of the current state."""
         if self.begun:
             self.abandon(world, beginning)
             return
@@ -188,7 +189,7 @@ class IncrementalSpu(Spu):
         beginning.end(world)
 
     def abandon(self, world: World, beginning: Beginning) -> None:
-        """Collect no more changes for a beginning."""
+        """Discard a beginning and its changes."""
         self.beginnings.remove(beginning)
         beginning.end(world)
         for stage in beginning.stages:
@@ -203,7 +204,7 @@ class IncrementalSpu(Spu):
             stage.release()
 
     def result(self, world: World, steps: int | None = None) -> Weights:
-        """The whole result as it is: what a new subscriber is told. Raises `EdgeError`."""
+        """Return the whole current result, for a new subscriber. Raises `EdgeError`."""
         stages = self.stages()
         try:
             return self._whole(stages, world, steps)
@@ -221,10 +222,10 @@ class IncrementalSpu(Spu):
         return rows
 
     def move(self, world: World, weights: Weights) -> Weights:
-        """Take in changed solutions, or none of them. Returns the changed rows.
+        """Apply changed solutions, all or none. Return the changed rows.
 
-        Nothing can stop it half way: the limits of the evaluation are lifted. Raises `ResultTooLarge`,
-        `TooManyRequests`.
+        The limits of the evaluation are suspended, so an aggregate cannot stop half-way; the first violated limit is
+        checked afterwards. Raises `ResultTooLarge`, `TooManyRequests`.
         """
         long, effort = world.graph.dictionary.long, world.graph.effort
         if long:
@@ -241,6 +242,7 @@ class IncrementalSpu(Spu):
             if self._keeping:
                 self.account()
         except (ResultTooLarge, TooManyRequests):
+            # The rules are linear: the same solutions with the opposite sign restore the state.
             self.take(world, {row: -weight for row, weight in weights.items()})
             self.half_moved = False
             raise
@@ -252,14 +254,14 @@ class IncrementalSpu(Spu):
         return sum([stage.held() for stage in self._keeping])
 
     def _check_reading(self, weights: Weights) -> None:
-        """Whether all long texts of the solutions can be read, as aggregates do. Raises `ResultTooLarge`."""
+        """Check that aggregates can read all long texts of the solutions. Raises `ResultTooLarge`."""
         effort = self.family.effort
         reads = any(isinstance(stage, Groups) for stage in self._stages)
         if reads and effort.reading(long_texts(self.family.dictionary, weights)) > effort.most:
             raise effort.spent()
 
     def take(self, world: World, weights: Weights) -> Weights:
-        """Take in changed solutions, however many are kept then: also to take back what was taken in."""
+        """Apply changed solutions without a check of limits; also used to undo a change."""
         self.half_moved = True
         for beginning in self.beginnings:
             beginning.change(world, weights)
@@ -279,25 +281,25 @@ class IncrementalSpu(Spu):
 
 
 def _check_length(rows: Weights, world: World) -> None:
-    """Whether rows can be held as text. Raises `ResultTooLarge`."""
+    """Check that rows can be held as text. Raises `ResultTooLarge`."""
     if long_texts(world.graph.dictionary, rows) > world.rules.longest_result:
         raise too_long(world.rules)
 
 
 @dataclass(slots=True)
 class Usage:
-    """What the evaluations of one query have cost so far."""
+    """Cost of the evaluations of one query so far."""
 
     evaluations: int = 0
     seconds: float = 0.0
     merged: int = 0
-    """Committed states that were skipped, because a later one came before the evaluation began."""
+    """Committed states that were skipped, because a later commit came before the evaluation started."""
     delay: float = 0.0
-    """Seconds from the last commit that concerned the query to the evaluation that it caused."""
+    """Seconds from the last relevant commit to the start of its evaluation."""
 
 
 Ready = Callable[[Subscription | Exception], None]
-"""Told once that a subscription has begun, after its notification 0, or why it could not. On the writer thread."""
+"""Called once on the writer thread: with the subscription after its notification 0, or with the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,16 +309,16 @@ class Joining:
     subscriber: Subscriber
     ready: Ready
     silent: bool = False
-    """Whether the subscriber has the result already, from the process before."""
+    """Whether the subscriber has the result already, from the previous process of the gateway."""
     renewal: Renewal | None = None
-    """Whose subscribers are to be told the difference to what they have, in place of `subscriber`."""
+    """If set, its subscribers receive the difference to their result, in place of `subscriber`."""
 
 
 class ReevaluatedSpu(Spu):
-    """A query without a delta rule, or one that is not to be boosted: evaluated after commits that concern it.
+    """An SPU without incremental evaluation: it is evaluated after commits that match its watches.
 
-    The marks (`stale`, `busy`, `joining` and the like) belong to `Reevaluation`, under its lock; the known result
-    belongs to the evaluation that runs.
+    The flags (`stale`, `busy`, `joining` and others) belong to `Reevaluation` and its lock. The known result belongs to
+    the running evaluation.
     """
 
     __slots__ = (
@@ -329,21 +331,21 @@ class ReevaluatedSpu(Spu):
         self.query = query
         self.evaluator = evaluator
         self.demoted: Member | None = None
-        """The query as it was kept up to date before; None: it was always re-evaluated."""
+        """The query with its incremental plan before the demotion; None if it never had one."""
         self.known = KnownResult(evaluator)
         self.depends = Dependencies((), graph_names=False)
-        """What it is watched for."""
+        """Dependencies that are currently watched."""
         self.clients: Counter[str] = Counter()
-        """Clients of the subscribers."""
+        """Number of subscribers of each client."""
         self.waiting = 0
-        """New subscribers that do not have the result yet."""
+        """Number of new subscribers without a result."""
         self.usage = Usage()
         self.stale = False
-        """Whether a committed update concerns it that no evaluation has begun to look at."""
+        """Whether a committed update affects the result and no evaluation has started since."""
         self.at = 0
         """Engine time of that update."""
         self.marked_at = 0.0
-        """Time at which it became stale, in seconds of the clock of evaluations."""
+        """Time at which it became stale, in seconds of the evaluation clock."""
         self.busy = False
         """Whether it is queued, is being evaluated, or has an outcome that is not delivered."""
         self.ended = False
@@ -355,7 +357,7 @@ class ReevaluatedSpu(Spu):
         return self.known.variables
 
     def keys(self, world: World) -> list[Key]:
-        """Under what it stands in the LUTT."""
+        """Return its keys in the LUTT."""
         return [watch.key(world.graph) for watch in self.depends.watches]
 
     @property

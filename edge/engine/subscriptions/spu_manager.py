@@ -1,7 +1,7 @@
-"""The SPU manager: creates, activates and destroys SPUs (SEPA paper, section 4.4).
+"""SPU manager: creates, activates and destroys SPUs (SEPA paper, section 4.4).
 
-Creator: a new query gets an SPU, an equal one joins it. Activator: a change of the graph reaches the SPUs that the LUTT
-names and no others. Destroyer: an SPU goes with its last subscriber.
+Creator: a new query gets an SPU, and an equal query joins it. Activator: a change of the graph reaches only the SPUs
+that the LUTT returns. Destroyer: an SPU ends with its last subscriber.
 """
 
 from __future__ import annotations
@@ -42,44 +42,44 @@ from edge.protocol.results import Term
 
 @dataclass(slots=True)
 class Activation:
-    """What one update did to one SPU: changed rows, or the reason why its query could not be evaluated.
+    """Effect of one update on one SPU: changed rows, or the reason why its query could not be evaluated.
 
-    A re-evaluated SPU has neither: it is evaluated after the commit.
+    A re-evaluated SPU has neither, because it is evaluated after the commit.
     """
 
     spu: Spu
     told: Weights = field(default_factory=dict)
     moved: Weights = field(default_factory=dict)
-    """The solutions that a boosted SPU has taken in."""
+    """The solutions that an incremental SPU has applied."""
     failure: str = ""
     at: int = 0
     """Engine time of the update."""
     exceeded: bool = False
-    """Whether the failure is that the update makes it too expensive."""
+    """Whether the update exceeds a limit of the query."""
     old: OldResults | None = None
-    """Where the result from before the update comes from, if the SPU is to be demoted, or begins anew."""
+    """Source of the result from before the update, if the SPU is demoted or renewed."""
     number: int = 0
-    """Which of these results is its own."""
+    """Index of its result there."""
     renews: bool = False
-    """Whether a boosted SPU was set apart, to begin anew after the commit."""
+    """Whether an incremental SPU was detached, to be renewed after the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A query that is known to be legal, and how it is served."""
+    """A legal query, with its plan or evaluator."""
 
     found: Member | Singular
     evaluator: Evaluator | None
-    """Of a query that is re-evaluated."""
+    """Evaluator of a re-evaluated query."""
 
 
 class SpuManager:
-    """All SPUs of an engine."""
+    """Registry of all SPUs of an engine."""
 
     def __init__(
         self, world: World, committed: World, plans: QueryPlans, performance: PerformanceModel, quota: ByteQuota
     ) -> None:
-        """`committed`: the same, with the mirror of committed states. `quota` is charged for the results."""
+        """`committed`: `world` with the mirror of committed states. `quota` is charged for the results."""
         self._quota = quota
         self._world = world
         self._effort = world.graph.effort
@@ -92,49 +92,49 @@ class SpuManager:
         self._families: dict[tuple[QueryPlan, Row], PlanGroup] = {}
         self._singular: dict[Singular, ReevaluatedSpu] = {}
         self._demoted: dict[tuple[QueryPlan, tuple[Term, ...]], ReevaluatedSpu] = {}
-        """Those that were incremental, by plan and constants."""
+        """Demoted SPUs, by plan and constants."""
         self._demoting = 0
-        """Processes that find the results of some, or of those that begin anew."""
+        """Number of processes that find results for demotions and renewals."""
         self._renewals: dict[Renewal, None] = {}
         self._by_spuid: dict[str, Spu] = {}
         self._count = 0
         self._damaged: dict[Spu, None] = {}
-        """SPUs that an error stopped half way."""
+        """SPUs that an error stopped half-way."""
         self.faults = 0
-        """Subscriptions that ended by a fault of ours."""
+        """Number of subscriptions that ended by a fault of the gateway."""
         self.reevaluation = Reevaluation(committed)
-        """Evaluations off the writer."""
+        """Evaluations off the writer thread."""
         self.first_results = FirstResults(self._begin_outside, self._take_piece)
-        """First results of incremental subscriptions off the writer."""
+        """First results of incremental subscriptions off the writer thread."""
         self.caught_up: Callable[[str, int], None] = lambda spuid, sequence: None
-        """Told that a re-evaluated subscription has, with this notification, the result of the last commit."""
+        """Called when a re-evaluated subscription has, with this notification, the result of the last commit."""
         self.demoted: Callable[[str], None] = lambda spuid: None
-        """Called with the spuid of a subscription that is demoted or begins anew."""
+        """Called with the spuid of a subscription that is demoted or renewed."""
 
     @property
     def subscriptions(self) -> int:
-        """How many subscriptions are active."""
+        """Number of active subscriptions."""
         return len(self._by_spuid)
 
     @property
     def spus(self) -> int:
-        """How many SPUs serve them."""
+        """Number of SPUs."""
         return self._count
 
     @property
     def pending(self) -> int:
-        """Queries whose subscribers do not have the result of the last commit: they wait or are being evaluated."""
+        """Number of queries whose subscribers do not yet have the result of the last commit."""
         return self.reevaluation.pending + len(self._renewals)
 
     # Creator and Destroyer
 
     def prepare(self, request: QueryRequest) -> PreparedQuery:
-        """Compile a query. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        """Compile a query. Raises `ParsingFailed`, `Forbidden`. May run on any thread."""
         found = self._plans.find(request)
         return PreparedQuery(found, self._plans.evaluator(found) if isinstance(found, Singular) else None)
 
     def begin(self, query: PreparedQuery, sink: Sink, alias: str | None, client: str, now: int, ready: Ready) -> None:
-        """Subscribe. The sink gets the whole result as sequence 0, then `ready` is told, which may be later."""
+        """Subscribe. The sink gets the whole result as sequence 0, now or later; then `ready` is called."""
         subscriber = Subscriber(f"sepa://subscription/{uuid.uuid4()}", alias, sink, client=client)
         if isinstance(query.found, Singular):
             self._join_singular(query, Joining(subscriber, ready), now)
@@ -149,7 +149,7 @@ class SpuManager:
     def resume(
         self, query: PreparedQuery, sink: Sink, spuid: str, sequence: int, client: str, now: int, ready: Ready
     ) -> None:
-        """Go on with a subscription of another process, which was told the result as it is up to `sequence`.
+        """Continue a subscription of the previous process, whose client has the result up to `sequence`.
 
         The sink gets nothing yet.
         """
@@ -164,15 +164,15 @@ class SpuManager:
         ready(Subscription(spuid, None))
 
     def variables(self, spuid: str) -> tuple[str, ...]:
-        """The columns of a subscription's result."""
+        """Return the columns of a subscription's result."""
         return self._by_spuid[spuid].variables
 
     def redirect(self, spuid: str, sink: Sink) -> None:
-        """Send what a subscription is told elsewhere."""
+        """Replace the sink of a subscription."""
         self._by_spuid[spuid].subscribers[spuid].sink = sink
 
     def transfer(self, spuid: str, client: str) -> None:
-        """Have a subscription, if it has not ended, count for another client."""
+        """Assign a subscription to another client, unless it has ended."""
         spu = self._by_spuid.get(spuid)
         if spu is None:
             return
@@ -183,17 +183,17 @@ class SpuManager:
         spu.transfer(subscriber, client)
 
     def last(self, spuid: str) -> int | None:
-        """The number of the last notification of a subscription; None: it has ended."""
+        """Return the sequence number of the last notification; None if the subscription has ended."""
         spu = self._by_spuid.get(spuid)
         return None if spu is None else spu.subscribers[spuid].sequence - 1
 
     def is_current(self, spuid: str) -> bool:
-        """Whether a subscription has the result of the last commit."""
+        """Return whether a subscription has the result of the last commit."""
         spu = self._by_spuid[spuid]
         return isinstance(spu, IncrementalSpu) or (isinstance(spu, ReevaluatedSpu) and not (spu.stale or spu.busy))
 
     def is_boosted(self, spuid: str) -> bool:
-        """Whether the delta rules serve a subscription."""
+        """Return whether a subscription uses incremental evaluation."""
         return isinstance(self._by_spuid[spuid], IncrementalSpu)
 
     def _enter(self, spu: Spu, subscriber: Subscriber) -> None:
@@ -204,7 +204,7 @@ class SpuManager:
         """Unsubscribe. Raises `NotFound`."""
         spu = self._by_spuid.pop(spuid, None)
         if spu is None:
-            raise NotFound(f"There is no subscription {spuid}")
+            raise NotFound(f"The subscription {spuid} does not exist")
         subscriber = spu.subscribers[spuid]
         spu.leave(subscriber)
         if isinstance(spu, ReevaluatedSpu):
@@ -214,7 +214,7 @@ class SpuManager:
             self._end_idle(spu)
 
     def _end_idle(self, spu: IncrementalSpu) -> None:
-        """End an SPU that has neither subscribers nor clients that wait for its first result."""
+        """End an incremental SPU without subscribers and without clients that wait for its first result."""
         if spu.subscribers or spu.beginnings or spu.ended:
             return
         self._detach(spu)
@@ -224,7 +224,7 @@ class SpuManager:
         self._count -= 1
 
     def _end_unused(self, spu: ReevaluatedSpu) -> None:
-        """End the SPU of a query that has neither subscribers nor clients that wait for its first result."""
+        """End a re-evaluated SPU without subscribers and without clients that wait for its first result."""
         if spu.subscribers or spu.waiting or spu.ended:
             return
         if spu.demoted is None:
@@ -236,7 +236,7 @@ class SpuManager:
         self._count -= 1
 
     def _family(self, found: Member) -> tuple[PlanGroup, Row]:
-        """The family of a query, a new one if it is the first, and the open constants that make it a member."""
+        """Return the plan group of a query, or a new one, and the open constants of the query."""
         plan = found.plan
         intern = self._world.graph.dictionary.intern
         places = open_places(plan)
@@ -261,7 +261,7 @@ class SpuManager:
         except ResultTooLarge:
             if steps is None:
                 raise
-            self.first_results.put(PendingFirstResult(query, joining))  # it may be too large for the writer only
+            self.first_results.put(PendingFirstResult(query, joining))  # perhaps only too large for the writer thread
             return
         self._enter(spu, joining.subscriber)
         try:
@@ -277,7 +277,7 @@ class SpuManager:
     def _create(
         self, query: Member, family: PlanGroup, open_: Row, steps: int | None
     ) -> tuple[IncrementalSpu, Weights]:
-        """A new SPU, and its whole result, found in so many steps. Raises `ResultTooLarge`."""
+        """Return a new SPU and its whole result. `steps`: step budget. Raises `ResultTooLarge`."""
         spu: IncrementalSpu | None = None
         try:
             spu = IncrementalSpu(family, open_, self._world, query, self._quota)
@@ -289,30 +289,30 @@ class SpuManager:
         return spu, result
 
     def _discard(self, family: PlanGroup, spu: IncrementalSpu | None) -> None:
-        """Let go of an SPU that did not come about."""
+        """Release an SPU that could not be created."""
         if spu is not None:
             spu.end(self._world)
         if not family.members:
             family.release()
 
     def _enter_family(self, spu: IncrementalSpu) -> None:
-        """Have an SPU follow the updates."""
+        """Register an SPU and its plan group."""
         self._families[spu.family.plan, spu.family.closed] = spu.family
         self._attach(spu)
         self._count += 1
 
     def _attach(self, spu: IncrementalSpu) -> None:
-        """Have an SPU of a known family follow the updates."""
+        """Register an SPU of a known plan group for updates."""
         family = spu.family
         family.members[spu.open] = spu
-        family.forget()
+        family.forget()  # cached solutions were assigned to the previous members
         for pattern, trigger in family.keys(spu.open):
             self._triggers.add(pattern, trigger)
         if family.plan.graph_names:
             self._graph_watchers[spu] = None
 
     def _detach(self, spu: IncrementalSpu) -> None:
-        """Have it follow them no more."""
+        """Remove an SPU from its plan group and from the LUTT."""
         family = spu.family
         for pattern, trigger in family.keys(spu.open):
             self._triggers.remove(pattern, trigger)
@@ -323,9 +323,9 @@ class SpuManager:
     # First results that take long
 
     def _begin_outside(self, wanted: PendingFirstResult) -> Started | None:
-        """Fork a process that finds a first result, and have the SPU follow the updates from now on.
+        """Fork a process that finds a first result, and register the SPU for updates from now on.
 
-        None: another one finds it already. Raises `NotReady`.
+        Return None if another process finds the result already. Raises `NotReady`.
         """
         world, rules, joining = self._world, self._world.rules, wanted.joining
         family, open_ = self._family(wanted.query)
@@ -347,7 +347,7 @@ class SpuManager:
         return spu.begin_outside(joining), child
 
     def _take_piece(self, beginning: Beginning, fault: Exception | None) -> bool:
-        """Take in a piece of a first result. Returns whether more are left."""
+        """Merge a piece of a first result. Return whether more pieces follow."""
         if beginning.over:
             return False
         spu, world = beginning.spu, self._world
@@ -361,14 +361,14 @@ class SpuManager:
             difference = beginning.difference()
             spu.begun_outside(world, beginning)
             self._welcome_all(spu, beginning, whole, difference)
-        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+        except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
             self._abandon(beginning, contained(error))
         finally:
             world.graph.dictionary.sweep()
         return False
 
     def refuse_first(self, error: NotReady) -> None:
-        """Refuse the subscribers that wait for a first result, because the engine stops."""
+        """Reject the subscribers that wait for a first result, because the engine stops."""
         self.first_results.refuse(error)
         for family in list(self._families.values()):
             for spu in list(family.members.values()):
@@ -376,7 +376,7 @@ class SpuManager:
                     self._abandon(beginning, error)
 
     def _welcome_all(self, spu: IncrementalSpu, beginning: Beginning, whole: Delta | None, difference: Delta) -> None:
-        """Give new subscribers the whole result, and those of a renewal the difference to what they have."""
+        """Give new subscribers the whole result, and those of a renewal the difference to their result."""
         for joining in beginning.joining:
             newcomers = [joining.subscriber] if joining.renewal is None else joining.renewal.subscribers.values()
             for subscriber in newcomers:
@@ -391,7 +391,7 @@ class SpuManager:
                     lost = subscriber.notify(whole)
                     if lost is not None:
                         raise lost
-            except Exception as error:  # noqa: BLE001  it is the fault of one subscriber
+            except Exception as error:  # noqa: BLE001  the fault of one subscriber must not affect the others
                 if joining.renewal is None:
                     self.destroy(subscriber.spuid)
                 outcome = error
@@ -402,7 +402,7 @@ class SpuManager:
         self._end_idle(spu)
 
     def _abandon(self, beginning: Beginning, error: Exception) -> None:
-        """Refuse the subscribers that wait for a first result."""
+        """Reject the subscribers that wait for a first result."""
         spu = beginning.spu
         if not beginning.over:
             spu.abandon(self._world, beginning)
@@ -411,21 +411,22 @@ class SpuManager:
         self._end_idle(spu)
 
     def _forget_empty(self, family: PlanGroup) -> None:
-        """Forget a family that has no members left."""
+        """Remove a plan group without members."""
         key = family.plan, family.closed
         if not family.members and self._families.get(key) is family:
             del self._families[key]
             family.release()
 
     def _join_singular(self, query: PreparedQuery, joining: Joining, now: int) -> None:
-        """Have the result of a query that is re-evaluated delivered to a new subscriber."""
+        """Deliver the result of a re-evaluated query to a new subscriber."""
         assert isinstance(query.found, Singular)  # noqa: S101
         spu = self._singular.get(query.found)
         if spu is None:
             evaluator = query.evaluator
             assert evaluator is not None  # noqa: S101
             spu = self._singular[query.found] = ReevaluatedSpu(query.found, evaluator, self._quota)
-            self._watch(spu, evaluator.dependencies())  # before the evaluation: what comes meanwhile marks it
+            # Before the evaluation, so that a commit during it marks the query again.
+            self._watch(spu, evaluator.dependencies())
             self._count += 1
         spu.waiting += 1
         self.reevaluation.join(spu, joining, now)
@@ -433,7 +434,7 @@ class SpuManager:
     # Explain
 
     def explain(self, query: PreparedQuery) -> Explanation:
-        """How a query is, or would be, kept up to date."""
+        """Explain how a query is, or would be, kept up to date."""
         found, evaluator = query.found, query.evaluator
         if isinstance(found, Singular):
             spu = self._singular.get(found)
@@ -454,10 +455,10 @@ class SpuManager:
     # Activator
 
     def activate(self, transaction: Transaction, now: int) -> list[Activation]:
-        """Let every boosted SPU that the transaction concerns compute its new result.
+        """Compute the new results of all incremental SPUs that the transaction affects.
 
-        Returns those that it moved or that fail, and the re-evaluated ones that it concerns. A fault of one SPU is a
-        failure of that SPU. Whatever is raised, none has moved then.
+        Returns the SPUs that have changed or failed, and the affected re-evaluated ones. A fault of one SPU is recorded
+        as a failure of that SPU. If the method raises an error, no SPU has changed.
         """
         began = clock()
         hits = self._triggers.hits(transaction.quads, transaction.ids)
@@ -490,9 +491,9 @@ class SpuManager:
         activations: list[Activation],
         incidents: Incidents,
     ) -> None:
-        """Move the SPUs by the solutions that have changed, and list them."""
+        """Apply the changed solutions to the SPUs, and list the activations."""
         changed = FaultIsolation(transaction, self._world.rules, hits, everything, self._steps(transaction)).run()
-        self._effort.lift()  # what an SPU takes in it must take in whole
+        self._effort.lift()  # an SPU must apply its change as a whole
         for spu, fault in changed.faults.items():
             activations += self._failed(spu, fault, incidents)
         for spu, failure in changed.failures.items():
@@ -502,24 +503,24 @@ class SpuManager:
                 try:
                     activations.append(Activation(spu, spu.move(self._world, moved), moved))
                     spu.half_moved = False
-                except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
                     activations += self._failed(spu, contained(error), incidents)
         if any(activation.exceeded for activation in activations):
             self._begin_demotion(transaction, activations)
 
     def _steps(self, transaction: Transaction) -> int | None:
-        """Steps that an update may take for one subscription; None: as many as any evaluation, none can be demoted."""
+        """Return the step budget of an update for one subscription; None, for no limit of its own, without demotion."""
         if not self._can_demote:
             return None
         return demotion.STEPS + demotion.STEPS_PER_QUAD * len(transaction.quads)
 
     @property
     def _can_demote(self) -> bool:
-        """Whether a process may be forked for it."""
+        """Whether a process may be forked for a demotion."""
         return self.first_results.steps is not None and self._demoting < DEMOTIONS
 
     def _begin_demotion(self, transaction: Transaction, activations: Iterable[Activation]) -> None:
-        """Have the results from before an update found for those that it makes too expensive, if that is possible."""
+        """Fork a process that finds the old results of the SPUs to demote, if that is possible."""
         if not self._can_demote:
             return
         exceeded = [(each, each.spu) for each in activations if each.exceeded]
@@ -528,14 +529,14 @@ class SpuManager:
             return
         with transaction.reverted():
             old = self._old_results(spus)
-        if old is None:  # they end
+        if old is None:  # the subscriptions end instead
             return
         for activation, spu in exceeded:
             if spu in spus:
                 activation.old, activation.number = old, spus.index(spu)
 
     def _failed(self, spu: Spu, error: Exception, incidents: Incidents) -> Sequence[Activation]:
-        """Note that an SPU cannot take in an update. Returns nothing if it failed to take in an earlier one already."""
+        """Record that an SPU cannot take an update. Return nothing if it had failed before."""
         if spu.failure:
             return ()
         spu.faulty = not isinstance(error, EdgeError)
@@ -545,7 +546,7 @@ class SpuManager:
         return (Activation(spu, {}, {}, failure=spu.failure, exceeded=isinstance(error, ResultTooLarge)),)
 
     def undo(self, activations: Iterable[Activation]) -> None:
-        """Take back what `activate` did, in reverse order of updates."""
+        """Undo `activate`, in reverse order of updates."""
         for family in self._families.values():
             family.forget()
         self._effort.lift()
@@ -566,14 +567,14 @@ class SpuManager:
                     spu.take(self._world, {row: -weight for row, weight in activation.moved.items()})
                     spu.account(check=False)
                 spu.half_moved = False
-            except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+            except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
                 spu.half_moved = True
                 self._failed(spu, contained(error), incidents)
 
     def notify(self, activations: Sequence[Activation]) -> int:
-        """Notify the subscribers of a committed update that the mirror of committed states shows.
+        """Notify the subscribers of a committed update, which the mirror of committed states already shows.
 
-        Those of a query that failed are ended, re-evaluated ones are marked. Returns how many notifications went out.
+        Ends subscriptions of failed queries and marks re-evaluated ones. Returns the number of notifications.
         """
         self.reevaluation.published()
         sent = 0
@@ -593,7 +594,7 @@ class SpuManager:
                 assert isinstance(spu, IncrementalSpu)  # noqa: S101
                 try:
                     delta = spu.delta(self._world, activation.told)
-                except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+                except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
                     spu.faulty = True
                     self._end(spu, incidents.reason(contained(error), "notifying"))
                     continue
@@ -602,7 +603,7 @@ class SpuManager:
         return sent
 
     def _end_unwanted(self, activations: Iterable[Activation]) -> None:
-        """End the processes that find results for demotions which do not take place."""
+        """End the processes of demotions and renewals that do not take place."""
         for activation in activations:
             if activation.old is not None and not activation.old.used:
                 activation.old.used = True
@@ -614,7 +615,7 @@ class SpuManager:
         return self._tell(list(spu.subscribers.values()), delta, incidents)
 
     def _tell(self, subscribers: Sequence[Subscriber], delta: Delta, incidents: Incidents) -> int:
-        """Notify subscribers, and end those whose sink loses the notification. Returns how many were notified."""
+        """Notify subscribers, and end subscriptions with a failed sink. Return the number of notifications."""
         sent = len(subscribers)
         lost = [(each, fault) for each in subscribers if (fault := each.notify(delta)) is not None]
         for subscriber, fault in lost:
@@ -624,12 +625,12 @@ class SpuManager:
         return sent
 
     def end_damaged(self) -> None:
-        """End the SPUs that an error stopped half way, when no update is left that they fail with."""
+        """End the SPUs that an error stopped half-way and that are not part of a pending update."""
         for spu in list(self._damaged):
             self._end(spu, spu.failure)
 
     def _end(self, spu: Spu, reason: str) -> None:
-        """Tell the subscribers of an SPU that it cannot go on, and destroy it."""
+        """Notify the subscribers of an SPU of its failure, and destroy it."""
         if isinstance(spu, IncrementalSpu):
             for beginning in list(spu.beginnings):
                 self._abandon(beginning, EdgeError(reason) if spu.faulty else ResultTooLarge(reason))
@@ -641,16 +642,16 @@ class SpuManager:
     # Renewal
 
     def set_apart(self, quads: Mapping[Quad, bool], ids: Ids) -> list[Activation]:
-        """Take out the SPUs that a large change hits in many places. It is applied to the graph only afterwards.
+        """Detach the SPUs with many hits of a large change, before the change is applied to the graph.
 
-        They begin anew when it is notified of, or go on after `undo`.
+        `notify` renews them after the commit; `undo` attaches them again.
         """
         if self.first_results.steps is None:
             return []
         spus = list(chosen(self._triggers.hits(quads, ids)))
         begun = [spu for spu in spus if spu.begun]
         old = self._old_results(begun, sign=-1) if begun else None
-        if old is None:  # no process can be had: they are moved by the change
+        if old is None:  # without a process the change updates them incrementally
             spus = [spu for spu in spus if not spu.begun]
         for spu in spus:
             self._detach(spu)
@@ -662,7 +663,7 @@ class SpuManager:
         ]
 
     def _old_results(self, spus: Sequence[IncrementalSpu], sign: int = 1) -> OldResults | None:
-        """Fork a process that finds the results of now. None: none can be had."""
+        """Fork a process that finds the current results. Return None if no process can be started."""
         world = self._world
         if not self._can_demote:
             return None
@@ -676,7 +677,7 @@ class SpuManager:
         return OldResults(child, [len(spu.variables) for spu in spus], sign)
 
     def _renew(self, spu: IncrementalSpu, activation: Activation) -> None:
-        """Have the query of an SPU evaluated anew, and tell its subscribers what has changed."""
+        """End an SPU, and have its query evaluated again for its subscribers."""
         wanted: list[Joining] = []
         for beginning in list(spu.beginnings):
             wanted += beginning.joining
@@ -700,7 +701,7 @@ class SpuManager:
             self.first_results.put(PendingFirstResult(spu.query, joining))
 
     def _fetch(self, old: OldResults, client: str) -> None:
-        """Have results from before an update read, once."""
+        """Start to read results from before an update, once."""
         if not old.used:
             old.used = True
             self.first_results.fetch(client, old.read, partial(self._go_on, old.waiting))
@@ -716,7 +717,7 @@ class SpuManager:
             self.first_results.put(PendingFirstResult(renewal.query, joining))
 
     def _renewed(self, renewal: Renewal, difference: Delta) -> None:
-        """Tell the subscribers, which are those of a boosted SPU again."""
+        """Notify the subscribers of a finished renewal. They belong to an incremental SPU again."""
         subscribers = list(renewal.subscribers.values())
         renewal.subscribers.clear()
         self._end_renewal(renewal)
@@ -724,7 +725,7 @@ class SpuManager:
             self._tell(subscribers, difference, Incidents())
 
     def _renewal_over(self, renewal: Renewal, outcome: Subscription | Exception) -> None:
-        """End the subscribers of a renewal that has failed, but for one that stops with the engine."""
+        """End the subscribers of a failed renewal, unless it failed because the engine stops."""
         if isinstance(outcome, Exception) and not isinstance(outcome, NotReady):
             reason = Incidents().reason(outcome, "updating")
             for subscriber in list(renewal.subscribers.values()):
@@ -739,7 +740,7 @@ class SpuManager:
     # Demotion
 
     def _demote(self, spu: IncrementalSpu, activation: Activation, incidents: Incidents) -> None:
-        """Have the query of an SPU re-evaluated from now on."""
+        """Replace an incremental SPU by a re-evaluated one."""
         old, reason = activation.old, activation.failure
         assert old is not None  # noqa: S101
         for beginning in list(spu.beginnings):
@@ -749,10 +750,10 @@ class SpuManager:
         try:
             query = Singular(spu.query.request, demotion.REASON)
             new = ReevaluatedSpu(query, self._plans.evaluator(query), self._quota)
-        except Exception as error:  # noqa: BLE001  it is the fault of one query
+        except Exception as error:  # noqa: BLE001  the fault of one query must not affect the others
             self._end(spu, incidents.reason(error, "updating"))
             return
-        new.demoted, new.busy = spu.query, True  # busy: it is not evaluated before its old result is known
+        new.demoted, new.busy = spu.query, True  # busy: no evaluation may start before its old result is known
         new.known.variables = spu.variables
         for spuid, subscriber in spu.subscribers.items():
             self._enter(new, subscriber)
@@ -771,7 +772,7 @@ class SpuManager:
         waiting: Sequence[tuple[ReevaluatedSpu | Renewal, Activation]],
         found: Sequence[Rows | EdgeError] | Exception,
     ) -> None:
-        """The results from before an update are known: evaluate the queries, and notify of the difference."""
+        """Continue demotions and renewals after their old results were read."""
         self._demoting -= 1
         for spu, activation in waiting:
             result = found if isinstance(found, Exception) else found[activation.number]
@@ -800,12 +801,12 @@ class SpuManager:
     # Re-evaluated subscriptions
 
     def deliver(self, most: int) -> int:
-        """Notify the subscribers of what was evaluated, of at most so many queries. Returns the notifications sent."""
+        """Notify the subscribers of at most `most` evaluated queries. Return the number of notifications."""
         incidents = Incidents()
         return sum([self._deliver(outcome, incidents) for outcome in self.reevaluation.collect(most)])
 
     def settle(self) -> int:
-        """Evaluate on this thread and deliver until nothing is left. Returns the notifications sent."""
+        """Evaluate on this thread and deliver until no work is left. Return the number of notifications."""
         reevaluation, sent = self.reevaluation, 0
         while reevaluation.pending:
             while (job := reevaluation.next()) is not None:
@@ -821,7 +822,7 @@ class SpuManager:
             if outcome.error is None:
                 return self._take_in(spu, outcome, joining, incidents)
             self._refuse(spu, outcome.job, outcome.error, outcome.reason, joining)
-        except BaseException as error:  # noqa: BLE001  `contained` raises again what must not be held back
+        except BaseException as error:  # noqa: BLE001  `contained` raises KeyboardInterrupt and the like again
             fault = contained(error)
             self._refuse(spu, outcome.job, fault, incidents.reason(fault, "notifying"), joining)
         finally:
@@ -830,7 +831,7 @@ class SpuManager:
         return 0
 
     def _refuse(self, spu: ReevaluatedSpu, job: Job, error: Exception, reason: str, joining: list[Joining]) -> None:
-        """End the subscriptions of a query that cannot be evaluated, unless that is for want of a process."""
+        """End the subscriptions of a query that cannot be evaluated, unless only a process is missing."""
         if isinstance(error, NotReady):
             self.reevaluation.mark(spu, job.at)
         else:
@@ -842,7 +843,7 @@ class SpuManager:
             joining.pop().ready(error)
 
     def _take_in(self, spu: ReevaluatedSpu, outcome: Evaluated, joining: list[Joining], incidents: Incidents) -> int:
-        """Notify the subscribers, and give new ones the whole result. Takes out of `joining` those that have it."""
+        """Notify the subscribers, and give new ones the whole result. Remove the served ones from `joining`."""
         sent = 0
         clients = [each.client for each in (*spu.subscribers.values(), *(new.subscriber for new in joining))]
         spu.charge.set(outcome.held, clients)
@@ -854,7 +855,7 @@ class SpuManager:
             spu.waiting -= 1
             self._welcome(spu, joining.pop(0), outcome)
             sent += 1
-        if not spu.stale:  # no commit since the evaluation began concerns it
+        if not spu.stale:  # no relevant commit since the start of the evaluation
             for subscriber in spu.subscribers.values():
                 self.caught_up(subscriber.spuid, subscriber.sequence - 1)
         return sent
@@ -874,12 +875,12 @@ class SpuManager:
         joining.ready(Subscription(subscriber.spuid, subscriber.alias))
 
     def _follow(self, spu: ReevaluatedSpu, depends: Dependencies, job: Job) -> None:
-        """Watch what the result depends on by now."""
+        """Watch the current dependencies of the result."""
         if spu.ended or set(spu.depends.watches) == set(depends.watches):
             return
         self._unwatch(spu)
         self._watch(spu, depends)
-        if self.reevaluation.version != job.version:  # an update that was not watched for may have concerned it
+        if self.reevaluation.version != job.version:  # an update before the new watches may affect the result
             self.reevaluation.mark(spu, job.at)
 
     def _watch(self, spu: ReevaluatedSpu, depends: Dependencies) -> None:
