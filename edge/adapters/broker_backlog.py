@@ -1,4 +1,4 @@
-"""Back-pressure of the embedded broker: devices are read no further while too much waits for the gateway itself."""
+"""Back-pressure of the embedded broker: it stops reading devices while too much data waits for the gateway."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 
 
 class Backlog:
-    """Bytes that wait for the gateway's own clients, for which the broker knows no limit: they lose nothing.
+    """Bytes that wait for the gateway's own clients. The broker sets no limit for these, so that they lose nothing.
 
-    While there are too many, devices are read no further, and TCP holds them back.
+    While there are too many, devices are not read, and TCP slows them down.
     """
 
     def __init__(self, limit: int) -> None:
@@ -18,7 +18,7 @@ class Backlog:
         self._room.set()
 
     def add(self, length: int) -> None:
-        """More bytes wait, or fewer."""
+        """Add to the number of waiting bytes; `length` may be negative."""
         self._waiting += length
         if self._waiting <= self._limit:
             self._room.set()
@@ -26,5 +26,5 @@ class Backlog:
             self._room.clear()
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until the number of bytes is below the limit."""
         await self._room.wait()

@@ -1,4 +1,4 @@
-"""amqtt's broker, but for what it lacks: who may say and hear what, and connections that end when they must."""
+"""amqtt's broker with the functions that it lacks: access control, and reliable ends of connections."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from edge.adapters.broker_streams import BoundedReader, BoundedWriter
 _log = logging.getLogger(__name__)
 
 _CLIENT: Final = "edge.client"
-"""Whose session it is, among the attributes that amqtt leaves to others."""
+"""Key of the session's client, among the attributes that amqtt leaves to applications."""
 _LOGGED: Final = "edge.logged"
-"""What was refused in it and is in the log: once each, so that nobody fills the log."""
+"""Key of the refused actions that were logged: each action is logged once per session, to bound the log."""
 _SUBSCRIPTIONS: Final = 1000
-"""Of one session: each message is compared with all there are."""
+"""Maximum subscriptions of one session: each message is compared with all of them."""
 _LONGEST_FILTER: Final = 1024
-"""Characters; each filter is kept as long as its client is connected."""
+"""Maximum length of a filter in characters; filters are stored while their client is connected."""
 _LOOK: Final = 0.001
-"""Seconds between two looks at what is not passed on yet."""
+"""Seconds between two checks for messages that are not passed on yet."""
 _REFUSED: Final = 0x80
-"""In SUBACK."""
+"""Failure code of SUBACK."""
 
 
 class Delivery:
-    """The way to one client: who does not read is not given ever more."""
+    """Message delivery to one client; bounds the messages that wait for a slow one."""
 
     def __init__(self, handler: BrokerProtocolHandler) -> None:
         self._handler = handler
 
     async def mqtt_publish(self, topic: str, data: bytes, *others: object, **more: object) -> None:
-        """Send a message, and wait until it was acknowledged, or is given up."""
+        """Send a message, and wait until it is acknowledged or timed out."""
         writer: BoundedWriter | None = self._handler.writer
         if writer is None:
-            return  # it has gone
+            return  # the client has disconnected
         try:
             if writer.begin(len(data)):
                 await self._handler.mqtt_publish(topic, data, *others, **more)
@@ -51,12 +51,12 @@ class Delivery:
 
 
 class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
-    """amqtt 0.12, which asks plug-ins for each message and then hands retained ones to whoever connects."""
+    """amqtt 0.12 with access control. amqtt itself asks its plug-ins, but sends retained messages to every client."""
 
     def __init__(self, config: BrokerConfig) -> None:
         super().__init__(config)
         self.refused = 0
-        """Messages and subscriptions that were refused."""
+        """Number of refused messages and subscriptions."""
 
     async def _handle_client_session(
         self, reader: BoundedReader, writer: BoundedWriter, client_session: Session, *others: object
@@ -65,15 +65,16 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         await super()._handle_client_session(reader, writer, client_session, *others)
 
     async def _client_message_loop(self, client_session: Session, handler: BrokerProtocolHandler) -> None:
-        """Where amqtt forgets, when a client goes, what it has acknowledged to it and not passed on yet.
+        """Wait for messages in delivery: after a disconnect, amqtt drops acknowledged messages that are not passed on
+        yet.
 
-        From Python 3.12 on that is nearly all of what comes at once.
+        From Python 3.12 on, these are nearly all messages of a burst.
         """
         taken, gone = client_session.delivered_message_queue, handler.wait_disconnect
 
         async def gone_and_passed_on() -> object:
             packet = await gone()
-            while handler.session is not None and not taken.empty():  # noqa: ASYNC110 - amqtt tells nobody
+            while handler.session is not None and not taken.empty():  # noqa: ASYNC110 - amqtt has no event for it
                 await asyncio.sleep(_LOOK)
             return packet
 
@@ -81,17 +82,17 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
         try:
             await super()._client_message_loop(client_session, handler)
         finally:
-            del handler.wait_disconnect  # which refers to the handler
+            del handler.wait_disconnect  # breaks the reference cycle with the handler
 
     def _get_handler(self, session: Session) -> Delivery | None:
-        """Where amqtt asks for the way to a client."""
+        """Return the delivery to a client, where amqtt expects its handler."""
         handler = super()._get_handler(session)
         return None if handler is None else Delivery(handler)
 
     async def _handle_disconnect(
         self, client_session: Session, handler: BrokerProtocolHandler, disconnect_waiter: asyncio.Future[Any]
     ) -> None:
-        """Where amqtt publishes the will, whatever has become of the client's rights."""
+        """Check the will before amqtt publishes it: the client's permissions may have changed."""
         if client_session.will_flag and not _client(client_session).may_leave(client_session.will_topic):
             client_session.will_flag = False
         await super()._handle_disconnect(client_session, handler, disconnect_waiter)
@@ -99,16 +100,16 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     async def _handle_message_delivery(
         self, client_session: Session, handler: BrokerProtocolHandler, wait_deliver: asyncio.Future[Any]
     ) -> bool:
-        """Where amqtt leaves a connection alone that breaks the rules, half open."""
+        """Close a connection that violates the protocol; amqtt leaves it half open."""
         if not await super()._handle_message_delivery(client_session, handler, wait_deliver):
             handler.writer.cut()
         return True
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
-        """Returns the code for SUBACK."""
+        """Add a subscription. Returns the code for SUBACK."""
         if (
             len(subscription[0]) > _LONGEST_FILTER
-            or subscription[1] > 2  # amqtt would take it, and fail with each message (MQTT 3.1.1, section 3.8.3)
+            or subscription[1] > 2  # amqtt would accept QoS 3, and fail with each message (MQTT 3.1.1, section 3.8.3)
             or sum(one is session for subscribed in self._subscriptions.values() for one, _ in subscribed)
             >= _SUBSCRIPTIONS
         ):
@@ -118,7 +119,7 @@ class GuardedBroker(Broker):  # type: ignore[misc] # amqtt tells no types
     async def _handle_unsubscription(
         self, client_session: Session, handler: BrokerProtocolHandler, unsubscribe_waiter: asyncio.Future[Any]
     ) -> None:
-        """Where amqtt keeps filters that nobody is subscribed to."""
+        """Remove filters without subscribers, which amqtt keeps."""
         await super()._handle_unsubscription(client_session, handler, unsubscribe_waiter)
         for topic_filter in unsubscribe_waiter.result().topics:
             if not self._subscriptions.get(topic_filter, True):

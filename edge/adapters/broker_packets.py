@@ -1,7 +1,7 @@
-"""Packet boundaries in a stream of MQTT 3.1.1, and fixed headers that the standard forbids.
+"""Packet boundaries in an MQTT 3.1.1 stream, and detection of invalid fixed headers.
 
-amqtt answers some of them with a traceback for each packet and goes on reading. The standard demands the end of the
-connection (MQTT 3.1.1, [MQTT-2.2.2-2] and [MQTT-3.3.1-4]).
+On some of them, amqtt logs a traceback for each packet and continues. The standard requires the end of the connection
+(MQTT 3.1.1, [MQTT-2.2.2-2] and [MQTT-3.3.1-4]).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _FLAGS: Final = {
     13: 0x0,
     14: 0x0,  # DISCONNECT
 }
-"""The flags of each type but PUBLISH (MQTT 3.1.1, table 2.2)."""
+"""Flags of each packet type except PUBLISH (MQTT 3.1.1, table 2.2)."""
 
 
 class PacketBoundaries:
-    """Follows a stream: which of its bytes begin a packet, and whether these are legal."""
+    """Tracks packet boundaries in a stream, and checks the first byte of each packet."""
 
     def __init__(self) -> None:
         self._left = 0
-        """Bytes of the packet that are still to come."""
+        """Remaining bytes of the current packet."""
         self._shift: int | None = None
-        """Bits of the remaining length that have come; None: not within it."""
+        """Bit position in the remaining length; None: not within it."""
         self._total = 0
-        """The remaining length, as far as it has come."""
+        """Partial value of the remaining length."""
         self.fault = ""
-        """Why the stream is not MQTT; empty: it is, so far."""
+        """Why the stream is not valid MQTT; empty if it is so far."""
 
     def take(self, data: bytes) -> bool:
-        """Follow the next bytes. False: one of them begins a packet that the standard forbids."""
+        """Process the next bytes. False: they contain an invalid packet."""
         position = 0
         while position < len(data) and not self.fault:
             if self._left:
@@ -58,7 +58,7 @@ class PacketBoundaries:
         return not self.fault
 
     def _length(self, byte: int) -> None:
-        """One byte of the remaining length (section 2.2.3)."""
+        """Process one byte of the remaining length (section 2.2.3)."""
         shift = self._shift or 0
         self._total |= (byte & 0x7F) << shift
         if not byte & 0x80:
@@ -70,7 +70,7 @@ class PacketBoundaries:
 
 
 def _fault(first: int) -> str:
-    """What is wrong with the first byte of a packet; empty: nothing."""
+    """Return the problem of the first byte of a packet; empty if it is valid."""
     kind, flags = first >> 4, first & 0x0F
     if kind == _PUBLISH:
         return "a PUBLISH with QoS 3" if flags & 0x06 == 0x06 else ""

@@ -1,4 +1,4 @@
-"""The embedded broker's plug-ins: whom it lets in, and how much it retains."""
+"""Plug-ins of the embedded broker: authentication and retained messages."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from amqtt.session import Session
 from edge.adapters.broker_auth import BETWEEN
 
 _OVERHEAD: Final = 1000
-"""Bytes that a retained message takes beside its topic and payload."""
+"""Memory of a retained message in bytes without topic and payload."""
 
 
 class AnonymousPlugin(BaseAuthPlugin):  # type: ignore[misc] # amqtt tells no types
-    """Everyone on this machine may connect. Nothing is kept for those who left, so that memory is bounded."""
+    """Accepts all clients, as anonymous: amqtt then stores nothing for disconnected ones, so that memory is bounded."""
 
     async def authenticate(self, *, session: Session) -> bool:
-        """Let the client in."""
+        """Accept the client."""
         session.is_anonymous = True
         return True
 
 
 class RetainedPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc] # as above
-    """Keeps the retained messages within a number and within bytes.
+    """Limits the retained messages by number and bytes.
 
-    Beyond a limit the client that takes most loses its oldest message, so no client can drive out those of others.
+    Beyond a limit, the client that uses the most loses its oldest message, so no client can displace those of others.
     """
 
     @dataclass
@@ -42,7 +42,7 @@ class RetainedPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc] # as abov
         self._owners: dict[str, str] = {}
         """Topic to client."""
         self._sizes: dict[str, dict[str, int]] = {}
-        """Client to its topics, the oldest first, with the bytes that they take."""
+        """Client to its topics, the oldest first, with their bytes."""
         self._totals: dict[str, int] = {}
         """Client to the bytes of all its topics."""
         self._total = 0
@@ -50,15 +50,15 @@ class RetainedPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc] # as abov
     async def on_broker_retained_message(
         self, *, client_id: str | None, retained_message: RetainedApplicationMessage
     ) -> None:
-        """A message was retained, or cleared."""
-        del client_id  # amqtt does not tell it
+        """Account for a retained or deleted message."""
+        del client_id  # amqtt does not set it
         topic, session = retained_message.topic, retained_message.source_session
         self._forget(topic)
         if not retained_message.data:
             return
         client = "" if session is None else session.client_id or ""
-        retained_message.source_session = None  # it would keep the session of a client that is gone
-        # The name of the client, where there is security: it may connect under several identifiers.
+        retained_message.source_session = None  # it would keep the session of a disconnected client in memory
+        # With security, the client's name: it may connect under several identifiers.
         self._add(client.partition(BETWEEN)[0] or client, topic, len(topic) + len(retained_message.data) + _OVERHEAD)
         retained = self.context.retained_messages
         while self._owners and (len(self._owners) > self.config.limit or self._total > self.config.max_bytes):

@@ -1,7 +1,7 @@
-"""Whether the client of a session of amqtt is connected.
+"""Connection state of amqtt sessions.
 
-amqtt has a general state machine for that: 150 objects and 15 KB for each session, which refer to each other, so that
-they stay until the garbage collector looks at all objects.
+amqtt uses a general state machine for it: 150 objects and 15 KB for each session. They refer to each other, so they
+stay in memory until the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from amqtt.session import Session
 
 
 class ConnectionState:
-    """What amqtt uses of `transitions.Machine`."""
+    """Replacement for amqtt's use of `transitions.Machine`."""
 
     __slots__ = ("_session", "state")
 
@@ -23,7 +23,7 @@ class ConnectionState:
         self._session = weakref.ref(session)
 
     def is_connected(self) -> bool:
-        """Whether it is."""
+        """Whether the client is connected."""
         return self.state == "connected"
 
     def connect(self) -> None:
@@ -35,14 +35,14 @@ class ConnectionState:
             session.last_connect_time, session.last_disconnect_time = int(time.time()), None
 
     def disconnect(self) -> None:
-        """Note that the client has gone."""
+        """Note that the client has disconnected."""
         self.state = "disconnected"
         if (session := self._session()) is not None:
             session.last_disconnect_time = int(time.time())
 
 
 def use_connection_states() -> None:
-    """Have all sessions of amqtt use them."""
+    """Install this state for all sessions of amqtt."""
 
     def begin(session: Session) -> None:
         session.transitions = ConnectionState(session)

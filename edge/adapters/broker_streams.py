@@ -1,4 +1,4 @@
-"""The bounds of a connection to the embedded broker: packet size, time to begin, time to take what is sent."""
+"""Limits of a connection to the embedded broker: packet size, time to the first packet, time to accept data."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from edge.adapters.broker_packets import PacketBoundaries
 _log = logging.getLogger(__name__)
 
 BEGIN = 10.0
-"""Seconds a client has to send its first packet."""
+"""Seconds for a client to send its first packet."""
 STALLED = 10.0
-"""Seconds a client may leave its messages unread."""
+"""Seconds for a client to read waiting data."""
 _READ_ENOUGH = 65536
-"""Bytes that may lie in the connection's buffer without anyone waiting for them."""
+"""Bytes in the connection's buffer below which writers do not wait."""
 
 
 class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no types
-    """Ends the stream at a packet that is too large, or when nothing comes at first."""
+    """Ends the stream at a packet that is too large, or if the first one does not arrive in time."""
 
     def __init__(self, reader: asyncio.StreamReader, limit: int, backlog: Backlog | None = None) -> None:
-        """At most `limit` bytes a packet. While the `backlog` has no room nothing is read."""
+        """`limit`: maximum packet in bytes. While the `backlog` is full, nothing is read."""
         super().__init__(reader)
         self._limit = limit
         self._backlog = backlog
@@ -35,17 +35,17 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
         self._packets = PacketBoundaries()
 
     async def begins(self) -> bool:
-        """Wait for the first byte. False: the client says nothing."""
+        """Wait for the first byte. False: the client sends nothing."""
         first = await self.read(1)
         self.put_back(first)
         return bool(first)
 
     def put_back(self, data: bytes) -> None:
-        """Have this read next, before what the client sends."""
+        """Return this data at the next read, before that of the client."""
         self._ahead = data
 
     async def read(self, n: int = -1) -> bytes:
-        """At most `n` bytes; empty at the end, which a packet that the standard forbids is, too."""
+        """Read at most `n` bytes; empty at the end, and after a packet that violates the standard."""
         if self._ahead:
             data, self._ahead = self._ahead[:n], self._ahead[n:]
             return data
@@ -76,28 +76,28 @@ class BoundedReader(StreamReaderAdapter):  # type: ignore[misc] # amqtt tells no
 
 
 class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
-    """Cuts the connection of a client that does not read, so that its messages cannot pile up."""
+    """Closes the connection of a client that does not read, so that its messages cannot accumulate."""
 
     is_closed: bool
 
     def __init__(self, writer: asyncio.StreamWriter, limit: int | None, backlog: Backlog | None = None) -> None:
-        """At most `limit` bytes wait for the client; None: as many as there are, which the `backlog` counts."""
+        """`limit`: maximum waiting bytes; None: unlimited, and counted by the `backlog`."""
         super().__init__(writer)
         self._limit = limit
         self._backlog = backlog
         self._waiting = 0
         self.client: ConnectedClient = ANYBODY
-        """Who is at the other end."""
+        """The authenticated client."""
         self.session = ""
-        """The session that this connection is for; empty where it has no name."""
+        """Session of this connection; empty without a client identifier."""
 
     def write(self, data: bytes) -> None:
-        """Send, unless the connection is lost; asyncio would log a line for each further packet."""
+        """Send unless the connection is lost; asyncio would log a line for each further packet."""
         if not self._writer.transport.is_closing():
             super().write(data)
 
     async def drain(self) -> None:
-        """Wait until the client has taken enough. Raises ConnectionResetError if it does not."""
+        """Wait until the client has read enough. Raises `ConnectionResetError` if it does not."""
         if self.is_closed or self._writer.transport.get_write_buffer_size() < _READ_ENOUGH:
             return
         try:
@@ -108,7 +108,7 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
             raise ConnectionResetError("the client does not read") from None
 
     def begin(self, length: int) -> bool:
-        """A message of so many bytes is to be sent. False: too much waits, and the connection is cut."""
+        """Count a message to send. False: too many bytes wait, and the connection is closed."""
         self._count(length)
         if self._limit is None or self._waiting <= self._limit:
             return True
@@ -119,7 +119,7 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
         return False
 
     def end(self, length: int) -> None:
-        """It was acknowledged, or given up."""
+        """Uncount an acknowledged or timed out message."""
         self._count(-length)
 
     def _count(self, length: int) -> None:
@@ -128,6 +128,6 @@ class BoundedWriter(StreamWriterAdapter):  # type: ignore[misc] # as above
             self._backlog.add(length)
 
     def cut(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
         self.is_closed = True
         self._writer.transport.abort()

@@ -1,4 +1,4 @@
-"""What an actuator wants: for each topic the rows of its query that name it, and the messages that changes lead to."""
+"""Desired state of an actuator: the rows of its query by topic, and the messages for changes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edge.mapping.solution import CommandError, Solution, Term
 from edge.protocol.results import Row
 
 Refuse = Callable[[Solution, str], None]
-"""Told of a solution of which no message can be made, and why."""
+"""Receives a solution that gives no valid message, and the reason."""
 
 
 class DesiredState:
-    """The state of one actuator. A topic that several rows name is wanted as the newest of them says.
+    """Desired state of one actuator. If several rows name a topic, the newest one counts.
 
-    Rows are taken in as a bag; one of which no topic can be made is told once and then left out. Not thread-safe.
+    Rows form a bag. A row without a valid topic is reported once and then ignored. Not thread-safe.
     """
 
     def __init__(self, actuator: Actuator, refuse: Refuse) -> None:
@@ -28,7 +28,7 @@ class DesiredState:
         self._topics: dict[str, dict[Row, int]] = {}
 
     def replace(self, variables: Sequence[str], rows: Iterable[Row]) -> list[Command]:
-        """The whole state anew (the sequence 0 of a subscription): the messages for what is different now."""
+        """Replace the complete state (sequence 0 of a subscription). Returns the messages for differences."""
         before: Counter[Row] = Counter()
         for known in self._topics.values():
             before.update(known)
@@ -36,7 +36,7 @@ class DesiredState:
         return self.apply(variables, (after - before).elements(), (before - after).elements())
 
     def apply(self, variables: Sequence[str], added: Iterable[Row], removed: Iterable[Row]) -> list[Command]:
-        """One change of the state: at most one message for each topic, in the order in which they are named."""
+        """Apply one change. Returns at most one message for each topic, in the order of their first mention."""
         self._variables = variables
         gone: dict[str, Row] = {}
         before: dict[str, Row | None] = {}
@@ -71,7 +71,7 @@ class DesiredState:
         return commands
 
     def commands(self) -> Iterator[Command]:
-        """The messages that the state as a whole asks for, one for each topic."""
+        """Return the messages for the complete state, one for each topic."""
         for rows in self._topics.values():
             yield from self._message(self.actuator.added, next(reversed(rows)))
 
@@ -86,7 +86,7 @@ class DesiredState:
             return []
 
     def _topic(self, row: Row, refuse: Refuse) -> str:
-        """The topic that a row names; empty: none can be made of it."""
+        """Return the topic of a row; empty if it is not valid."""
         solution = self._solution(row)
         try:
             return self.actuator.added.topic.render(solution)
@@ -105,4 +105,4 @@ class DesiredState:
 
     @staticmethod
     def _ignore(_: Solution, __: str) -> None:
-        """It was told when the row came."""
+        """Do nothing: the problem was reported when the row arrived."""

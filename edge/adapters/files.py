@@ -1,4 +1,4 @@
-"""Mapping files: the packs that come along and the operator's own directory, read again when something changed."""
+"""Mapping files: built-in packs and the operator's directory, reloaded on changes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from edge.protocol.errors import EdgeError
 _log = logging.getLogger(__name__)
 
 _Stamp = tuple[int, int, int]
-"""Modification time (ns), size and inode: replaced, rewritten and touched files all differ."""
+"""Modification time (ns), size and inode: differs for replaced, rewritten and touched files."""
 
 
 @dataclass(slots=True)
 class _File:
     stamp: _Stamp
     pack: MappingPack | None
-    """The last version that could be read."""
+    """The last valid version."""
     fault: str | None
 
 
 class MappingFiles:
-    """The mapper of the moment. Changes apply to the next message; a broken file leaves its last good version."""
+    """Current mapper. Changes apply to the next message; an invalid file keeps its last valid version."""
 
     def __init__(self, settings: MappingsSettings, changed: Callable[[Mapper], None] = lambda _: None) -> None:
         """Reads everything. `changed` is called on the watching thread with each new mapper, before it is used.
@@ -48,18 +48,18 @@ class MappingFiles:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="edge-mappings", daemon=True)
         self.reloads = 0
-        """How often something changed since the start."""
+        """Number of changes since the start."""
         self._read()
         self.mapper = self._mapper()
 
     @property
     def watches(self) -> bool:
-        """Whether changed files are to be read: `mappings.reload_interval` can be 0."""
+        """Whether files are watched: `mappings.reload_interval` can be 0."""
         return self._directory is not None and self._interval > 0
 
     @property
     def alive(self) -> bool:
-        """Whether its thread works."""
+        """Whether its thread runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -68,13 +68,13 @@ class MappingFiles:
             self._thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def faults(self) -> list[dict[str, object]]:
-        """Files that cannot be used as they are: `file`, `reason`, `previous_version_applies`."""
+        """Files that cannot be used: `file`, `reason`, `previous_version_applies`."""
         listed: list[dict[str, object]] = [
             {"file": str(path), "reason": file.fault, "previous_version_applies": file.pack is not None}
             for path, file in list(self._files.items())
@@ -85,13 +85,13 @@ class MappingFiles:
         return listed
 
     def look(self) -> bool:
-        """Read what changed since the last look. Returns whether the mapper is a new one."""
+        """Reload changed files. Returns whether the mapper is new."""
         if not self._read():
             return False
         mapper = self._mapper()
         try:
             self._changed(mapper)
-        except EdgeError as error:  # the engine cannot take it now; the first value will say the same
+        except EdgeError as error:  # the engine is not available now; the first value reports the same error
             _log.warning("mappings.not_declared", extra={"reason": error.description})
         self.mapper = mapper
         self.reloads += 1
@@ -135,7 +135,7 @@ class MappingFiles:
         return True
 
     def _stamps(self) -> dict[Path, _Stamp] | None:
-        """The files there are. None: the directory cannot be read, which says nothing of its files."""
+        """Return the existing files. None: the directory cannot be read, so its files are unknown."""
         found: dict[Path, _Stamp] = {}
         if self._directory is None:
             return found
@@ -145,7 +145,7 @@ class MappingFiles:
                     status = path.stat()
                     found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
         except FileNotFoundError:
-            # The directory is the operator's to make; a file may go between the two calls and is gone then.
+            # The operator creates the directory. A file may disappear between the two calls.
             if self._directory.exists():
                 return self._stamps()
         except OSError as error:

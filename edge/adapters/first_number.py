@@ -1,4 +1,4 @@
-"""The number in a payload of which nothing is known but that there is one."""
+"""Extraction of the first number from a payload of unknown format."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edge.mapping.payload import PayloadError, PayloadMessage
 from edge.mapping.values import JsonNumber
 
 _SEARCHED: Final = 4096
-"""Bytes of a payload, or characters of a text in it, that are searched."""
+"""Maximum bytes of a payload, or characters of a text in it, that are searched."""
 _MINUS: Final = "\u2212"
-"""How typography writes it."""
+"""Minus sign and other typographic variants."""
 
 
 def first_number(payload: bytes, largest: int) -> str:

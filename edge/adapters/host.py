@@ -1,4 +1,4 @@
-"""The host adapter: the gateway's own temperatures, load, memory, disks and network as observations."""
+"""Host adapter: temperatures, load, memory, disks and network of the gateway's machine as observations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class HostReadings:
-    """Which metrics are worth writing: those that moved, or that were not written for long. A function of time."""
+    """Selects metrics to write: changed ones, and those not written for a long time."""
 
     def __init__(self, settings: HostSettings, hostname: str) -> None:
         self._refresh = timedelta(seconds=settings.refresh)
@@ -30,11 +30,11 @@ class HostReadings:
         self._written: dict[str, tuple[float, datetime]] = {}
 
     def due(self, metrics: Sequence[Metric], now: datetime) -> list[Arrival]:
-        """Readings of the metrics that should be written at `now`."""
+        """Return the readings of the metrics to write at `now`."""
         return [Arrival(self._reading(metric), now) for metric in metrics if self._is_due(metric, now)]
 
     def written(self, metrics: Sequence[Metric], arrivals: Sequence[Arrival]) -> None:
-        """These readings are in the graph: the next ones count from them."""
+        """Note that these readings were written; later changes are compared with them."""
         done = {arrival.reading.observation: arrival.received for arrival in arrivals}
         for metric in metrics:
             if (when := done.get(self._observation(metric))) is not None:
@@ -64,7 +64,7 @@ class HostReadings:
 
 
 class HostAdapter:
-    """A thread that looks at the machine every `interval` seconds."""
+    """Thread that samples the machine every `interval` seconds."""
 
     def __init__(
         self,
@@ -82,25 +82,25 @@ class HostAdapter:
         self._thread = threading.Thread(target=self._run, name="edge-host", daemon=True)
         self._failing = False
         self.readings = 0
-        """Readings that were written."""
+        """Number of written readings."""
 
     @property
     def alive(self) -> bool:
-        """Whether its thread works."""
+        """Whether its thread runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Look at once, and then at every interval."""
+        """Start the thread; it samples at once, and then at every interval."""
         self._thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def look(self, now: datetime) -> int:
-        """One round: write what is due at `now`. Returns how many readings. Raises an `EdgeError` if that fails."""
+        """Sample once, and write the due metrics. Returns the number of readings. Raises an `EdgeError`."""
         metrics = self._sensors()
         arrivals = self._readings.due(metrics, now)
         if arrivals:
@@ -113,7 +113,7 @@ class HostAdapter:
         while not self._stopping.is_set():
             try:
                 self.look(datetime.now(UTC))
-            except (EdgeError, OSError) as error:  # OSError: a sensor that went away while it was read
+            except (EdgeError, OSError) as error:  # OSError: a sensor disappeared while it was read
                 if not self._failing:
                     _log.warning("host.failing", extra={"reason": str(error)})
                 self._failing = True

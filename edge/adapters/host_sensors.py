@@ -1,4 +1,4 @@
-"""What the gateway's own machine can tell of itself with psutil, as metrics. What it has no sensor for is left out."""
+"""Metrics of the gateway's machine, read with psutil. Missing sensors are left out."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DISK_CHIPS = ("nvme", "drivetemp")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One measured quantity of the machine."""
+    """One measured metric."""
 
     name: str
-    """Unique on this machine, of characters that an IRI allows."""
+    """Unique on this machine, with characters that are valid in an IRI."""
     label: str
     value: float
     unit: str
@@ -31,13 +31,13 @@ class Metric:
     measures: str
     """IRI of the observed property."""
     step: float
-    """The least change worth telling, in the unit."""
+    """Minimum change to report, in the unit."""
     digits: int = 0
-    """Decimal places that mean something."""
+    """Number of significant decimal places."""
 
     @property
     def lexical(self) -> str:
-        """The value as RDF writes it."""
+        """Lexical form of the value."""
         return f"{self.value:.{self.digits}f}"
 
     @property
@@ -47,7 +47,7 @@ class Metric:
 
 
 def sample() -> list[Metric]:
-    """All metrics, now. The first call's CPU use counts from the start of the process's measuring and may be 0."""
+    """Return all metrics. The first value of CPU use may be 0, because it covers the time since the previous call."""
     metrics: dict[str, Metric] = {}
     for part in (_temperatures, _processor, _memory, _disks, _network, _uptime):
         for metric in part():
@@ -56,7 +56,7 @@ def sample() -> list[Metric]:
 
 
 def _temperatures() -> Iterator[Metric]:
-    # psutil has the function only where the system has the files.
+    # psutil has this function only if the system has the files.
     read = getattr(psutil, "sensors_temperatures", None)
     if read is None:
         return
@@ -64,7 +64,7 @@ def _temperatures() -> Iterator[Metric]:
         kind = _kind_of(chip)
         for number, sensor in enumerate(sensors):
             where = sensor.label or (str(number) if len(sensors) > 1 else "")
-            # A sensor that is not wired reads absolute zero or a maximal value.
+            # An unconnected sensor reads absolute zero or the maximum value.
             if sensor.current is None or not -50 < sensor.current < 200:
                 continue
             name = plain(f"{chip}-{where}" if where else chip)
@@ -109,7 +109,7 @@ def _disks() -> Iterator[Metric]:
     for mount in sorted(mounts):
         try:
             usage = psutil.disk_usage(mount)
-        except OSError:  # unplugged, or not ours to look at
+        except OSError:  # unplugged, or without permission
             continue
         name = plain(mount.strip("/")) or "root"
         yield Metric(
@@ -145,11 +145,11 @@ def _network() -> Iterator[Metric]:
 
 
 def _uptime() -> Iterator[Metric]:
-    # No change of an uptime is news; it is told when it is due.
+    # The change of an uptime is not an event, so it is written at intervals only.
     up = max(0.0, time.time() - psutil.boot_time())
     yield Metric("Uptime", "Time since start", up, QUDT_UNIT + "SecondTime", MONITOR + "Uptime", float("inf"))
 
 
 def plain(name: str) -> str:
-    """`name` of letters, digits, `_`, `.` and `-` alone, as IRIs and people can stand it."""
+    """Return `name` with letters, digits, `_`, `.` and `-` only, for IRIs and readable names."""
     return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-")

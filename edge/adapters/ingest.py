@@ -1,4 +1,4 @@
-"""From a message to observations: mapping files, then mappings in the graph; what neither can use is counted."""
+"""Ingest of messages: mapping files first, then mappings in the graph; unusable messages are counted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ingest:
     def __init__(
         self, mapper: Callable[[], Mapper], observations: Observations, settings: MappingsSettings | None = None
     ) -> None:
-        """`mapper` gives the mapping files' mapper of the moment."""
+        """`mapper` returns the current mapper of the mapping files."""
         settings = settings or MappingsSettings()
         self._mapper = mapper
         self._observations = observations
@@ -34,15 +34,15 @@ class Ingest:
         self.unmapped = UnmappedTopics(settings.max_unmapped)
         self.bad_values = BadValues(settings.max_bad_values)
         self.readings = 0
-        """Readings that messages held."""
+        """Number of readings in messages."""
 
     @property
     def declared_topics(self) -> frozenset[str]:
-        """Topics that clients tied observations to in the graph."""
+        """Topics to which clients assigned observations in the graph."""
         return self._observations.declared_topics
 
     def read(self, topic: str, payload: bytes, received: datetime) -> list[Arrival]:
-        """The readings of one message. Never fails: what cannot be read is counted."""
+        """Return the readings of one message. Never fails: unreadable values are counted."""
         mapper = self._mapper()
         mapped = mapper.map(topic, payload, received)
         for problem in mapped.problems:
@@ -60,7 +60,9 @@ class Ingest:
         return arrivals
 
     def news(self, arrivals: list[Arrival]) -> list[Arrival]:
-        """Those readings of a retained message that the graph does not know. Times of their own are always news."""
+        """Return the readings of a retained message that are new to the graph. Readings with their own time always
+        are.
+        """
         untimed = [arrival for arrival in arrivals if arrival.reading.time is None]
         try:
             known = {id(untimed[position]) for position in self._observations.unchanged(untimed)}
@@ -83,7 +85,7 @@ class Ingest:
         self._observations.remember(receipt).result()
 
     def refuse(self, arrivals: Sequence[Arrival], reason: str) -> None:
-        """Count readings that the engine refuses for what they say."""
+        """Count readings that the engine refuses because of their content."""
         for arrival in arrivals:
             self._refuse(arrival, reason)
 
@@ -107,4 +109,4 @@ class Ingest:
 
 
 _IN_GRAPH = "arces-monitor:hasMqttTopic"
-"""The name that mappings in the graph go by."""
+"""Name of mappings in the graph, in lists."""

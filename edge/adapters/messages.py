@@ -1,4 +1,4 @@
-"""Messages on their way from an MQTT connection to the engine: a bounded queue."""
+"""Bounded queue of MQTT messages for the engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 
 @dataclass(slots=True, eq=False)
 class MqttMessage:
-    """One MQTT message as it came in."""
+    """One received MQTT message."""
 
     topic: str
     payload: bytes
@@ -19,18 +19,22 @@ class MqttMessage:
     mid: int
     received: datetime
     connection: int
-    """Which connection may acknowledge it: the last one it came over."""
+    """Connection that may acknowledge it: the last one that delivered it."""
     receipt: bytes
-    """By which it is known when the broker delivers it again (`receipts`); empty with QoS 0."""
+    """Receipt that identifies a repeated delivery (`receipts`); empty for QoS 0."""
     started: threading.Event | None = None
-    """Of a mark, which is no message: set when all before it are carried out and their receipts count no more."""
+    """Only for marks, which are not messages: set when all earlier messages are processed and their receipts are
+    invalid.
+    """
 
 
 class Inbox:
-    """A bounded queue of messages between the connection's thread and the one that writes. Thread-safe."""
+    """Bounded queue between the connection's thread and the writer. Thread-safe."""
 
     def __init__(self, limit: int, max_bytes: int) -> None:
-        """At most `limit` messages wait, and their topics and payloads take `max_bytes`, unless it is one alone."""
+        """Limits: number of messages, and bytes of their topics and payloads; a single
+        message may exceed the latter.
+        """
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -42,7 +46,7 @@ class Inbox:
         return len(self._messages)
 
     def offer(self, message: MqttMessage) -> bool:
-        """Put it in if there is room. False: full or closed."""
+        """Add a message if there is room. False: the queue is full or closed."""
         with self._changed:
             if self._closed or not self._has_room(message):
                 return False
@@ -50,7 +54,7 @@ class Inbox:
             return True
 
     def put(self, message: MqttMessage) -> bool:
-        """Wait for room, then put it in. False: closed."""
+        """Wait for room, then add a message. False: the queue is closed."""
         with self._changed:
             while not self._closed and not self._has_room(message):
                 self._changed.wait()
@@ -70,7 +74,7 @@ class Inbox:
             self._changed.notify_all()
 
     def take(self, limit: int) -> list[MqttMessage]:
-        """Wait for messages, then take those that are there. Empty: closed, and nothing is left."""
+        """Wait for messages, then return up to `limit`. Empty: the queue is closed and drained."""
         with self._changed:
             while not self._messages and not self._closed:
                 self._changed.wait()
@@ -80,7 +84,7 @@ class Inbox:
             return taken
 
     def close(self) -> None:
-        """Take in nothing more; what is there can still be taken."""
+        """Close the queue for new messages; waiting ones can still be taken."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The MQTT adapter: messages of a broker into observations, acknowledged only when what they led to is on disk."""
+"""MQTT adapter: converts messages to observations, and acknowledges them after their updates are durable."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from edge.backoff import Backoff, Retry
 _log = logging.getLogger(__name__)
 
 _LOOP = 1.0
-"""Seconds the connection's thread sleeps at most while nothing happens."""
+"""Maximum seconds that the connection's thread sleeps without events."""
 
 
 class MqttAdapter:
     """One connection to one broker: a thread that receives and acknowledges, and one that writes.
 
-    A message of QoS 1 or 2 is acknowledged after the commit of the updates it led to, also when that was none. While
-    the engine cannot take them, messages stay unacknowledged; when too many wait, the connection is read no
-    further and messages of QoS 0 are dropped. A broker that is away is tried again for ever.
+    A message of QoS 1 or 2 is acknowledged after the commit of its updates, even if it has none. While the engine
+    accepts no updates, messages stay unacknowledged. When too many wait, the adapter stops reading and drops messages
+    of QoS 0. Reconnects forever.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class MqttAdapter:
         receipts: bytes = b"",
         own: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`receipts`: those the engine has. `own` is told the topics of messages that come on `settings.own_topics`.
+        """`receipts`: receipts in the journal. `own`: called with the topics of messages on `settings.own_topics`.
 
-        Raises OSError (ssl.SSLError included) for an unusable certificate file.
+        Raises `OSError` (including ssl.SSLError) for an unusable certificate file.
         """
         self._own = own
         self._settings = settings
@@ -66,18 +66,18 @@ class MqttAdapter:
         self._lock = threading.Lock()
         self._receipts = Receipts(receipts)
         self._replaying = False
-        """Whether no new message has come over this connection of an old session yet."""
+        """Whether no new message has arrived over this connection with an existing session."""
         self._forgetting = False
-        """Whether the receipts are of a session that has ended."""
+        """Whether the receipts belong to a session that has ended."""
         self._pending: dict[bytes, MqttMessage] = {}
         self._connection = 0
         self._extra: frozenset[str] = frozenset()
         self._greeted = True
-        """Whether the broker has answered the last request to connect that it may have received."""
+        """Whether the broker has answered the last connection request that it may have received."""
         self._unconfirmed: set[int | None] = set()
-        """Packet identifiers of requests to subscribe that the broker has not answered."""
+        """Packet identifiers of unanswered subscribe requests."""
         self._confirmed = False
-        """Whether the broker has answered all of them, so that its session has the subscriptions."""
+        """Whether all subscribe requests are answered, so that the session has the subscriptions."""
         self._stopping = threading.Event()
         self._reason = ""
         self._down_since: float | None = None
@@ -90,20 +90,20 @@ class MqttAdapter:
         ]
         self.connected = False
         self.subscribed = False
-        """Whether the broker sends readings."""
+        """Whether the broker is connected."""
         self.received = 0
-        """Messages that came in."""
+        """Received messages."""
         self.dropped = 0
         """Messages of QoS 0 that found the queue full."""
         self.duplicates = 0
-        """Messages delivered again that had been carried out before."""
+        """Repeated messages that were processed before."""
         self.written = 0
-        """Messages that were carried out."""
+        """Processed messages."""
         self.acknowledged = 0
 
     @property
     def alive(self) -> bool:
-        """Whether its threads work."""
+        """Whether its threads run."""
         return all(thread.is_alive() for thread in self._threads)
 
     @property
@@ -112,12 +112,12 @@ class MqttAdapter:
         return len(self._inbox)
 
     def start(self) -> None:
-        """Connect and stay connected. Returns at once; a broker that is down is logged and tried again."""
+        """Connect and stay connected. Returns at once; failures are logged, and the connection is retried."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, timeout: float = 3.0) -> None:
-        """Take in nothing more, finish what waits if `timeout` seconds suffice, disconnect."""
+        """Stop receiving, process waiting messages within `timeout` seconds, disconnect."""
         deadline = time.monotonic() + timeout
         connection, writing = self._threads
         self._inbox.close()
@@ -139,11 +139,11 @@ class MqttAdapter:
                 self._client.reconnect()
                 self._greeted = False
                 self._serve()
-            except Exception as error:  # noqa: BLE001  whatever a broker sends, this thread goes on
+            except Exception as error:  # noqa: BLE001  no packet of a broker may end this thread
                 self._reason = self._reason or str(error)
             if self._stopping.is_set():
                 return
-            # The answer that is missing may have said that this connection began a new session.
+            # The missing answer may have reported a new session.
             self._confirmed = self._confirmed and self._greeted
             self._note_down()
             self._stopping.wait(self._retry.failed())
@@ -191,7 +191,7 @@ class MqttAdapter:
             self._subscribe(self._settings.topics)
 
     def _subscribe(self, topics: Iterable[str]) -> None:
-        """Ask for messages. Until the broker answers, its session may not have the subscription."""
+        """Subscribe. Until the broker answers, its session may not have the subscription."""
         self._confirmed = False
         self._unconfirmed.add(subscribe(self._client, topics, self._settings))
 
@@ -224,7 +224,9 @@ class MqttAdapter:
                 _log.error("mqtt.subscription_refused", extra={"broker": self._settings.broker, "reason": str(reason)})
 
     def _follow_declared_topics(self) -> None:
-        """Topics of observations in the graph count also where the configured filters leave them out."""
+        """Subscribe to the topics of observations in the graph too, even if the
+        configured filters do not cover them.
+        """
         wanted = frozenset(
             topic
             for topic in self._intake.declared_topics
@@ -261,7 +263,7 @@ class MqttAdapter:
             self._inbox.put(message)
 
     def _is_known(self, message: MqttMessage, again: bool) -> bool:
-        """Whether a message was carried out or is waiting; if not, it now counts as waiting. `again`: its DUP flag."""
+        """Whether a message was processed or is waiting; if not, it counts as waiting now. `again`: its DUP flag."""
         receipt = message.receipt
         with self._lock:
             if (again and receipt in self._receipts) or (self._replaying and self._receipts.repeats(receipt)):

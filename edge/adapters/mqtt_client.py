@@ -1,4 +1,4 @@
-"""A paho-mqtt client that acknowledges when it is told to, for all qualities of service, and whose loop is ours."""
+"""paho-mqtt client with explicit acknowledgements for all qualities of service, run by the adapter's own loop."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from edge.adapters.settings import MqttSettings
 from edge.protocol.trust import trusting
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds for the TCP connection and the TLS handshake."""
+"""Timeout of the TCP connection and the TLS handshake in seconds."""
 
 
 class AcknowledgingClient(Client):
-    """Hands over a message of QoS 2 when it comes, and confirms it (PUBREC) with `acknowledge`.
+    """Delivers a message of QoS 2 on arrival, and confirms it (PUBREC) with `acknowledge`.
 
-    Out of the box paho confirms QoS 2 before anyone has seen the message, and with manual acknowledgements leaves a
-    PUBREL after a restart unanswered for ever. Confirming after the commit is MQTT 3.1.1 section 4.3.3, method B.
+    By default, paho confirms QoS 2 before the application has seen the message. With manual acknowledgements, it
+    never answers a PUBREL after a restart. Confirmation after the commit is method B of MQTT 3.1.1, section 4.3.3.
     """
 
     def acknowledge(self, mid: int, qos: int) -> None:
-        """The message is taken care of: PUBACK (QoS 1) or PUBREC (QoS 2). From any thread."""
+        """Acknowledge a message: PUBACK (QoS 1) or PUBREC (QoS 2). Thread-safe."""
         if qos == 1:
             self.ack(mid, 1)
         elif qos == 2:
             super()._send_pubrec(mid)
 
     def _send_pubrec(self, mid: int) -> MQTTErrorCode:
-        """Not yet: `_handle_publish` would confirm what nobody has seen."""
+        """Do nothing: `_handle_publish` would confirm an unseen message."""
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _handle_publish(self) -> MQTTErrorCode:
@@ -51,7 +51,7 @@ class AcknowledgingClient(Client):
         return self._send_pubcomp(int.from_bytes(self._in_packet["packet"][:2], "big"))
 
     def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
-        """The handshake, which closes the socket if it fails; paho leaves that to the garbage collector."""
+        """Run the handshake, and close the socket if it fails; paho leaves that to the garbage collector."""
         context = self._ssl_context
         if context is None:
             raise ValueError("TLS is not set up")
@@ -59,7 +59,7 @@ class AcknowledgingClient(Client):
 
 
 def make_client(settings: MqttSettings) -> AcknowledgingClient:
-    """A client that knows where to connect and as whom. Raises OSError (ssl.SSLError included) on bad files."""
+    """Create a client from the settings. Raises `OSError` (including ssl.SSLError) on unusable files."""
     five = settings.version == "5"
     client = AcknowledgingClient(
         CallbackAPIVersion.VERSION2,
@@ -70,7 +70,7 @@ def make_client(settings: MqttSettings) -> AcknowledgingClient:
         manual_ack=True,
     )
     client.connect_timeout = CONNECT_TIMEOUT
-    # With this callback set, acknowledgements from other threads are queued for the loop's thread, which they wake.
+    # With this callback, acknowledgements of other threads are queued for the loop's thread, which they wake.
     client.on_socket_register_write = _queue_only
     client.on_socket_open = _at_once
     if settings.username:
@@ -96,9 +96,9 @@ def make_client(settings: MqttSettings) -> AcknowledgingClient:
 
 
 def subscribe(client: Client, topics: Iterable[str], settings: MqttSettings) -> int | None:
-    """Ask the broker for messages of these topic filters. Returns the packet identifier of the request."""
+    """Subscribe to these topic filters. Returns the packet identifier of the request."""
     if settings.version == "5":
-        # Retained messages once per subscription: after a restart they would only repeat what the graph says.
+        # Retained messages once per subscription: after a restart they only repeat the state of the graph.
         options = SubscribeOptions(qos=settings.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
         _, mid = client.subscribe([(topic, options) for topic in topics])
     else:
@@ -119,7 +119,7 @@ def _port(broker: str) -> int:
 
 
 def _at_once(_: Client, __: object, connection: Any) -> None:  # noqa: ANN401 - paho's name for it is not public
-    """Small packets leave one by one: else the second of two waits 40 ms for TCP to acknowledge the first."""
+    """Set TCP_NODELAY: else the second of two small packets waits 40 ms for the acknowledgement of the first."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
@@ -128,7 +128,7 @@ def _queue_only(*_: object) -> None:
 
 
 def why_lost(flags: DisconnectFlags, reason: ReasonCode) -> str:
-    """Why a connection ended; empty: as it was to. Without a word of the broker the library calls that unspecified."""
+    """Return why a connection ended; empty: as requested. Without a reason of the broker, paho calls it unspecified."""
     if not reason.is_failure:
         return ""
     if not flags.is_disconnect_packet_from_server and reason == "Unspecified error":
@@ -137,6 +137,7 @@ def why_lost(flags: DisconnectFlags, reason: ReasonCode) -> str:
 
 
 def close_sockets(client: Client) -> None:
-    """Close what is open after the end: a connection that was being made when it was given up, and the pair of sockets
-    by which paho wakes itself, which it leaves to the garbage collector."""
+    """Close remaining sockets: an unfinished connection, and paho's wake-up pair, which it leaves to the garbage
+    collector.
+    """
     client._reset_sockets()

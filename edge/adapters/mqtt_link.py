@@ -1,4 +1,4 @@
-"""A further connection to the broker that readings come from, and apart from theirs: for commands, for the gate."""
+"""Additional connection to the broker, separate from that of the readings, for commands or for the MQTT gate."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from edge.backoff import Backoff, Retry
 _log = logging.getLogger(__name__)
 
 _LOOP = 1.0
-"""Seconds the thread sleeps at most while nothing happens."""
+"""Maximum seconds that the thread sleeps without events."""
 
 
 class MqttLink:
-    """A connection, made anew for ever. Its callbacks come on its own thread.
+    """A connection that reconnects forever. Its callbacks run on its own thread.
 
-    Each connection is a client of its own with a clean session: what is not acknowledged is for the caller to send
-    again, who knows what is out of date by then.
+    Each connection is a new client with a clean session. The caller sends unacknowledged messages again, because it
+    knows which of them are outdated.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class MqttLink:
         on_answer: Callable[[Client, int, str], None],
         prepare: Callable[[Client], None] = lambda _: None,
     ) -> None:
-        """`name` is what log lines call it, `suffix` what it adds to the client identifier.
+        """`name`: name in log lines; `suffix`: appended to the client identifier.
 
-        `on_answer`: client, packet identifier and why the broker refused the message; empty: it did not. `prepare`: the
-        last word on a client that is about to connect, such as its will.
+        `on_answer`: client, packet identifier, and the reason of a refusal; empty: acknowledged. `prepare`:
+        configures a client that is about to connect, for example its will.
         """
         self._settings = replace(settings, client_id=settings.client_id + suffix, session_expiry=0)
         self._name = name
@@ -62,7 +62,7 @@ class MqttLink:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread works."""
+        """Whether its thread runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -77,11 +77,11 @@ class MqttLink:
             self._thread.join(timeout)
 
     def drop(self, reason: str) -> None:
-        """Give this connection up, so that another is made."""
+        """Drop this connection, so that a new one is made."""
         self._reason = reason
         client = self._client
         if client is not None:
-            with contextlib.suppress(OSError):  # it has just ended by itself
+            with contextlib.suppress(OSError):  # the connection may have just ended
                 client.disconnect()
 
     def _stay_connected(self) -> None:
@@ -90,7 +90,7 @@ class MqttLink:
             self._reason = ""
             try:
                 self._serve()
-            except Exception as error:  # noqa: BLE001  whatever a broker sends, this thread goes on
+            except Exception as error:  # noqa: BLE001  no packet of a broker may end this thread
                 self._reason = self._reason or str(error)
             self._on_down()
             if self._stopping.is_set():
@@ -115,7 +115,7 @@ class MqttLink:
             close_sockets(client)
 
     def _carry_on(self, client: Client) -> str:
-        """Run the connection until it is lost or not wanted any more. Returns what the library says of its end."""
+        """Run the connection until it is lost or stopped. Returns the library's reason."""
         client.reconnect()
         self._client = client
         code = MQTTErrorCode.MQTT_ERR_SUCCESS

@@ -1,4 +1,4 @@
-"""What the graph says about each observation, as far as the adapters act on it. Follows a subscription."""
+"""Cache of the observations in the graph, updated by a subscription."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from edge.engine.requests import Delta
 from edge.protocol.results import Term
 
 Description = tuple[str | None, ...]
-"""Unit, location, property, sensor, label, comment of a reading: what a mapping says beyond the value."""
+"""Unit, location, property, sensor, label, comment of a reading: the description in a mapping."""
 
 _Row = tuple[Term | None, Term | None, Term | None]
 
 
 @dataclass(slots=True)
 class CachedObservation:
-    """One observation: its rows of the subscription, and what the adapters are about to do to it."""
+    """One observation: its rows in the subscription, and pending updates of the adapters."""
 
     iri: ox.NamedNode
     rows: Counter[_Row] = field(default_factory=Counter)
     """Quantity, topic and digest in the graph."""
     planned: ox.NamedNode | None = None
-    """The quantity given in an update of ours that the engine has not carried out yet."""
+    """The quantity of a pending update of the adapters."""
     described: dict[str | None, Description] = field(default_factory=dict)
-    """What each source said last, by topic. Two topics may feed one observation in different words."""
+    """The last description by each topic. Two topics may feed one observation with different descriptions."""
     targets: tuple[dict[str, Term], ...] | None = None
-    """Bindings that name each quantity, ready for the next value. None: to be made anew."""
+    """Bindings of each quantity for the next value. None: to be computed."""
 
     @property
     def exists(self) -> bool:
-        """Whether it is in the graph, or on its way there."""
+        """Whether it is in the graph, or in a pending update."""
         return self.planned is not None or bool(self.rows)
 
     @property
     def quantities(self) -> set[ox.NamedNode | ox.BlankNode]:
-        """The quantities a value goes to: those in the graph, or the one that is on its way there."""
+        """The quantities for new values: those in the graph, or the pending one."""
         if self.planned is not None:
             return {self.planned}
         return {row[0] for row in self.rows if isinstance(row[0], (ox.NamedNode, ox.BlankNode))}
@@ -50,7 +50,7 @@ class CachedObservation:
 
     @property
     def digest(self) -> str | None:
-        """The digest of the mapping that described it, None where a client did."""
+        """The digest of the mapping that described it; None if a client did."""
         return next((row[2].value for row in self.rows if isinstance(row[2], ox.Literal)), None)
 
     def values_go_to(self) -> tuple[dict[str, Term], ...]:
@@ -66,46 +66,46 @@ class CachedObservation:
 
 
 class ObservationCache:
-    """All observations of the graph by IRI. Not thread-safe: its owner holds a lock."""
+    """All observations of the graph by IRI. Not thread-safe: the owner holds a lock."""
 
     def __init__(self) -> None:
         self._known: dict[str, CachedObservation] = {}
         self._by_topic: dict[str, dict[str, None]] = {}
         self.lost: set[ox.NamedNode] = set()
-        """Quantities that some client took away; what hung on them is still there."""
+        """Quantities that a client deleted, whose dependent triples still exist."""
         self._replaced: set[ox.NamedNode] = set()
 
     def __len__(self) -> int:
         return sum(1 for known in self._known.values() if known.exists)
 
     def get(self, iri: str) -> CachedObservation:
-        """The observation, known or not. Raises ValueError if `iri` is no IRI."""
+        """Return the observation, known or new. Raises `ValueError` if `iri` is not a valid IRI."""
         known = self._known.get(iri)
         if known is None:
             known = self._known[iri] = CachedObservation(ox.NamedNode(iri))
         return known
 
     def find(self, iri: str) -> CachedObservation | None:
-        """The observation if anything is known of it."""
+        """Return the observation; None if it is unknown."""
         return self._known.get(iri)
 
     def declared_for(self, topic: str) -> list[str]:
-        """The observations that clients tied to a topic, not those that mappings did."""
+        """Return the observations that clients assigned to a topic, without those of mappings."""
         return list(self._by_topic.get(topic, ()))
 
     @property
     def declared_topics(self) -> frozenset[str]:
-        """The topics that clients tied observations to."""
+        """The topics to which clients assigned observations."""
         return frozenset(self._by_topic)
 
     def plan(self, known: CachedObservation, quantity: ox.NamedNode) -> None:
-        """An update is on its way that gives the observation this quantity, in place of those it has."""
+        """Register a pending update that replaces the quantities of the observation by this one."""
         self._replaced.update(q for q in known.quantities if isinstance(q, ox.NamedNode))
         known.planned = quantity
         known.targets = None
 
     def give_up(self, iri: str, quantity: ox.NamedNode) -> None:
-        """The update with this quantity was not carried out."""
+        """Roll back the pending update with this quantity."""
         known = self._known.get(iri)
         if known is not None and known.planned == quantity:
             known.planned = None
@@ -115,7 +115,7 @@ class ObservationCache:
             self.forget_if_gone(iri)
 
     def apply(self, delta: Delta) -> None:
-        """A notification of the subscription: rows of observation, quantity, topic, digest."""
+        """Apply a notification: rows of observation, quantity, topic, digest."""
         touched: dict[str, CachedObservation] = {}
         before: dict[str, set[str]] = {}
         gone: set[ox.NamedNode] = set()
@@ -157,7 +157,7 @@ class ObservationCache:
             self._by_topic.setdefault(topic, {})[iri] = None
 
     def forget_if_gone(self, iri: str) -> None:
-        """Keep nothing of an observation that is not in the graph."""
+        """Drop an observation that is not in the graph."""
         known = self._known.get(iri)
         if known is not None and not known.exists:
             del self._known[iri]

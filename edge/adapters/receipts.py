@@ -1,13 +1,12 @@
-"""Receipts of MQTT messages: how the adapter knows a message that a broker delivers again.
+"""Receipts of MQTT messages: recognise messages that a broker delivers again.
 
-A broker delivers a message again when the connection, the gateway or the broker itself ended between the commit of the
-message and the acknowledgement: with the same packet identifier, and with the DUP flag (MQTT 3.1.1 and 5, section 4.4).
-So the last message of each identifier is remembered, and the receipts are stored in the commits of the readings. No
-message that can be unacknowledged is forgotten, since a session has no more than 65,535 identifiers.
+A broker delivers a message again if the connection, the gateway or the broker ended between the commit of the message
+and its acknowledgement. It then has the same packet identifier and the DUP flag (MQTT 3.1.1 and 5, section 4.4). The
+adapter therefore remembers the last message of each identifier, and stores the receipts in the commits of the
+readings. No unacknowledged message is forgotten, because a session has at most 65,535 identifiers.
 
-A broker that was killed may also fall back to an older state of its own. It then delivers what it delivered before
-without the DUP flag. Brokers that number their messages in ascending order, as Mosquitto does, give them the same
-identifiers again: see `Receipts.repeats`.
+A killed broker may also fall back to an older state. It then delivers earlier messages without the DUP flag. Brokers
+with ascending identifiers, such as Mosquitto, assign the same identifiers again: see `Receipts.repeats`.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ RECEIPT: Final = 6
 """Bytes of a receipt: packet identifier, digest."""
 
 NEW_SESSION: Final = bytes(RECEIPT)
-"""The receipt that ends the validity of all before it: 0 is no packet identifier (MQTT 3.1.1, section 2.3.1)."""
+"""Receipt that invalidates all earlier ones: 0 is not a packet identifier (MQTT 3.1.1, section 2.3.1)."""
 
 IDENTIFIERS: Final = 65_535
-"""Packet identifiers of a session; the one after the last is 1."""
+"""Number of packet identifiers of a session; the one after the last is 1."""
 
 _RECENT: Final = IDENTIFIERS - 8192
 """How far back a broker may fall. The identifier of a new message may be up to 8,192 after the last one: others were
@@ -47,7 +46,7 @@ def receipt_of(identifier: int, topic: str, payload: bytes) -> bytes:
 
 
 class Receipts:
-    """The last message carried out under each packet identifier of one session. Not thread-safe."""
+    """The last processed message of each packet identifier of one session. Not thread-safe."""
 
     def __init__(self, stored: bytes = b"") -> None:
         """`stored`: receipts from before the start, the oldest first."""
@@ -55,7 +54,7 @@ class Receipts:
         self.add(stored[start : start + RECEIPT] for start in range(0, len(stored) - RECEIPT + 1, RECEIPT))
 
     def clear(self) -> None:
-        """Forget everything: another session has begun, and its identifiers mean other messages."""
+        """Forget everything: in a new session, identifiers refer to other messages."""
         self._digests = array("I", bytes(4 * (IDENTIFIERS + 1)))
         self._last = 0
         self._count = 0
@@ -68,7 +67,7 @@ class Receipts:
         return self._digests[_identifier(receipt)] == _digest(receipt)
 
     def add(self, receipts: Iterable[bytes]) -> None:
-        """Remember messages that were carried out and committed."""
+        """Remember messages that were processed and committed."""
         for receipt in receipts:
             if receipt == NEW_SESSION:
                 self.clear()
@@ -89,7 +88,7 @@ class Receipts:
         return receipt in self and ascending and self._is_recent(_identifier(receipt))
 
     def _is_recent(self, identifier: int) -> bool:
-        """Whether an identifier is the last one or came before it, as far as numbers that start over can tell."""
+        """Whether an identifier equals the last one or precedes it, considering the wrap-around."""
         return self._last != 0 and (self._last - identifier) % IDENTIFIERS < _RECENT
 
     def _count_order(self, identifier: int) -> None:

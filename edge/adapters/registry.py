@@ -1,4 +1,4 @@
-"""Messages that led to nothing: topics nobody maps and values nobody can read, bounded, for people to look at."""
+"""Bounded lists of messages without effect, for the operator: unmapped topics and unreadable values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 EXCERPT = 200
-"""Bytes of a payload that are shown."""
+"""Maximum bytes of a payload in a list."""
 
 
 @dataclass(slots=True)
@@ -19,14 +19,14 @@ class _Entry:
 
 
 class _Register:
-    """The most recently seen entries, at most `limit` of them, each with a count. Thread-safe."""
+    """The most recent entries, at most `limit`, each with a count. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str, ...], _Entry] = OrderedDict()
         self.total = 0
-        """All that was ever counted, forgotten entries included."""
+        """Count of all entries, including dropped ones."""
 
     def _count(self, key: tuple[str, ...], payload: bytes, seen: datetime, times: int = 1) -> None:
         with self._lock:
@@ -57,14 +57,14 @@ class _Register:
 
 
 class UnmappedTopics(_Register):
-    """Topics that no mapping matches."""
+    """Topics without a matching mapping."""
 
     def add(self, topic: str, payload: bytes, seen: datetime) -> None:
         """Count one message."""
         self._count((topic,), payload, seen)
 
     def discard(self, topic: str) -> None:
-        """A mapping matches it now."""
+        """Remove a topic that has a mapping now."""
         if (topic,) in self._entries:
             with self._lock:
                 self._entries.pop((topic,), None)
@@ -75,10 +75,10 @@ class UnmappedTopics(_Register):
 
 
 class BadValues(_Register):
-    """Values that a mapping matched and could not read, or that could not become an observation."""
+    """Values that a mapping matched but could not read, or that are not valid RDF."""
 
     def add(self, topic: str, mapping: str, reason: str, payload: bytes, seen: datetime, times: int = 1) -> None:
-        """Count one bad value, or so many of a kind."""
+        """Count one bad value, or several of the same kind."""
         self._count((topic, mapping, reason), payload, seen, times)
 
     def listed(self) -> list[dict[str, object]]:
@@ -87,6 +87,6 @@ class BadValues(_Register):
 
 
 def excerpt(payload: bytes) -> str:
-    """The beginning of a payload as text, whatever it is."""
+    """Return the beginning of a payload as text."""
     text = payload[:EXCERPT].decode("utf-8", errors="replace")
     return text + "…" if len(payload) > EXCERPT else text

@@ -1,4 +1,4 @@
-"""The device behind a port: found by its path or USB identity, and opened for nobody else."""
+"""Device of a serial port: found by path or USB identity, and opened exclusively."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _OVERRUN, _BUFFER_OVERRUN = 7, 10
 
 
 class Away(Exception):
-    """The device is not there, or cannot be used; the text says why."""
+    """The device is missing or cannot be used; the text gives the reason."""
 
 
 def find(device: str | UsbDevice) -> str:
-    """The path of a device. Raises `Away`, also where several are meant."""
+    """Return the path of a device. Raises `Away`, also if several devices match."""
     if isinstance(device, str):
         return device
     found = [each for each in list_ports.comports() if _is(each, device)]
@@ -45,7 +45,7 @@ def find(device: str | UsbDevice) -> str:
 
 
 def open_device(port: SerialPort) -> serial.Serial:
-    """The device, ready to be read and written without waiting. Raises `Away`."""
+    """Open the device for non-blocking input and output. Raises `Away`."""
     spec, path = port.spec, find(port.device)
     device = serial.Serial(
         None,
@@ -74,7 +74,7 @@ def open_device(port: SerialPort) -> serial.Serial:
 
 
 def overruns(descriptor: int) -> int:
-    """Characters that the device or the kernel dropped since it is there, as far as the driver counts them."""
+    """Return the characters that device or kernel dropped since the connection, if the driver counts them."""
     counters = array.array("i", bytes(20 * 4))
     try:
         fcntl.ioctl(descriptor, _TIOCGICOUNT, counters)
@@ -84,7 +84,7 @@ def overruns(descriptor: int) -> int:
 
 
 def _keep_lines(descriptor: int) -> None:
-    """Leave DTR and RTS as they are when the port is closed: falling, they reset many boards."""
+    """Keep DTR and RTS unchanged on close: falling edges reset many boards."""
     with contextlib.suppress(termios.error):
         settings = termios.tcgetattr(descriptor)
         settings[2] &= ~termios.HUPCL

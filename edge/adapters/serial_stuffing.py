@@ -1,22 +1,22 @@
-"""Byte stuffing: how frames are kept free of the bytes that end them (SLIP, RFC 1055; HDLC, RFC 1662; COBS)."""
+"""Byte stuffing: removes delimiters from the content of frames (SLIP, RFC 1055; HDLC, RFC 1662; COBS)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 Changed = Sequence[tuple[bytes, bytes]]
-"""Bytes that must not be in a frame, the escape first, each with what follows the escape in its place."""
+"""Bytes that must be escaped, the escape first, each with the byte that follows the escape in its place."""
 
 
 def escaped(frame: bytes, changed: Changed, escape: bytes) -> bytes:
-    """The frame with an escape before what must not be in it."""
+    """Return the frame with all special bytes escaped."""
     for byte, instead in changed:
         frame = frame.replace(byte, escape + instead)
     return frame
 
 
 def unescaped(chunk: bytes, changed: Changed, escape: bytes) -> bytes | None:
-    """The frame that a chunk stands for; None where an escape is followed by what it cannot be followed by."""
+    """Return the unescaped frame; None if an escape sequence is invalid."""
     first, *parts = chunk.split(escape)
     if not parts:
         return chunk
@@ -31,7 +31,7 @@ def unescaped(chunk: bytes, changed: Changed, escape: bytes) -> bytes | None:
 
 
 def cobs_encoded(frame: bytes) -> bytes:
-    """Without zeros, by Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999)."""
+    """Encode with Consistent Overhead Byte Stuffing, which removes zeros (Cheshire and Baker, 1999)."""
     found: list[bytes] = []
     for block in frame.split(b"\0"):
         while len(block) >= 254:
@@ -42,7 +42,7 @@ def cobs_encoded(frame: bytes) -> bytes:
 
 
 def cobs_decoded(chunk: bytes) -> bytes | None:
-    """The frame that a chunk without zeros stands for; None where it is none."""
+    """Decode a chunk without zeros; None if it is invalid."""
     found = []
     at = 0
     while at < len(chunk):

@@ -1,4 +1,4 @@
-"""The settings of the adapters, as far as they act on them. Defaults are those of the gateway's settings."""
+"""Settings of the adapters. The defaults are those of the gateway's settings."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class MqttSettings:
-    """The connection to an MQTT broker. Durations are in seconds."""
+    """Connection to an MQTT broker. Durations are in seconds."""
 
     broker: str
     """`mqtt://HOST[:1883]` or `mqtts://HOST[:8883]` (TLS)."""
     version: Literal["3.1.1", "5"] = "3.1.1"
     client_id: str = "sepa-edge"
-    """Must stay the same from one start to the next: the broker keeps what was not acknowledged under it."""
+    """Must be the same after each restart: the broker stores unacknowledged messages under it."""
     username: str = ""
     password: str = ""
     ca_file: Path | None = None
@@ -23,58 +23,58 @@ class MqttSettings:
     key_file: Path | None = None
     topics: tuple[str, ...] = ("#",)
     own_topics: str = ""
-    """What topics begin with that the gateway itself talks by; nothing there is a reading. Empty: there are none."""
+    """Prefix of the gateway's own topics, which hold no readings. Empty: none."""
     qos: int = 1
     keepalive: int = 30
     session_expiry: int = 86_400
-    """0 begins every connection with a clean session. MQTT 3.1.1 knows no other duration than for ever."""
+    """0: each connection starts with a clean session. MQTT 3.1.1 knows no other duration than forever."""
     reconnect_min: float = 1.0
     reconnect_max: float = 60.0
     max_inflight: int = 256
-    """Messages of QoS 1 and 2 that are not acknowledged yet (MQTT 5; with 3.1.1 the broker decides)."""
+    """Maximum unacknowledged messages of QoS 1 and 2 (MQTT 5; with 3.1.1 the broker decides)."""
     max_queued: int = 10_000
-    """Messages that wait in the adapter. Beyond, QoS 0 is dropped and the connection is read no further."""
+    """Maximum waiting messages. Beyond this, QoS 0 is dropped and the adapter stops reading."""
     max_queued_bytes: int = 16 * 1024 * 1024
-    """Bytes of these messages, likewise."""
+    """Maximum bytes of waiting messages, with the same effect."""
     max_batch: int = 500
-    """Messages that go to the engine together at most."""
+    """Maximum messages in one update of the engine."""
     retry_min: float = 0.2
     retry_max: float = 30.0
-    """Waits between attempts while the engine cannot take an update (disk full, queue full)."""
+    """Bounds of the back-off while the engine cannot accept updates (disk full, queue full)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SerialSettings:
-    """What all serial ports have in common. Durations are in seconds."""
+    """Common settings of all serial ports. Durations are in seconds."""
 
     reconnect: float = 1.0
-    """Between two looks for a device that is away."""
+    """Between two checks for a disconnected device."""
     silence: float = 0.25
-    """After so long without a byte a frame that has begun will not be completed."""
+    """Pause in the data after which an incomplete frame is discarded."""
     max_frame: int = 4096
-    """Bytes, where the port says nothing else."""
+    """Maximum frame in bytes, unless the port sets it."""
     max_queued: int = 1000
-    """Frames of all ports that wait. Beyond, ports are read no further."""
+    """Maximum waiting frames of all ports. Beyond this, ports are not read."""
     max_batch: int = 500
     retry_min: float = 0.2
     retry_max: float = 30.0
     rate: float = 100.0
-    """Commands a second to one port."""
+    """Commands per second to one port."""
     max_commands: int = 10_000
-    """Topics of one port that may have a command waiting."""
+    """Maximum topics of one port with a waiting command."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationsSettings:
-    """How readings become observations."""
+    """Conversion of readings to observations."""
 
     time: Literal["always", "message", "never"] = "always"
-    """Time of an observation: the message's or else that of arrival, the message's alone, or none."""
+    """Time of an observation: of the message or else of arrival, of the message only, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappingsSettings:
-    """Which mapping files apply, and the bounds of what is remembered of messages that led to nothing."""
+    """Mapping files, and limits of the lists of unmapped messages."""
 
     dir: Path | None = None
     packs: tuple[str, ...] = ()
@@ -87,25 +87,25 @@ class MappingsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ActuationSettings:
-    """How fast messages of actuators may leave."""
+    """Rate limits of actuator messages."""
 
     rate: float = 100.0
-    """Messages a second over all topics."""
+    """Messages per second over all topics."""
     topic_rate: float = 10.0
-    """Messages a second to one topic, where the actuator says nothing else."""
+    """Messages per second to one topic, unless the actuator sets it."""
     max_queued: int = 10_000
-    """Topics that may have a message waiting, and notifications of the engine that may wait."""
+    """Maximum topics with a waiting message, and maximum waiting notifications of the engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The gateway's own sensors."""
+    """Sensors of the gateway's machine."""
 
     interval: float = 10.0
     refresh: float = 600.0
-    """A value that hardly moves is written again after this many seconds: its time tells that it still holds."""
+    """Seconds after which an unchanged value is written again, so that its time shows that it is still valid."""
     store: bool = False
-    """Whether what is written is also stored for the history."""
+    """Whether written values are also stored in the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class BrokerSettings:
     port: int = 1883
     max_connections: int = 100
     max_connections_of_one: int = 50
-    """Of one address, other than this machine's own; more are closed."""
+    """Maximum connections of one remote address; further ones are closed."""
     max_message: int = 1024 * 1024
-    """Largest packet in bytes; a client that sends a larger one is disconnected."""
+    """Maximum packet in bytes; a client that sends a larger one is disconnected."""
     max_retained: int = 10_000
-    """Retained messages that are kept; with more the client that has most loses its oldest."""
+    """Maximum retained messages; beyond this, the client with the most loses its oldest one."""
     max_retained_bytes: int = 16 * 1024 * 1024
     """The same in bytes, with topics and 1,000 bytes for each message."""
     max_unread: int = 4 * 1024 * 1024
-    """Bytes that may wait for a client that does not read; with more it is disconnected."""
+    """Maximum bytes that wait for a slow client; beyond this, it is disconnected."""
     max_queued_bytes: int = 16 * 1024 * 1024
-    """Bytes that may wait for the gateway's own clients; with more, devices are read no further."""
+    """Maximum bytes that wait for the gateway's own clients; beyond this, devices are not read."""

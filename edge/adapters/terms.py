@@ -1,4 +1,4 @@
-"""The terms observations are made of: SOSA, QUDT 1.1, OWL-Time and the monitoring vocabulary of the SEPA paper."""
+"""Vocabularies of observations: SOSA, QUDT 1.1, OWL-Time and the monitoring vocabulary of the SEPA paper."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PREFIX qudt-1-1: <http://qudt.org/1.1/schema/qudt#>
 PREFIX arces-monitor: <http://mml.arces.unibo.it/monitor#>
 PREFIX time: <http://www.w3.org/2006/time#>
 """
-"""Prologue of every text of the adapters (SEPA paper, Listing 18, "namespaces")."""
+"""Prologue of all SPARQL texts of the adapters (SEPA paper, Listing 18, "namespaces")."""
 
 
 def quantity_iri(name: str) -> ox.NamedNode:
-    """`arces-monitor:QuantityValue-<name>` (Listing 18, ADD_OBSERVATION); `name` must be unique."""
+    """Return `arces-monitor:QuantityValue-<name>` (Listing 18, ADD_OBSERVATION); `name` must be unique."""
     return ox.NamedNode(f"{MONITOR}QuantityValue-{name}")
 
 
 def instant_iri(quantity: ox.NamedNode) -> ox.NamedNode:
-    """The one instant of a quantity. Told by the quantity's IRI, so that nothing has to be looked up or remembered."""
+    """Return the instant of a quantity. Derived from the quantity's IRI, so that no lookup is needed."""
     return ox.NamedNode(f"{quantity.value}-instant")

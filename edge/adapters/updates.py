@@ -28,7 +28,7 @@ WHERE {
   OPTIONAL { ?observation rdf:type sosa:Observation ; sosa:hasResult ?q . ?q time:hasTime ?i . ?i ?p2 ?o2 }
 }"""
 )
-"""Listing 18, ADD_OBSERVATION: a new description and a new quantity in place of the old ones, with its first value."""
+"""Listing 18, ADD_OBSERVATION: replaces description and quantity, and sets the first value."""
 
 GIVE_QUANTITY = (
     PREFIXES
@@ -41,7 +41,7 @@ INSERT {
 }
 WHERE { ?observation rdf:type sosa:Observation }"""
 )
-"""An observation that a client described without a result gets one; what the client said stays."""
+"""Adds a result to an observation that a client described without one; the client's description stays."""
 
 UPDATE_VALUE = (
     PREFIXES
@@ -53,7 +53,7 @@ WHERE {
   OPTIONAL { ?quantity qudt-1-1:numericValue ?oldValue }
 }"""
 )
-"""Listing 18, UPDATE_VALUE, as it is there: for quantities that have no IRI of their own and so no instant."""
+"""Listing 18, UPDATE_VALUE, unchanged: for quantities without an IRI, which have no instant."""
 
 UPDATE_VALUE_AND_TIME = (
     PREFIXES
@@ -69,7 +69,7 @@ WHERE {
   OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
 }"""
 )
-"""UPDATE_VALUE and when it was measured, in one update: no subscriber ever sees the one without the other."""
+"""UPDATE_VALUE with the time of measurement in one update, so that subscribers always see both together."""
 
 UPDATE_VALUE_WITHOUT_TIME = (
     PREFIXES
@@ -85,7 +85,7 @@ WHERE {
   OPTIONAL { ?instant time:inXSDDateTimeStamp ?oldTime }
 }"""
 )
-"""UPDATE_VALUE for a value of unknown time: the time of the value before must not stay beside it."""
+"""UPDATE_VALUE for a value without time: removes the time of the previous value."""
 
 FORGET_INSTANT = (
     PREFIXES
@@ -93,7 +93,7 @@ FORGET_INSTANT = (
 DELETE { ?instant rdf:type time:Instant ; time:inXSDDateTimeStamp ?time }
 WHERE { ?instant time:inXSDDateTimeStamp ?time }"""
 )
-"""The instant of a quantity that is gone: a client's ADD_OBSERVATION knows nothing of instants and leaves them."""
+"""Deletes the instant of a deleted quantity: a client's ADD_OBSERVATION does not know instants and leaves them."""
 
 OBSERVATIONS = (
     PREFIXES
@@ -106,4 +106,4 @@ WHERE {
   OPTIONAL { ?observation arces-monitor:hasMappingDigest ?digest }
 }"""
 )
-"""What the adapters must know of the graph: Listing 18, TOPICS, and the quantities. No new value touches it."""
+"""State of the graph that the adapters follow: Listing 18, TOPICS, and the quantities. New values do not affect it."""

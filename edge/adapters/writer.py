@@ -1,4 +1,4 @@
-"""Batches of messages into the engine, as often as it takes: nothing that was taken in is lost on an error."""
+"""Writer of message batches: retries until the engine accepts them, so that no received message is lost."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from edge.protocol.errors import EdgeError, NotReady, StorageFailed, TooManyRequ
 _log = logging.getLogger(__name__)
 
 _LATER = (TooManyRequests, StorageFailed, NotReady)
-"""Errors that say nothing against the message: it is tried again."""
+"""Temporary errors, independent of the message: it is tried again."""
 
 _MOST = RECEIPT * IDENTIFIERS
-"""Bytes of the receipts of one session."""
+"""Maximum bytes of the receipts of one session."""
 
 
 class WriterSettings(Protocol):
-    """What a writer needs of an adapter's settings. Durations are in seconds."""
+    """Settings of an adapter that the writer needs. Durations are in seconds."""
 
     @property
     def max_batch(self) -> int:
-        """Messages that go to the engine together at most."""
+        """Maximum messages in one update of the engine."""
 
     @property
     def retry_min(self) -> float:
-        """First wait while the engine cannot take an update."""
+        """First pause while the engine cannot accept updates."""
 
     @property
     def retry_max(self) -> float:
-        """Longest such wait."""
+        """Longest pause."""
 
 
 class ReadingWriter:
-    """Maps messages and has the engine carry out what they say. Used by one thread."""
+    """Maps messages and writes their readings to the engine. Used by one thread."""
 
     def __init__(self, settings: WriterSettings, intake: Ingest, stopping: threading.Event, name: str = "mqtt") -> None:
-        """`name` is what log lines call the adapter."""
+        """`name`: name of the adapter in log lines."""
         self._name = name
         self._settings = settings
         self._intake = intake
@@ -79,7 +79,7 @@ class ReadingWriter:
             return self._commit(lambda: self._store(arrivals, receipts), len(arrivals))
         except EdgeError as error:
             reason = error.description
-        except Exception as error:  # noqa: BLE001  a fault of ours; what caused it must not hold up what comes after
+        except Exception as error:  # noqa: BLE001  an internal error in one message must not block later ones
             _log.exception(f"{self._name}.engine_fault")
             reason = f"a fault of the gateway: {error}"
         if len(part) == 1:
@@ -106,7 +106,7 @@ class ReadingWriter:
         return self._intake.news(arrivals)
 
     def remember(self, receipt: bytes) -> bool:
-        """Store a receipt, waiting while the engine cannot. False: the adapter stops and it is not done."""
+        """Store a receipt, retrying while the engine cannot. False: the adapter stopped first."""
         self._keep(receipt)
         receipts = bytes(self._unstored)
         done = self._commit(lambda: self._intake.remember(receipts), 0)

@@ -1,4 +1,4 @@
-"""Actuators, the way back: from the solutions of a query to the messages that bring them about."""
+"""Actuators: convert solutions of a query to messages for devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Command(NamedTuple):
     """A message to send."""
 
     actuator: str
-    """Name of the actuator, with that of its pack."""
+    """Name of the actuator with that of its pack."""
     topic: str
     payload: bytes
     qos: int
@@ -38,7 +38,7 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActuatorMessage:
-    """The template of one message."""
+    """Template of one message."""
 
     actuator: str
     topic: TopicTemplate
@@ -47,10 +47,10 @@ class ActuatorMessage:
     retain: bool
     limit: int
     hex: bool = False
-    """Whether the payload is written in hexadecimal and sent as bytes."""
+    """Whether the payload is in hexadecimal and sent as bytes."""
 
     def render(self, solution: Solution) -> Command:
-        """The message. Raises `CommandError`."""
+        """Build the message. Raises `CommandError`."""
         text = self.payload(solution)
         payload = _from_hex(text) if self.hex else text.encode("utf-8", "surrogatepass")
         if len(payload) > self.limit:
@@ -60,33 +60,33 @@ class ActuatorMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Actuator:
-    """One actuator, ready for use."""
+    """One compiled actuator."""
 
     name: str
     spec: ActuatorSpec
     query: str
-    """The query with the prefixes that it uses declared."""
+    """The query, with declarations of the prefixes that it uses."""
     added: ActuatorMessage
-    """For solutions that are there."""
+    """For each new or changed solution."""
     removed: ActuatorMessage | None
     """For topics that no solution names any more."""
     converters: Mapping[str, Converter]
     rate: float | None
-    """Messages a second to one topic at the most; None: the gateway's setting."""
+    """Maximum messages per second to one topic; None: the gateway's setting."""
     place: Fault
-    """Where it stands, for what is wrong with it later on."""
+    """Its position in the file, for later messages."""
 
     def same(self, other: Actuator) -> bool:
-        """Whether it does just what `other` does."""
+        """Whether it behaves like `other`."""
         return self.query == other.query and self.spec == other.spec
 
     def writes(self, topic: str) -> bool:
-        """Whether messages of this topic may be its own."""
+        """Whether it may send messages to this topic."""
         messages = (self.added, self.removed) if self.removed is not None else (self.added,)
         return any(message.topic.matches(topic) for message in messages)
 
     def solution(self, terms: Mapping[str, Term]) -> Solution:
-        """A solution of its query, with its conversions."""
+        """Return a solution of its query, with its conversions."""
         return Solution(terms, self.converters)
 
 
@@ -100,7 +100,7 @@ class ActuatorCompiler:
         self._names: set[str] = set()
 
     def compile(self, spec: ActuatorSpec, place: Fault) -> Actuator:
-        """One actuator. Raises `BadKeyError`."""
+        """Compile one actuator. Raises `BadKeyError`."""
         name = f"{self.pack}/{spec.name or spec.topic}"
         if name in self._names:
             raise BadKeyError("Another actuator of this file has that name.", key="name")
@@ -190,7 +190,7 @@ def _converter(name: str, spec: ConvertSpec) -> Converter:
 
 
 def _with_prefixes(text: str, namespaces: Mapping[str, str]) -> str:
-    """The query with the file's prefixes that it uses and does not declare, on its first line."""
+    """Return the query with declarations of the file's prefixes that it uses, on its first line."""
     own = {found[1] or "" for found in _DECLARED.finditer(text)}
     used = [name for name in _prefixes(text) if name in namespaces and name not in own]
     return "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in used) + text
@@ -201,13 +201,13 @@ def _prefixes(text: str) -> list[str]:
 
 
 def _variables(text: str, query: str, namespaces: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that the query selects. Raises `BadKeyError`; whether the engine takes it, it says itself."""
+    """Return the selected variables. Raises `BadKeyError`. The engine checks the query itself later."""
     try:
         result = ox.Store().query(query)
     except SyntaxError as error:
         raise _not_sparql(error, text, len(query) - len(text), namespaces) from None
     except RuntimeError:
-        # A function that only the engine has: what is selected is not known, so every variable is taken for selected.
+        # A function that only the engine knows: every variable is assumed to be selected.
         return tuple(dict.fromkeys(_VARIABLE.findall(text)))
     if not isinstance(result, ox.QuerySolutions):
         raise BadKeyError("The query must be a SELECT.", key="query")

@@ -1,4 +1,4 @@
-"""Binary payloads: from a list of fields to a document like that of JSON, which paths then lead into."""
+"""Binary payloads: converts bytes to a document like that of JSON, by a list of fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTEGERS: Final[dict[str, tuple[int, bool, Endian]]] = {
     for size in (1, 2, 3, 4, 6, 8)
     for end in ("", "be", "le")
 }
-"""Bytes, whether signed, and byte order of the integer types. Without an ending they are big-endian."""
+"""Size in bytes, signedness and byte order of the integer types. Without a suffix they are big-endian."""
 FLOATS: Final = {
     f"f{8 * size}{end}": struct.Struct(("<" if end == "le" else ">") + code)
     for size, code in ((4, "f"), (8, "d"))
@@ -32,7 +32,7 @@ _OTHERS: Final = ("hex", "text", "skip")
 _TYPES: Final = "u8, i8, u16, i16, u24, i24, u32, i32, u48, i48, u64, i64, f32, f64, each with le; hex, text, skip"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ANY: Final = "*"
-"""The case of all values that have none of their own."""
+"""The case for all values without a case of their own."""
 
 Document = dict[str, object]
 _Step = Callable[["_Reader", Document], None]
@@ -41,7 +41,7 @@ _Size = Callable[["_Reader", Document], int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """What the bytes of a payload are."""
+    """Layout of a binary payload."""
 
     _steps: tuple[_Step, ...]
 
@@ -58,14 +58,14 @@ class Layout:
 
 
 def layout(fields: Sequence[FieldSpec]) -> Layout:
-    """The layout that a mapping declares. Raises `BadKeyError`."""
+    """Compile the layout of a mapping. Raises `BadKeyError`."""
     if not fields:
         raise BadKeyError("A binary payload has fields.", key="fields", allowed="fields = [{ name, type }, ...]")
     return Layout(_steps(fields, "fields", {}, top=True))
 
 
 class _Reader:
-    """A payload, and how far it has been read."""
+    """A payload and the read position."""
 
     __slots__ = ("at", "payload")
 
@@ -87,7 +87,7 @@ class _Reader:
 
 
 def _steps(fields: Sequence[FieldSpec], key: str, before: dict[str, bool], *, top: bool = False) -> tuple[_Step, ...]:
-    """`before`: names of what was read so far, and whether it is an integer."""
+    """`before`: names of the preceding fields, and whether each is an integer."""
     known = dict(before)
     steps: list[_Step] = []
     for index, field in enumerate(fields):
@@ -150,7 +150,7 @@ def _value(field: FieldSpec, kind: str, name: str, known: dict[str, bool]) -> _S
 
 
 def _unused(_: bytes) -> None:
-    """What is skipped."""
+    """Bytes that are skipped."""
 
 
 def _text(found: bytes, name: str) -> str:
@@ -183,7 +183,7 @@ def _float(name: str, form: struct.Struct) -> _Step:
 
 
 def _shortest(number: float, found: bytes, form: struct.Struct) -> str:
-    """The shortest text that is this single-precision number: 21.2, and not 21.200000762939453."""
+    """Return the shortest decimal with the same single-precision encoding: 21.2 instead of 21.200000762939453."""
     for digits in range(6, 10):
         text = f"{number:.{digits}g}"
         try:
@@ -208,7 +208,7 @@ def _bits(bits: dict[str, int | tuple[int, int]], width: int) -> dict[str, tuple
 
 
 def _size(given: int | str | None, key: str, known: dict[str, bool]) -> _Size:
-    """How many bytes (or times): a number, what an earlier field says, or all that is left."""
+    """Number of bytes (or repetitions): a constant, the value of an earlier field, or all that remain."""
     if given is None:
         return lambda reader, _: reader.left
     if isinstance(given, int):
@@ -227,7 +227,7 @@ def _size(given: int | str | None, key: str, known: dict[str, bool]) -> _Size:
 
 
 def _group(field: FieldSpec, fields: Sequence[FieldSpec], name: str, known: dict[str, bool]) -> _Step:
-    """Fields that repeat: a list of documents, or with `by` a document of them by the value of one of their fields."""
+    """Repeated fields: a list of documents, or with `by` a document with the value of one field as key."""
     _only(field, "that repeats", "name", "fields", "repeat", "by", "at")
     endless = field.repeat is None
     times = _size(field.repeat, "repeat", known)
@@ -253,7 +253,7 @@ def _group(field: FieldSpec, fields: Sequence[FieldSpec], name: str, known: dict
 
 
 def _choice(field: FieldSpec, cases: dict[str, list[FieldSpec]], known: dict[str, bool]) -> _Step:
-    """Fields that depend on an earlier one, as in tag, length and value."""
+    """Fields that depend on an earlier one, as in type-length-value encodings."""
     _only(field, "with cases", "on", "cases")
     on = field.on
     if on is None or not known.get(on):

@@ -15,17 +15,17 @@ _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One checksum."""
+    """One checksum algorithm."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
     endian: Literal["big", "little"]
-    """The order of its bytes that is usual: reflected ones are sent with the lowest first."""
+    """Usual byte order: reflected CRCs are sent with the lowest byte first."""
     of: Callable[[bytes], int]
 
 
 def _hqx(start: int, *, reflected: bool = False, flip: int = 0) -> Callable[[bytes], int]:
-    """CRC-16 of the polynomial 0x1021, in C. Reflected, it is that of the bytes with their bits the other way round."""
+    """CRC-16 with polynomial 0x1021, computed in C. The reflected variant reverses the bits of each byte."""
     if not reflected:
         return lambda data: binascii.crc_hqx(data, start) ^ flip
 
@@ -56,7 +56,7 @@ def _table(width: int, polynomial: int, *, reflected: bool) -> tuple[int, ...]:
 
 
 def _by_table(width: int, polynomial: int, start: int, *, reflected: bool, flip: int = 0) -> Callable[[bytes], int]:
-    """Parameters as in the catalogue; a table of 256 entries is made at the first use."""
+    """Parameters as in the catalogue. The table of 256 entries is built at first use."""
 
     def crc(data: bytes) -> int:
         table = _table(width, polynomial, reflected=reflected)
@@ -101,19 +101,19 @@ ALIASES: Final = {
     "crc-32": "crc-32/iso-hdlc",
     "crc-32c": "crc-32/iscsi",
 }
-"""Other names that are in use."""
+"""Alternative names in common use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A checksum of frames: which, where it stands, and what it is of."""
+    """Checksum of frames: algorithm, position and range."""
 
     algorithm: Algorithm
     endian: Literal["big", "little"]
     at: int | None
-    """Where in the frame it stands; None: at its end."""
+    """Position in the frame; None: at its end."""
     start: int
-    """The first byte that it is of. It is of all from there on but itself."""
+    """First byte of the range. It extends to the end, without the checksum itself."""
 
     def _parts(self, frame: bytes | bytearray) -> tuple[int, bytes]:
         size = self.algorithm.size
@@ -122,7 +122,7 @@ class Checksum:
         return at, covered + bytes(frame[max(self.start, at + size) :])
 
     def fits(self, frame: bytes) -> bool:
-        """Whether the frame is as it was sent."""
+        """Whether the checksum of a frame is correct."""
         at, covered = self._parts(frame)
         size = self.algorithm.size
         if at < 0 or at + size > len(frame):
@@ -130,6 +130,6 @@ class Checksum:
         return int.from_bytes(frame[at : at + size], self.endian) == self.algorithm.of(covered)
 
     def put(self, frame: bytearray) -> None:
-        """Write it where it belongs; its bytes are there already, whatever they are."""
+        """Write the checksum to its position in the frame, which has room for it."""
         at, covered = self._parts(frame)
         frame[at : at + self.algorithm.size] = self.algorithm.of(covered).to_bytes(self.algorithm.size, self.endian)

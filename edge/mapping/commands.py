@@ -1,4 +1,4 @@
-"""The templates of actuators' messages: topics whose levels are checked, payloads as text or JSON that cannot break."""
+"""Templates of actuator messages: topics with checked levels, payloads as text or JSON with safe escaping."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from edge.mapping.solution import ACTUATOR_FILTERS, CommandError, Solution
 from edge.mapping.template import Parts, parse_parts
 from edge.mapping.values import shown
 
-# MQTT 3.1.1, section 1.5.3: who gets control characters or non-characters in a topic may close the connection.
+# MQTT 3.1.1, section 1.5.3: a receiver may close the connection on control characters or non-characters in a topic.
 _UNSENDABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _SEVERAL = re.compile(r"\{(\w+)\.\.\.([|}])")
 _LONGEST_TOPIC: Final = 65_535
 
 Json = Callable[[Solution], str | None]
-"""A part of a JSON payload: its text, or None where a variable that is all of it has no value."""
+"""Part of a JSON payload: its text, or None if it is a single variable without a value."""
 
 
 class TopicTemplate:
-    """A topic with `{variables}`; only `{variable...}` may hold slashes."""
+    """A topic with `{variables}`; only `{variable...}` may contain slashes."""
 
     __slots__ = ("_parts", "_several", "matches", "text")
 
     def __init__(self, text: str, known: Collection[str]) -> None:
-        """Raises `BadKeyError`."""
+        """Compile the template. Raises `BadKeyError`."""
         self.text = text
         self._several = frozenset(found[1] for found in _SEVERAL.finditer(text))
         self._parts = _parts(_SEVERAL.sub(r"{\1\2", text), known)
@@ -40,7 +40,7 @@ class TopicTemplate:
                 f'"{text}" could become any topic; a part of it must be fixed.', allowed="devices/{id...}, {id}/set"
             )
         self.matches = re.compile("".join(self._pattern(part) for part in self._parts), re.DOTALL).fullmatch
-        """Whether a topic may come from this template."""
+        """Whether this template can give a topic."""
 
     def _pattern(self, part: object) -> str:
         if isinstance(part, str):
@@ -48,7 +48,7 @@ class TopicTemplate:
         return ".+" if isinstance(part, tuple) and part[0] in self._several else "[^/]+"
 
     def render(self, solution: Solution) -> str:
-        """The topic. Raises `CommandError`."""
+        """Return the topic. Raises `CommandError`."""
         topic = "".join(
             part if isinstance(part, str) else self._levels(part[0], solution.text(*part)) for part in self._parts
         )

@@ -1,4 +1,4 @@
-"""From a mapping file's keys to compiled mappings; everything that can be wrong with a key is found here."""
+"""Compiler of mapping files: checks all keys and builds compiled mappings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FIELDS: Final = 'fields = [{ name = "temperature", type = "i16" }]'
 
 
 class MappingCompiler:
-    """Compiles the mappings of one file; `pack` names it, `own` says that it is the operator's."""
+    """Compiles the mappings of one file; `pack` is its name, `own` marks files of the operator."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MappingCompiler:
         self.limits = limits
 
     def compile(self, spec: MappingSpec) -> CompiledMapping:
-        """One mapping. Raises `BadKeyError`."""
+        """Compile one mapping. Raises `BadKeyError`."""
         if spec.topic is None and spec.topic_regex is None:
             raise BadKeyError("A mapping needs a topic.", key="topic", allowed="topic, topic_regex")
         topic = under("topic", parse_topic, spec.topic or "#")

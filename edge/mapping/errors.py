@@ -1,4 +1,4 @@
-"""What is wrong with a mapping file, told so that its author can mend it: file, line, mapping, key, what is allowed."""
+"""Faults of mapping files for their authors: file, line, mapping, key, and the allowed values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong in a mapping file."""
+    """One fault in a mapping file."""
 
     reason: str
     file: str | None = None
@@ -19,7 +19,7 @@ class Fault:
     allowed: str | None = None
     nearest: str | None = None
     table: str = "mapping"
-    """What `mapping` is the name of: a mapping, an actuator or a serial port."""
+    """Kind of `mapping`: a mapping, an actuator or a serial port."""
 
     def __str__(self) -> str:
         place = self.file or "mapping"
@@ -38,7 +38,7 @@ class Fault:
 
 
 class MappingError(ValueError):
-    """A mapping file cannot be used; `faults` holds everything that is wrong with it."""
+    """A mapping file cannot be used; `faults` lists all its faults."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
@@ -46,7 +46,7 @@ class MappingError(ValueError):
 
 
 class BadKeyError(ValueError):
-    """The value of one key of a mapping is wrong; becomes a `Fault` once file and mapping are known."""
+    """The value of a key is invalid; becomes a `Fault` when file and mapping are known."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class BadKeyError(ValueError):
         nearest: str | None = None,
         line: int | None = None,
     ) -> None:
-        """`line` counts from the first line of the key's own text."""
+        """`line` counts from the first line of the key's text."""
         super().__init__(reason)
         self.fault = Fault(reason, key=key, allowed=allowed, nearest=nearest, line=line)
 
     def under(self, key: str) -> BadKeyError:
-        """The same, said of `key` where no key was named yet."""
+        """Return the same error with `key`, if it has no key yet."""
         if self.fault.key is None:
             self.fault = replace(self.fault, key=key)
         return self
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that `word` was probably meant to be."""
+    """Return the known name that is most similar to `word`."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return close[0] if close else None

@@ -1,4 +1,4 @@
-"""Rules applied to a message: from the payload of a matched mapping to readings and problems."""
+"""Evaluation of rules: converts the payload of a matched mapping to readings and problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from edge.mapping.values import BadValueError, OtherKindError, plain_text, shown
 FIRST_NUMBER: Final = re.compile(
     r"(?<![A-Za-z0-9_.])[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![0-9]|\.[0-9])"
 )
-"""The first number of a text, one that is no part of a word or of a dotted address."""
+"""First number of a text that is not part of a word or of a dotted address."""
 _FIRST_COMMA_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.,])[-+]?[0-9]+(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _UNREAD: Final = object()
 
@@ -33,30 +33,30 @@ RenderTerms = Callable[[Rule, dict[str, str]], Terms]
 
 @dataclass(slots=True)
 class BoundRule:
-    """A rule with the captures of one topic put in."""
+    """A rule with the captures of one topic."""
 
     rule: Rule
     captures: dict[str, str]
     terms: Terms | None
-    """The terms, where the topic alone determines them."""
+    """The terms, if the topic alone determines them."""
     fault: str | None
 
 
 @dataclass(slots=True)
 class BoundMapping:
-    """A mapping with the captures of one topic put in."""
+    """A mapping with the captures of one topic."""
 
     mapping: CompiledMapping
     captures: dict[str, str]
     rules: list[BoundRule]
     members: dict[str, list[BoundRule]] = field(default_factory=dict)
-    """Rules for one member of a JSON object, by the member's name."""
+    """Rules for one member of a JSON object, by member name."""
     deeper: list[BoundRule] = field(default_factory=list)
     """The other rules for JSON."""
 
 
 def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> BoundMapping:
-    """`mapping` made ready for the messages of `topic`."""
+    """Prepare `mapping` for the messages of `topic`."""
     captures = {**captures, TOPIC: topic}
     bound = BoundMapping(mapping, captures, [])
     for rule in mapping.rules:
@@ -80,7 +80,7 @@ def bind(mapping: CompiledMapping, topic: str, captures: dict[str, str]) -> Boun
 
 @dataclass(slots=True)
 class Evaluation:
-    """One message on its way through the mappings that are for it."""
+    """Evaluation of one message by its mappings."""
 
     message: PayloadMessage
     out: Collector

@@ -1,4 +1,4 @@
-"""What an integrator asks of mappings: is my file right, what becomes of this message, and how would I map it?"""
+"""Checks and explanations for authors of mapping files: faults, the evaluation of a message, and suggested mappings."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class Candidate:
     captures: dict[str, str]
     applied: bool
     why: str
-    """Why it was applied or not, in a few words."""
+    """Short reason why it was applied or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What becomes of one message, and why."""
+    """Evaluation of one message, with explanations."""
 
     topic: str
     outcome: Mapped
     candidates: tuple[Candidate, ...]
     """In order of precedence."""
     nearest: tuple[str, ...] = ()
-    """For an unmapped topic: topic patterns that are most like it."""
+    """For an unmapped topic: the most similar topic patterns."""
     suggestion: str | None = None
     """For an unmapped topic: a mapping to paste into a file and adapt."""
 
 
 def check_file(path: Path, load: Callable[[Path], object] = load_pack) -> list[Fault]:
-    """Everything that is wrong with a mapping file; empty where it can be used. `load` reads it."""
+    """Return all faults of a mapping file; empty if it is valid. `load` reads it."""
     try:
         load(path)
     except MappingError as error:
@@ -59,7 +59,7 @@ def check_file(path: Path, load: Callable[[Path], object] = load_pack) -> list[F
 
 
 def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = None) -> Explanation:
-    """What `mapper` makes of a message (`now`: time of arrival), and what a mapping for it could look like."""
+    """Explain how `mapper` evaluates a message (`now`: time of arrival), and suggest a mapping for it."""
     outcome = mapper.map(topic, payload, now)
     message = PayloadMessage(topic, payload)
     candidates: list[Candidate] = []
@@ -87,7 +87,7 @@ def explain(mapper: Mapper, topic: str, payload: bytes, now: datetime | None = N
 
 
 def suggest(topic: str, payload: bytes) -> str:
-    """A mapping (TOML) that maps this message, to paste into a file and adapt."""
+    """Return a mapping (TOML) for this message, to paste into a file and adapt."""
     lines = ["[[mapping]]", f"topic = {_quoted(topic.replace('{', '{{').replace('}', '}}'))}"]
     base = "edge:" + re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-")
     message = PayloadMessage(topic, payload)

@@ -22,12 +22,12 @@ _STEP = re.compile(
     re.VERBOSE,
 )
 MEMBER: Final = "member"
-"""Built-in capture of JSON readings: the last member name on the way to the value."""
+"""Built-in capture of JSON readings: the last member name on the path to the value."""
 
 
 @dataclass(slots=True)
 class Hit:
-    """A place in the document that a path leads to."""
+    """A position in the document to which a path leads."""
 
     value: object
     parent: object
@@ -67,16 +67,16 @@ class Path:
     steps: tuple[_AnyStep, ...]
     names: tuple[str, ...]
     relative: bool
-    """Whether it starts at the object that holds the value ("@")."""
+    """Whether it starts at the object that contains the value ("@")."""
 
     wild: bool = field(init=False)
-    """Whether it may lead to several places."""
+    """Whether it can lead to several positions."""
     single: str | None = field(init=False)
-    """The member name, for paths of one name."""
+    """The member name, for paths with a single name."""
     member: str | None = field(init=False)
-    """The last fixed member name on the path, where no captured one follows."""
+    """The last fixed member name on the path, if no captured one follows."""
     has_member: bool = field(init=False)
-    """Whether there is a member name on the way."""
+    """Whether the path contains a member name."""
 
     def __post_init__(self) -> None:
         only = self.steps[0] if len(self.steps) == 1 else None
@@ -92,13 +92,13 @@ class Path:
             object.__setattr__(self, name, value)
 
     def first(self, document: object) -> object:
-        """The value of the first place, or None where there is none."""
+        """Return the value at the first position; None if the path leads nowhere."""
         for hit in self.walk(document):
             return hit.value
         return None
 
     def walk(self, document: object, taken: Container[tuple[int, str | int | None]] = ()) -> Iterator[Hit]:
-        """The places in `document` in its order, without those `taken` (identity of the parent, key)."""
+        """Yield the positions in `document` in its order, without those `taken` (identity of the parent, key)."""
         if not self.steps:
             yield Hit(document, None, None, {})
             return
@@ -157,7 +157,7 @@ def _with(captures: dict[str, str], name: str | None, key: str) -> dict[str, str
 
 
 def parse_path(text: str) -> Path:
-    """A path from its text, such as `sensors[0].temperature` or `{sensor}.Temperature`. Raises `BadKeyError`."""
+    """Parse a path such as `sensors[0].temperature` or `{sensor}.Temperature`. Raises `BadKeyError`."""
     rest = text.strip()
     relative = rest.startswith("@")
     if rest[:1] in ("$", "@"):

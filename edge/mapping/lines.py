@@ -1,4 +1,4 @@
-"""Where a key stands in the text of a mapping file, which TOML parsers do not tell."""
+"""Finds the line of a key in a mapping file; TOML parsers do not report it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 
 
 def line_of(text: str, keys: Sequence[str], table: str, index: int | None, tables: Collection[str]) -> int | None:
-    """The line of a key of the table with this number, else that of the table's header. A search, no parse.
+    """Return the line of a key in the table with this number, else the line of the table's header. A text search.
 
-    `tables` are those of which a file has many; one of them ends the one before.
+    `tables`: names of tables that can occur several times; each begins where the previous one ends.
     """
     lines = text.splitlines()
     marks = [(number, line.strip().replace(" ", "")) for number, line in enumerate(lines)]

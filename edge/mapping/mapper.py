@@ -1,4 +1,4 @@
-"""The mapper: one message in, its readings and problems out; a topic's mappings are found once and remembered."""
+"""Mapper: converts a message to readings and problems. The mappings of each topic are cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edge.mapping.topics import TopicIndex
 from edge.mapping.values import storable
 
 Group = tuple[BoundMapping, ...]
-"""Mappings of equal precedence that are for one topic."""
+"""Mappings of equal precedence for one topic."""
 
 _LONGEST_TOPIC = 65_535
 _UNMAPPED = Mapped(False)
@@ -58,7 +58,7 @@ class Mapper:
             writer = self.writer(topic)
             return _UNMAPPED if writer is None else Mapped(True, (writer.name,), ignored=True)
         if not payload:
-            # MQTT clears a retained message with an empty one: nothing was measured, nothing is wrong.
+            # MQTT deletes a retained message with an empty one: there is no measurement and no problem.
             return Mapped(True)
         out = Collector(self.limits)
         if len(payload) > self.limits.payload:
@@ -105,7 +105,7 @@ class Mapper:
             tuple(bound for _, bound in sorted(groups[key], key=lambda each: each[0])) for key in sorted(groups)
         )
         if len(self._routes) >= self.limits.topics:
-            self._routes = {}  # replaced as a whole, so that no other thread iterates over it or finds it half done
+            self._routes = {}  # replaced as a whole, so that other threads never see it half filled
         self._routes[topic] = routes
         return routes
 
@@ -123,15 +123,15 @@ class Mapper:
         return terms
 
     def groups(self, topic: str) -> tuple[Group, ...]:
-        """The mappings that are for a topic, those of highest precedence first."""
+        """Return the mappings of a topic, by descending precedence."""
         return self._routes.get(topic) or self._route(topic)
 
     def writer(self, topic: str) -> Actuator | None:
-        """The actuator whose own messages have this topic: where no mapping is for them, they are of no interest."""
+        """Return the actuator that sends messages with this topic: without a mapping, they are ignored."""
         return next((actuator for actuator in self.actuators if actuator.writes(topic)), None)
 
     def declared(self) -> tuple[Declared, ...]:
-        """The observations that mappings of one topic each fully determine, in the order of the files."""
+        """Return the observations that mappings of a single topic determine completely, in file order."""
         found: list[Declared] = []
         for pack in self.packs:
             for mapping in pack.mappings:
@@ -145,7 +145,7 @@ class Mapper:
         return tuple(found)
 
     def yields(self, topic: str, observation: str) -> bool:
-        """Whether the files' mappings may give a reading of `observation` from a message of `topic`."""
+        """Whether the files can map a message of `topic` to a reading of `observation`."""
         for group in _reachable(self.groups(topic)):
             for bound in group:
                 for ready in bound.rules:

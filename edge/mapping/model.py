@@ -1,4 +1,4 @@
-"""The mapping file as its author writes it: every key, its type and what it means. The JSON schema comes from here."""
+"""Model of the mapping file: every key with type and description. The JSON schema is generated from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Scalar = StrictBool | Annotated[Decimal, Field(allow_inf_nan=False, strict=False
 
 
 class TimeSpec(Table):
-    """Where and how a message tells its time."""
+    """Position and format of the time in a message."""
 
     path: str = Field(description="JSON path, or for text payloads the name of the pattern's group.")
     format: str = Field(default="auto", description="auto, iso8601, unix, unix_ms, unix_us, or a strptime pattern.")
@@ -36,7 +36,7 @@ class TimeSpec(Table):
 
 
 class StoreSpec(Table):
-    """Which readings are stored for the history."""
+    """Selects the readings that are stored in the history."""
 
     change: StrictBool | None = Field(
         default=None, description="Only where the value is another than the one that was stored last."
@@ -51,7 +51,7 @@ class StoreSpec(Table):
 
 
 class ConditionSpec(Table):
-    """What must hold of a payload for the mapping to apply."""
+    """Condition on the payload for a mapping to apply."""
 
     path: str | None = Field(
         default=None, description="JSON path of what is looked at; none: the whole payload as text."
@@ -63,7 +63,7 @@ class ConditionSpec(Table):
 
 
 class ReadingKeys(Table):
-    """The keys of a reading; in a mapping or in [defaults] they are the defaults of its readings."""
+    """Keys of a reading; in a mapping or in [defaults] they are defaults."""
 
     observation: str | None = Field(default=None, description="IRI of the observation: CURIE or IRI, with {captures}.")
     unit: str | None = Field(
@@ -120,7 +120,7 @@ class ReadingSpec(ReadingKeys):
 
 
 class FieldSpec(Table):
-    """One field of a binary payload. Fields follow each other."""
+    """One field of a binary payload. Fields are consecutive."""
 
     name: str | None = Field(default=None, description="Name of the member that holds the value.")
     type: str | None = Field(
@@ -151,7 +151,7 @@ class FieldSpec(Table):
 
 
 class MappingSpec(ReadingSpec):
-    """One mapping: the topics it is for, and the readings it yields."""
+    """One mapping: its topics and its readings."""
 
     name: str | None = Field(default=None, description="Name in messages; default: the topic.")
     topic: str | None = Field(
@@ -173,7 +173,7 @@ class MappingSpec(ReadingSpec):
 
 
 class ConvertSpec(Table):
-    """How the values of one variable are put into an actuator's messages."""
+    """Conversion of the values of one variable for an actuator's messages."""
 
     values: dict[str, Scalar] | None = Field(
         default=None, description='What is sent for texts: { true = "ON", false = "OFF" }.'

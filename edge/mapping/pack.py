@@ -1,4 +1,4 @@
-"""Mapping files loaded: TOML of the mapping language, or JSON as in the paper's Listing 17; faults with their lines."""
+"""Loader of mapping files: TOML of the mapping language, or JSON as in the paper's Listing 17. Faults have lines."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ _TABLES: Final[dict[str | int, type[BaseModel]]] = {
     "fields": FieldSpec,
 }
 _BRANCH: Final = re.compile(r"[\[\]]|^(str|int|bool|decimal|constrained-str|function-after)$|^tuple|literal|Spec$")
-"""Names of union branches, which are no keys of the file."""
+"""Names of union branches, which are not keys of the file."""
 _LISTS: Final = ("mapping", "actuator", "serial")
-"""The tables of a file of which there are many."""
+"""Tables that can occur several times in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappingPack:
-    """The compiled mappings of one file."""
+    """Compiled mappings of one file."""
 
     name: str
     mappings: tuple[CompiledMapping, ...]
     own: bool = True
-    """Whether it is the operator's; own files go before the packs that come with the gateway."""
+    """Whether it is the operator's; these files take precedence over packs of the gateway."""
     description: str | None = None
     file: str | None = None
     actuators: tuple[Actuator, ...] = ()
@@ -101,13 +101,13 @@ def load_pack(
 
 
 def builtin_names() -> tuple[str, ...]:
-    """Names of the packs that come with the gateway."""
+    """Return the names of the packs of the gateway."""
     folder = resources.files("edge") / "mappings"
     return tuple(sorted(each.name[:-5] for each in folder.iterdir() if each.name.endswith(".toml")))
 
 
 def load_builtin(name: str, *, limits: MappingLimits | None = None) -> MappingPack:
-    """A pack that comes with the gateway. Raises `MappingError` for an unknown name."""
+    """Return a pack of the gateway. Raises `MappingError` for an unknown name."""
     known = builtin_names()
     if name not in known:
         reason = f'There is no mapping pack "{name}".'
@@ -149,7 +149,7 @@ class _Loader:
         except ValidationError as error:
             for detail in error.errors():
                 self._translate(detail, data)
-            # A table that may also be a text is faulted as both; the fault within it is the one to tell.
+            # A table or text gives faults for both alternatives; the fault within the table is the useful one.
             deeper = {(each.mapping, (each.key or "").rpartition(".")[0]) for each in self.faults}
             self.faults = [each for each in self.faults if (each.mapping, each.key) not in deeper]
             return None
@@ -185,17 +185,17 @@ class _Loader:
         return None, self._line([str(step) for step in place])
 
     def _place(self, table: str, name: str | None, line: int | None) -> Fault:
-        """A fault of no reason yet at this place."""
+        """Return a fault at this position, without a reason yet."""
         return Fault("", file=self.file or self.name, line=line, mapping=name, table=table)
 
     def _line(self, keys: list[str], table: str = "mapping", index: int | None = None) -> int | None:
         return line_of(self.text, keys, table, index, _LISTS)
 
     def _line_within(self, line: int | None, within: int | None) -> int | None:
-        """The line of the file where the text of the key at `line` has its line number `within`."""
+        """Return the line in the file for line `within` of the key's text; the key is at `line`."""
         if line is None or within is None:
             return line
-        # The line break behind the opening quotes is none of the text's (TOML 1.0, multi-line strings).
+        # The line break after the opening quotes does not belong to the text (TOML 1.0, multi-line strings).
         opens = re.search("(\"\"\"|''')\\s*$", self.text.splitlines()[line - 1]) is not None
         return line + within - (0 if opens else 1)
 
@@ -263,7 +263,7 @@ class _Loader:
                 for detail in error.errors():
                     self._translate(replace_place(detail, topic), data)
                 continue
-            # Listing 17 knows no captures: braces stand for themselves.
+            # Listing 17 has no captures: braces are literal.
             quoted = {key: str(value).replace("{", "{{").replace("}", "}}") for key, value in keys.items()}
             mappings.append({"topic": topic.replace("{", "{{").replace("}", "}}"), "name": topic, **quoted})
         namespaces = data.get("namespaces", {})
@@ -274,7 +274,7 @@ class _Loader:
 
 
 def replace_place(detail: ErrorDetails, topic: str) -> ErrorDetails:
-    """`detail` placed under the entry of `topic` in `semantic-mappings`."""
+    """Place `detail` under the entry of `topic` in `semantic-mappings`."""
     return {**detail, "loc": ("semantic-mappings", topic, *detail["loc"])}
 
 

@@ -1,4 +1,4 @@
-"""One message's payload, decoded and parsed at most once however many mappings look at it."""
+"""Payload of one message, decoded and parsed at most once for all mappings."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Final, Protocol
 from edge.mapping.values import JsonNumber
 
 _DECODER: Final = json.JSONDecoder(parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=JsonNumber)
-# What devices put around a text: blanks, and the NUL that ends a string in C.
+# Characters that devices put around a text: blanks, and the NUL that ends a C string.
 _BLANKS: Final = " \t\r\n\0\ufeff"
 _UNREAD: Final = object()
 
 
 class PayloadError(ValueError):
-    """The payload cannot be read as what the mapping says it is."""
+    """The payload does not have the format that the mapping declares."""
 
 
 class Reads(Protocol):
-    """What makes a document of bytes: the layout of binary payloads. Raises `PayloadError`."""
+    """Converts bytes to a document: the layout of binary payloads. Raises `PayloadError`."""
 
     def read(self, payload: bytes) -> object:
-        """The document."""
+        """Return the document."""
 
 
 class PayloadMessage:
-    """A topic and a payload, with the payload's text and document on demand."""
+    """A topic and a payload, with text and document on demand."""
 
     __slots__ = ("_document", "_error", "_layout", "_others", "_text", "payload", "topic")
 
     def __init__(self, topic: str, payload: bytes, layout: Reads | None = None) -> None:
-        """Without a `layout` the document is JSON."""
+        """Without a `layout`, the document is parsed as JSON."""
         self.topic = topic
         self.payload = payload
         self._layout = layout
@@ -40,7 +40,7 @@ class PayloadMessage:
         self._error: str | None = None
 
     def read_by(self, layout: Reads | None) -> PayloadMessage:
-        """The same message, with what this layout (None: JSON) makes of its bytes as its document."""
+        """Return the same message with a document by this layout (None: JSON)."""
         if layout is self._layout:
             return self
         if layout not in self._others:
@@ -51,7 +51,7 @@ class PayloadMessage:
 
     @property
     def text(self) -> str:
-        """The payload as text, without blanks around it. Raises `PayloadError` where it is not UTF-8."""
+        """Return the payload as text, without surrounding blanks. Raises `PayloadError` if it is not UTF-8."""
         if self._text is None:
             try:
                 self._text = self.payload.decode().strip(_BLANKS)
@@ -61,7 +61,7 @@ class PayloadMessage:
 
     @property
     def document(self) -> object:
-        """The payload as a document; numbers are `JsonNumber`. Raises `PayloadError`."""
+        """Return the payload as a document; numbers are `JsonNumber`. Raises `PayloadError`."""
         if self._document is _UNREAD:
             if self._error is None:
                 self._parse()

@@ -1,4 +1,4 @@
-"""Where in a payload a reading's value is, and which captures are known there."""
+"""Position of a reading's value in a payload, and the captures that are known there."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edge.mapping.rules import NamePattern
 from edge.mapping.topics import name_pattern
 
 NAME: Final = "name"
-"""Built-in capture of SenML readings: the record's full name."""
+"""Built-in capture of SenML readings: the full name of the record."""
 
 DOCUMENTS: Final = ("json", "binary")
-"""Kinds of payloads that paths lead into."""
+"""Kinds of payloads to which paths apply."""
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
@@ -27,7 +27,7 @@ _SPECIAL_GROUPS: Final = frozenset({"value", "unit", "time"})
 
 @dataclass(frozen=True, slots=True)
 class PayloadPlace:
-    """Where in a payload a reading's value is."""
+    """Position of a reading's value in the payload."""
 
     path: Path | None = None
     record: NamePattern = field(default_factory=NamePattern)
@@ -38,7 +38,7 @@ class PayloadPlace:
 def find_place(
     reading: ReadingSpec, payload: str, names: list[str], many: set[str]
 ) -> tuple[PayloadPlace, list[str], set[str]]:
-    """The place, the captures known there, and those that may hold slashes."""
+    """Compile position, captures, and captures that may contain slashes."""
     _check_kind(reading, payload)
     place = PayloadPlace()
     known, several = [*names], {*many}
@@ -82,7 +82,7 @@ def _check_kind(reading: ReadingSpec, payload: str) -> None:
 
 
 def under(key: str, function: Callable[[Given], Value], given: Given) -> Value:
-    """`function(given)`; a fault in it is said of `key`."""
+    """Return `function(given)`; faults in it are assigned to `key`."""
     try:
         return function(given)
     except BadKeyError as error:

@@ -1,4 +1,4 @@
-"""What a payload says once a mapping has read it: one value of one observation, and the terms that describe it."""
+"""Reading: one value of one observation, and the terms that describe it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Reading:
     label: str | None = None
     comment: str | None = None
     topic: str | None = None
-    """The topic the message came from (the literal of `arces-monitor:hasMqttTopic`)."""
+    """Topic of the message (literal of `arces-monitor:hasMqttTopic`)."""
     time: datetime | None = None
-    """The message's own timestamp, aware and in UTC, if it carries one."""
+    """Timestamp in the message, with zone, in UTC; None if it has none."""
     store: Store | None = None
-    """Whether it is to be stored for the history; None: it is not."""
+    """How the reading is stored in the history; None: it is not."""

@@ -1,4 +1,4 @@
-"""Regular expressions of mapping files: compiled once, refused where a payload could make them run for ever."""
+"""Regular expressions of mapping files: compiled once; refused if a payload could make them run forever."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def compile_regex(text: str) -> re.Pattern[str]:
         raise BadKeyError(f"Not a regular expression: {error}.") from None
     if _repeats_repetition(text):
         raise BadKeyError(
-            f'"{text}" repeats a group that repeats by itself, which can run for ever on a hostile text.',
+            f'"{text}" repeats a group that repeats by itself, which can run forever on a hostile text.',
             allowed="a repetition (*, +) inside a group, or of a group, not both",
         )
     return compiled
 
 
 def _repeats_repetition(text: str) -> bool:
-    inner: list[bool] = [False]  # for each open group: does it hold an unbounded repetition?
+    inner: list[bool] = [False]  # for each open group: whether it contains an unbounded repetition
     position = 0
     while position < len(text):
         char = text[position]

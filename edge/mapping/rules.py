@@ -1,4 +1,4 @@
-"""Mappings in compiled form: what is looked at per message, with everything that can be known before known."""
+"""Compiled mappings: the data needed for each message, with everything else computed in advance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edge.mapping.values import Converter, JsonNumber, plain_text
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What describes a reading besides its value: IRIs and texts with all captures put in."""
+    """Description of a reading: IRIs and texts with all captures filled in."""
 
     observation: str
     unit: str | None = None
@@ -31,14 +31,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """What a name must be: exactly `literal`, or like `regex`, or (`capture`) anything."""
+    """Condition for a name: exactly `literal`, matching `regex`, or (`capture`) any name."""
 
     literal: str | None = None
     regex: re.Pattern[str] | None = None
     capture: str | None = None
 
     def match(self, name: str) -> dict[str, str] | None:
-        """The captures, or None where the name is another."""
+        """Return the captures, or None if the name does not match."""
         if self.regex is not None:
             found = self.regex.fullmatch(name)
             return None if found is None else found.groupdict()
@@ -49,21 +49,21 @@ class NamePattern:
 
 @dataclass(frozen=True, slots=True)
 class TermTemplates:
-    """The templates of `Terms`, in its order, and the captures that they need."""
+    """Templates of `Terms`, in its order, and the captures that they need."""
 
     observation: Template
     others: tuple[Template | None, ...]
     names: tuple[str, ...]
 
     def render(self, captures: dict[str, str]) -> Terms:
-        """The terms. Raises `CaptureError`."""
+        """Return the terms. Raises `CaptureError`."""
         rest = [None if template is None else template.render(captures) for template in self.others]
         return Terms(self.observation.render(captures), *rest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeRule:
-    """Where a message tells its time: a JSON path or a group of the pattern."""
+    """Position of the time in a message: a JSON path or a group of the pattern."""
 
     path: Path | None
     group: str | None
@@ -72,7 +72,7 @@ class TimeRule:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that must hold of a payload."""
+    """A condition on the payload."""
 
     path: Path | None
     exists: bool | None
@@ -81,7 +81,7 @@ class Condition:
     regex_text: int
 
     def holds(self, message: PayloadMessage) -> bool:
-        """Whether it holds; an unreadable payload fulfils no condition."""
+        """Whether the condition holds; it does not for an unreadable payload."""
         try:
             values = [message.text] if self.path is None else [hit.value for hit in self.path.walk(message.document)]
         except PayloadError:
@@ -106,11 +106,11 @@ class Rule:
     """One reading of a mapping."""
 
     mapping: str
-    """Name of the mapping, with that of its pack."""
+    """Name of the mapping with that of its pack."""
     what: str
-    """How problems call what is read: the path, the record, "value"."""
+    """Name of the value in problems: the path, the record, "value"."""
     terms: TermTemplates | None
-    """None: the value is taken and nothing is yielded (`ignore`)."""
+    """None: the value is consumed without a reading (`ignore`)."""
     convert: Converter
     path: Path | None
     record: NamePattern
@@ -121,7 +121,7 @@ class Rule:
     time: TimeRule | None
     required: bool
     store: Store | None
-    """Which of its readings are stored for the history; None: none."""
+    """Selects the readings for the history; None: none."""
     when: tuple[Condition, ...]
 
     def applies(self, message: PayloadMessage) -> bool:
@@ -142,17 +142,17 @@ def _same(value: object, text: str, wanted: str | bool | Decimal) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledMapping:
-    """One mapping, ready for use."""
+    """One compiled mapping."""
 
     name: str
     pack: str
     own: bool
-    """Whether it is of the operator's own files, which go before packs."""
+    """Whether it belongs to the operator's files, which take precedence over packs."""
     topic: TopicPattern
     topic_regex: re.Pattern[str] | None
     payload: str
     layout: Layout | None
-    """What the bytes of a binary payload are."""
+    """Layout of a binary payload."""
     when: tuple[Condition, ...]
     captures: tuple[tuple[str, Path | str], ...]
     """Captures from the payload: JSON paths, or names of SenML records."""

@@ -1,4 +1,4 @@
-"""SenML resolved: RFC 8428 JSON with its base fields, and the older draft form `{"e": [...], "bt": ...}`."""
+"""SenML resolution: RFC 8428 JSON with base fields, and the older draft form `{"e": [...], "bt": ...}`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def records(document: object, now: datetime | None) -> Iterator[Record]:
 
 
 class _Base:
-    """The base fields as they stand at a record."""
+    """Values of the base fields at a record."""
 
     def __init__(self, *, draft: bool, now: datetime | None) -> None:
         self.draft = draft
@@ -77,7 +77,8 @@ class _Base:
             elif key == "bver" and _decimal(value, "bver") > VERSION:
                 raise PayloadError(f"the payload is SenML of version {value}, known is up to {VERSION}")
             elif key.endswith("_"):
-                # RFC 8428, 4.4: a label that ends so must be understood or the record refused.
+                # RFC 8428, section 4.4: a label that ends with an underscore must be understood, or the record
+                # refused.
                 raise PayloadError(f'the payload demands the SenML extension "{key[:40]}", which is not known')
 
     def resolve(self, entry: dict[str, object]) -> Record | None:
@@ -121,7 +122,7 @@ class _Base:
 
 
 def _number(value: object) -> object:
-    # Feeds of the draft form write numbers as texts: "v": "22.5".
+    # Sources of the draft form write numbers as texts: "v": "22.5".
     return JsonNumber(value) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""The tables of serial ports as the author of a mapping file writes them."""
+"""Model of serial ports in mapping files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge.mapping.table import Table
 
 
 class FramingSpec(Table):
-    """How frames are told apart in what a serial port sends."""
+    """Framing of a serial port."""
 
     kind: Literal["lines", "slip", "hdlc", "cobs", "delimited", "length"] = Field(
         default="lines",
@@ -43,7 +43,7 @@ class FramingSpec(Table):
 
 
 class ChecksumSpec(Table):
-    """The checksum of frames."""
+    """Checksum of frames."""
 
     name: str = Field(description="crc-16/modbus, crc-32, xor8 and so on.")
     endian: Literal["big", "little"] | None = Field(

@@ -1,4 +1,4 @@
-"""Serial ports as mapping files declare them: which device, how frames are told apart, and their checksum."""
+"""Serial ports in mapping files: device, framing and checksum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edge.mapping.errors import BadKeyError, Fault, nearest
 from edge.mapping.serial_model import ChecksumSpec, FramingSpec, SerialSpec
 
 TOPIC: Final = "serial/"
-"""What topics of frames begin with; the name of the port follows."""
+"""Prefix of the topics of frames; the name of the port follows."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _USB: Final = re.compile(r"usb:([0-9A-Fa-f]{4}|\*):([0-9A-Fa-f]{4}|\*)(?::(.+))?")
@@ -28,7 +28,7 @@ _KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class UsbDevice:
-    """A USB device by its identity, wherever it is plugged in. None: any."""
+    """A USB device by its identity, on any USB port. None: any value."""
 
     vendor: int | None
     product: int | None
@@ -37,61 +37,61 @@ class UsbDevice:
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """Frames between bytes that are nowhere else."""
+    """Framing with delimiters that occur nowhere else."""
 
     end: bytes
     start: bytes = b""
     escape: bytes = b""
     changed: tuple[tuple[bytes, bytes], ...] = ()
-    """Bytes that never stand for themselves in a frame, and what follows the escape in their place."""
+    """Bytes that are escaped within a frame, and the bytes that follow the escape in their place."""
     text: bool = False
-    """Whether frames are text: what is no text is no frame."""
+    """Whether frames are text. Data that is not text is then not a frame."""
     cobs: bool = False
-    """Whether frames are without zeros by Consistent Overhead Byte Stuffing."""
+    """Whether frames use Consistent Overhead Byte Stuffing, which removes zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class LengthPrefixed:
-    """Frames that begin with certain bytes and tell their length."""
+    """Framing with sync bytes and a length field."""
 
     sync: bytes
     at: int
     size: int
     endian: Literal["big", "little"]
     plus: int
-    """Bytes of a frame beyond what its length says."""
+    """Bytes of a frame that its length field does not count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SerialPort:
-    """One serial port, ready for use."""
+    """A compiled serial port."""
 
     name: str
     spec: SerialSpec
     device: str | UsbDevice
-    """A path, or an identity."""
+    """A path, or a USB identity."""
     framing: Delimited | LengthPrefixed
     checksum: Checksum | None
     place: Fault
-    """Where it stands, for what is wrong with it later on."""
+    """Its position in the file, for later messages."""
 
     @property
     def topic(self) -> str:
-        """The topic of its frames."""
+        """Topic of its frames."""
         return TOPIC + self.name
 
     def same(self, other: SerialPort) -> bool:
-        """Whether it is just what `other` is."""
+        """Whether the settings of the port equal those of `other`."""
         return self.spec == other.spec
 
 
 def port_of(topic: str) -> str:
-    """The name of the port that a topic is of; empty: of none."""
+    """Return the name of the port with this topic; empty: not a port's topic."""
     return topic.removeprefix(TOPIC).partition("/")[0] if topic.startswith(TOPIC) else ""
 
 
 def serial_port(spec: SerialSpec, place: Fault) -> SerialPort:
-    """One port. Raises `BadKeyError`."""
+    """Compile one port. Raises `BadKeyError`."""
     if not _NAME.fullmatch(spec.name):
         raise BadKeyError("A name has 1 to 64 letters, digits, _, - and dots.", key="name")
     checksum = None if spec.crc is None else _checksum(spec.crc)

@@ -1,4 +1,4 @@
-"""Bounds on what one message may cost, passed in by whoever composes the gateway."""
+"""Limits for the cost of one message, set when the gateway is composed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MappingLimits:
-    """Bounds per message and sizes of the mapper's caches. The defaults suit a Raspberry Pi."""
+    """Limits for each message, and sizes of the mapper's caches. The defaults suit a Raspberry Pi."""
 
     payload: int = 256 * 1024
-    """Bytes of a payload; a larger one is a problem and is not read."""
+    """Maximum payload in bytes; a larger one is a problem and is not read."""
     readings: int = 1000
-    """Readings from one message; what is beyond is dropped, with one problem."""
+    """Maximum readings of one message; further ones are dropped, with one problem."""
     problems: int = 50
-    """Problems told of one message."""
+    """Maximum reported problems of one message."""
     digits: int = 64
-    """Characters of a number."""
+    """Maximum length of a number in characters."""
     text: int = 65_536
-    """Characters of a string value."""
+    """Maximum length of a string value in characters."""
     regex_text: int = 4096
-    """Characters of a payload (or string) that a regular expression is tried on."""
+    """Maximum length of a payload (or string) for regular expressions, in characters."""
     topics: int = 16_384
-    """Topics whose mappings are remembered; an entry is some hundred bytes."""
+    """Topics with cached mappings; an entry takes some hundred bytes."""
     terms: int = 16_384
-    """Sets of terms remembered for observations named by the payload (SenML names, captured keys)."""
+    """Cached sets of terms for observations named by the payload (SenML names, captured keys)."""

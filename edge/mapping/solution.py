@@ -1,4 +1,4 @@
-"""Solutions of a query as far as messages can hold them: from RDF terms to the scalars of JSON and text."""
+"""Query solutions for messages: converts RDF terms to scalars of JSON and text."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class Term(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """What a message is given for a term."""
+    """Value of a term in a message."""
 
     text: str
     plain: bool
-    """Whether JSON has it without quotes: a number or a truth value."""
+    """Whether JSON writes it without quotes: a number or a boolean."""
 
 
 class CommandError(ValueError):
-    """A solution of which no message can be made; the text says why."""
+    """A message cannot be built from a solution; the text gives the reason."""
 
 
 def local_name(text: str) -> str:
-    """The end of an IRI, after the last `#` or `/`, else `:`, with its percent-encoding undone."""
+    """Return the local part of an IRI, after the last `#` or `/`, else `:`, with percent-encoding decoded."""
     tail = re.split("[#/]", text)[-1]
     return unquote(tail.rpartition(":")[2])
 
 
 def _bytes_of(kind: str) -> Callable[[str], str]:
-    """From the text of a number to its bytes in hexadecimal, which raises `CommandError` where they cannot say it."""
+    """Convert the text of a number to its bytes in hexadecimal. Raises `CommandError` if it does not fit."""
 
     def encode(text: str) -> str:
         try:
@@ -76,18 +76,18 @@ ACTUATOR_FILTERS: Final[dict[str, Callable[[str], str]]] = {
     "local": local_name,
     **{kind: _bytes_of(kind) for kind in (*INTEGERS, *FLOATS)},
 }
-"""What may follow the name of a variable: those of captures, the local name of an IRI, and the bytes of a number."""
+"""Filters after the name of a variable: those of captures, the local name of an IRI, and the bytes of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One solution of an actuator's query. Variables that have no value, or a blank node, are not in `terms`."""
+    """One solution of an actuator's query. Unbound variables and blank nodes are not in `terms`."""
 
     terms: Mapping[str, Term]
     converters: Mapping[str, Converter]
 
     def scalar(self, name: str) -> Scalar | None:
-        """The value of a variable, converted; None where it has none. Raises `CommandError`."""
+        """Return the converted value of a variable; None if it is unbound. Raises `CommandError`."""
         term = self.terms.get(name)
         if term is None:
             return None
@@ -97,7 +97,7 @@ class Solution:
             raise CommandError(f"?{name} {error}") from None
 
     def text(self, name: str, filters: tuple[Callable[[str], str], ...]) -> str:
-        """The value as text. Raises `CommandError`, also where there is none."""
+        """Return the value as text. Raises `CommandError`, also if the variable is unbound."""
         scalar = self.scalar(name)
         if scalar is None:
             raise CommandError(f"?{name} has no value")

@@ -1,4 +1,4 @@
-"""Which readings are stored for the history: all, those that say something new, and how often at the most."""
+"""Selection of readings for the history: all, only changes, and a maximum rate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """What a reading says, as far as it matters for this."""
+    """The parts of a reading that the selection compares."""
 
     value: str
-    """The lexical form."""
+    """Lexical form."""
     datatype: str
     unit: str | None
     time: int
@@ -20,17 +20,17 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What a mapping says of its readings. They are stored unless something here is against it."""
+    """Selection rules of a mapping. A reading is stored unless a rule excludes it."""
 
     change: bool = False
-    """Only where the value is another than the one that was stored last."""
+    """Store only if the value differs from the last stored one."""
     dead_band: Decimal | None = None
-    """For numbers: only where it differs by so much at least."""
+    """For numbers: store only if the difference is at least this large."""
     at_most_every: Decimal | None = None
-    """Seconds that must be between the times of two that are stored."""
+    """Minimum seconds between two stored readings."""
 
     def wants(self, said: Said, last: Said | None) -> bool:
-        """Whether a reading is stored. `last`: the one that was stored last; None: it is not known."""
+        """Whether to store a reading. `last`: the last stored one; None: it is not known."""
         if last is None:
             return True
         if self.at_most_every is not None and abs(said.time - last.time) < self.at_most_every * 1_000_000:
@@ -46,7 +46,7 @@ class Store:
         return said.value != last.value
 
     def __str__(self) -> str:
-        """In words."""
+        """Describe the rules in words."""
         words = "on change" if self.change else "all"
         if self.dead_band is not None:
             words = f"on a change of {self.dead_band} or more"

@@ -1,4 +1,4 @@
-"""A table of a mapping file: what it does not know is a fault."""
+"""Base of the tables of a mapping file: unknown keys are faults."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Table(BaseModel):
-    """The base of all tables."""
+    """Base class of all tables."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,6 @@
-"""Templates of IRIs and texts with `{captures}`; captures are percent-encoded so that none can break out of an IRI."""
+"""Templates of IRIs and texts with `{captures}`. Captures are percent-encoded, so they cannot change an IRI's
+structure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ FILTERS: Final[dict[str, Callable[[str], str]]] = {
     "upper": str.upper,
     "capitalize": str.capitalize,
 }
-"""What may follow a capture's name: `{node|capitalize}`."""
+"""Filters after a capture's name: `{node|capitalize}`."""
 
 Parts = list["str | tuple[str, tuple[Callable[[str], str], ...]]"]
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -25,11 +27,11 @@ _SAFE_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/?#]+[/?#]|[^/?#])")
 
 
 class CaptureError(ValueError):
-    """A capture holds something that cannot be a part of an IRI or a text."""
+    """A capture cannot be part of an IRI or text."""
 
 
 class Template:
-    """A compiled template. `names` are the captures it needs; `constant` is its text where it needs none."""
+    """A compiled template. `names`: the required captures; `constant`: its text if it needs none."""
 
     __slots__ = ("_iri", "_many", "_parts", "constant", "names")
 
@@ -41,7 +43,7 @@ class Template:
         self.constant = None if self.names else "".join(part for part in parts if isinstance(part, str))
 
     def render(self, captures: Mapping[str, str]) -> str:
-        """The text with the captures put in. Raises `CaptureError`."""
+        """Return the text with the captures filled in. Raises `CaptureError`."""
         if self.constant is not None:
             return self.constant
         out: list[str] = []
@@ -57,7 +59,7 @@ class Template:
         return "".join(out)
 
     def accepts(self, text: str, captures: Mapping[str, str]) -> bool:
-        """Whether rendering may give `text`, once `captures` are known and any others may be anything."""
+        """Whether rendering can give `text` with these `captures` and any values of the others."""
         pattern: list[str] = []
         for part in self._parts:
             if isinstance(part, str):
@@ -78,7 +80,7 @@ class Template:
 
 
 def _segment(name: str, value: str) -> str:
-    # "." and ".." have a meaning in paths that no percent-encoding takes away (RFC 3986, 6.2.2.2).
+    # "." and ".." have a meaning in paths that percent-encoding cannot remove (RFC 3986, section 6.2.2.2).
     if value in ("", ".", ".."):
         raise CaptureError(f'the capture {{{name}}} is "{value}", which cannot be a part of an IRI')
     if len(value) > _LONGEST_CAPTURE:
@@ -99,7 +101,7 @@ def parse_parts(
     filters: Mapping[str, Callable[[str], str]] = FILTERS,
     lacking: str = "which nothing captures",
 ) -> Parts:
-    """The literal parts of a template, and the names in it with their filters. Raises `BadKeyError`."""
+    """Return the literal parts of a template, and its names with filters. Raises `BadKeyError`."""
     parts: Parts = []
     position = 0
     for token in _TOKEN.finditer(text):
@@ -131,12 +133,12 @@ def parse_parts(
 
 
 def text_template(text: str, known: Collection[str]) -> Template:
-    """A template of plain text (label, comment). Raises `BadKeyError`."""
+    """Compile a template of plain text (label, comment). Raises `BadKeyError`."""
     return Template(parse_parts(text, known), iri=False, many=set())
 
 
 def iri_template(text: str, namespaces: Mapping[str, str], known: Collection[str], many: Collection[str]) -> Template:
-    """A template of an IRI; `many` names the captures that may hold several topic levels. Raises `BadKeyError`."""
+    """Compile a template of an IRI; `many`: captures that may contain several topic levels. Raises `BadKeyError`."""
     parts = parse_parts(expand(text, namespaces), known)
     sample = "".join(part if isinstance(part, str) else "x" for part in parts)
     if not is_iri(sample):

@@ -1,4 +1,4 @@
-"""IRIs as mapping files write them: prefixes, CURIEs, and the check that a text is an absolute IRI (RFC 3987)."""
+"""IRIs in mapping files: prefixes, CURIEs, and validation of absolute IRIs (RFC 3987)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMESPACES: Final[dict[str, str]] = {
     "arces-monitor": "http://mml.arces.unibo.it/monitor#",
     "edge": "urn:sepa-edge:",
 }
-"""Prefixes that need no declaring: those of the paper's Listing 18, and the gateway's own."""
+"""Predeclared prefixes: those of the paper's Listing 18, and the gateway's own."""
 
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _URI_SCHEMES = frozenset({"urn", "tag", "mailto", "did", "info", "geo"})
@@ -36,7 +36,7 @@ _IRI = re.compile(
 
 
 def is_iri(text: str) -> bool:
-    """Whether `text` is an absolute IRI by the grammar of RFC 3987 (hosts of registered names and IP literals)."""
+    """Whether `text` is an absolute IRI by the grammar of RFC 3987 (hosts: registered names and IP literals)."""
     return _IRI.fullmatch(text) is not None
 
 
@@ -62,7 +62,7 @@ def expand(text: str, namespaces: Mapping[str, str]) -> str:
 
 
 def constant(text: str, namespaces: Mapping[str, str]) -> str:
-    """`text` as an IRI without captures, checked. Raises `BadKeyError`."""
+    """Return `text` as a checked IRI without captures. Raises `BadKeyError`."""
     iri = expand(text, namespaces)
     if not is_iri(iri):
         raise BadKeyError(f'"{iri}" is not an absolute IRI.')

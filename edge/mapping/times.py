@@ -1,4 +1,4 @@
-"""Timestamps that messages carry: ISO 8601, Unix time in several scales, patterns; always an aware time in UTC."""
+"""Timestamps in messages: ISO 8601, Unix time in several scales, patterns; converted to UTC with zone."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _OFFSET = re.compile(r"([+-])([0-9]{2}):?([0-9]{2})").fullmatch
 
 
 class BadTimeError(ValueError):
-    """The message's timestamp cannot be used; the text says why."""
+    """The timestamp of a message is invalid; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """How a timestamp is written: one of `FORMATS` or a pattern of `strptime`, and the zone where it names none."""
+    """Format of a timestamp: one of `FORMATS` or a `strptime` pattern, and the zone if it contains none."""
 
     format: str = "auto"
     zone: tzinfo | None = None
 
     def parse(self, raw: object) -> datetime | None:
-        """The time in UTC; None where there is none (null, empty). Raises `BadTimeError`."""
+        """Return the time in UTC; None if it is missing (null, empty). Raises `BadTimeError`."""
         if raw is None or raw == "":
             return None
         if isinstance(raw, bool) or not isinstance(raw, str):
@@ -69,7 +69,7 @@ def _unix(text: str, scale: Decimal | None) -> datetime:
 
 
 def unix_time(number: Decimal, scale: Decimal | None = None) -> datetime:
-    """A Unix time as UTC; without a scale its magnitude tells s, ms and us apart. Raises `BadTimeError`."""
+    """Convert a Unix time to UTC; without a scale, its magnitude distinguishes s, ms and us. Raises `BadTimeError`."""
     if scale is None:
         scale = Decimal(1) if number < 10**11 else Decimal("1e-3") if number < 10**14 else Decimal("1e-6")
     seconds = number * scale
@@ -79,14 +79,14 @@ def unix_time(number: Decimal, scale: Decimal | None = None) -> datetime:
 
 
 def _plausible(moment: datetime, text: str) -> datetime:
-    # Devices without a set clock tell 1970, or the day their firmware was built.
+    # Devices whose clock is not set report 1970, or the build date of their firmware.
     if not _EARLIEST <= moment < _LATEST:
         raise BadTimeError(f"{shown(text)} is {moment.year}: the sender's clock is not set")
     return moment
 
 
 def parse_zone(text: str) -> tzinfo:
-    """A zone by name (`UTC`, `Europe/Rome`) or offset (`+01:00`). Raises `BadKeyError`."""
+    """Return a zone by name (`UTC`, `Europe/Rome`) or offset (`+01:00`). Raises `BadKeyError`."""
     if text.upper() in ("UTC", "Z"):
         return UTC
     if match := _OFFSET(text):
@@ -103,7 +103,7 @@ def parse_zone(text: str) -> tzinfo:
 
 
 def time_format(name: str, zone: str | None) -> TimeFormat:
-    """A format by name or strptime pattern. Raises `BadKeyError`."""
+    """Return a format by name or strptime pattern. Raises `BadKeyError`."""
     if name not in FORMATS and "%" not in name:
         raise BadKeyError(
             f'"{name}" is no time format.', allowed=", ".join(FORMATS) + ", or a strptime pattern (%Y-%m-%d %H:%M:%S)"

@@ -1,4 +1,4 @@
-"""Topic patterns: MQTT wildcards, named captures, and the index that finds the patterns of a topic level by level."""
+"""Topic patterns: MQTT wildcards, named captures, and an index that finds the patterns of a topic level by level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANY: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of a pattern. A kind is also its rank: the smaller, the more specific."""
+    """One level of a pattern. The kind is also its rank: a smaller one is more specific."""
 
     kind: int
     text: str
@@ -31,23 +31,23 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """A compiled pattern: its levels, and the captures by name."""
+    """A compiled pattern: its levels, and captures by name."""
 
     text: str
     levels: tuple[Level, ...]
     names: tuple[str, ...]
     many: frozenset[str]
-    """Captures that hold several levels."""
+    """Captures of several levels."""
     exact: str | None
-    """The one topic it matches, where it has neither captures nor wildcards."""
+    """The only topic that it matches, if it has no captures and wildcards."""
 
     @property
     def specificity(self) -> tuple[int, ...]:
-        """Sorts before that of less specific patterns: literal < part of a level < whole level < many levels."""
+        """Sort key: more specific patterns come first (literal < part of a level < whole level < many levels)."""
         return tuple(level.kind for level in self.levels)
 
     def captures(self, levels: list[str]) -> dict[str, str]:
-        """The captures of a topic (given as its levels) that the pattern matches."""
+        """Return the captures of a topic (as levels) that the pattern matches."""
         found: dict[str, str] = {}
         for index, level in enumerate(self.levels):
             if level.kind == MANY:
@@ -61,7 +61,7 @@ class TopicPattern:
 
 
 def glob_regex(glob: str) -> str:
-    """A glob (`*`, `?`, alternatives with `|`) as the text of a regular expression."""
+    """Convert a glob (`*`, `?`, alternatives with `|`) to a regular expression."""
     wild = {"*": ".*", "?": "."}
     return "|".join("".join(wild.get(char, re.escape(char)) for char in one) for one in glob.split("|"))
 
@@ -102,7 +102,7 @@ def name_pattern(text: str, names: list[str]) -> tuple[str | None, re.Pattern[st
 
 
 def parse_topic(text: str) -> TopicPattern:
-    """A topic pattern from its text. Raises `BadKeyError`."""
+    """Parse a topic pattern. Raises `BadKeyError`."""
     if not text or len(text) > 65_535 or "\0" in text:
         raise BadKeyError("A topic has 1 to 65535 characters, and none is NUL.")
     names: list[str] = []
@@ -156,14 +156,14 @@ class _Node(Generic[Item]):
 
 
 class TopicIndex(Generic[Item]):
-    """Finds what was filed under the patterns that match a topic: exact topics in a dict, the others in a tree."""
+    """Index of items by topic pattern: exact topics in a dict, the others in a tree."""
 
     def __init__(self) -> None:
         self._exact: dict[str, list[Item]] = {}
         self._root: _Node[Item] = _Node()
 
     def add(self, pattern: TopicPattern, item: Item) -> None:
-        """File `item` under `pattern`."""
+        """Add `item` under `pattern`."""
         if pattern.exact is not None:
             self._exact.setdefault(pattern.exact, []).append(item)
             return
@@ -184,9 +184,9 @@ class TopicIndex(Generic[Item]):
         node.here.append(item)
 
     def find(self, topic: str, levels: list[str]) -> list[Item]:
-        """What is filed under patterns that match `topic`; `levels` are its levels."""
+        """Return the items of the patterns that match `topic`; `levels` are its levels."""
         found = list(self._exact.get(topic, ()))
-        # MQTT 3.1.1, 4.7.2: wildcards at the first level do not match topics that begin with "$".
+        # MQTT 3.1.1, section 4.7.2: wildcards at the first level do not match topics that begin with "$".
         found.extend(_walk(self._root, levels, 0, wild=not topic.startswith("$")))
         return found
 

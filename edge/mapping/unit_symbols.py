@@ -12,7 +12,7 @@ _HEADER = "// Symbols of units, by the last part of their IRIs. Generated from e
 
 
 def javascript() -> str:
-    """The text of the module."""
+    """Return the text of the module."""
     table = json.dumps(unit_symbols(), ensure_ascii=False, indent=2, sort_keys=True)
     return f"{_HEADER}export const SYMBOLS = {table};\n"
 

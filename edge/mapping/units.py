@@ -121,7 +121,7 @@ def _table() -> dict[str, str]:
 
 
 UNIT_CODES: Final[dict[str, str]] = _table()
-"""Unit code of a payload to unit IRI. `C` is the coulomb here, as in SenML; files may say otherwise in `units`."""
+"""Unit code of a payload to unit IRI. `C` is the coulomb, as in SenML; files can override it in `units`."""
 
 _SYMBOLS: Final = {
     "Millibar": "hPa",
@@ -189,10 +189,12 @@ _OTHER_SYMBOLS: Final = {
     "UNITLESS": "",
     "NUM": "",
 }
-"""Symbols of further QUDT names, which clients use and no unit code leads to."""
+"""Symbols of further QUDT names that clients use without a unit code."""
 
 
 def unit_symbols() -> dict[str, str]:
-    """The last part of a unit's IRI to the symbol that people read; empty for what has none, as a plain count."""
+    """Return the symbol of each unit by the last part of its IRI; empty for units without
+    one, such as a plain count.
+    """
     first = {name: codes[0] for names in (_QUDT_1_1_NAMES, _QUDT_2_NAMES) for name, codes in names.items()}
     return {**first, **_SYMBOLS, **_OTHER_SYMBOLS}

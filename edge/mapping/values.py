@@ -1,4 +1,6 @@
-"""From what a payload holds to a lexical form and its datatype; exact decimal scaling, value tables, plausibility."""
+"""Conversion of payload values to lexical form and datatype: exact decimal scaling, value tables, plausibility
+checks.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from typing import Final
 from edge.mapping.reading import XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 
 KINDS: Final = ("number", "integer", "decimal", "double", "boolean", "string", "auto")
-"""The words for datatypes. `number` is a decimal, or a double where written with an exponent; `auto` follows JSON."""
+"""Names of datatypes. `number`: decimal, or double with an exponent; `auto`: follows JSON."""
 
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?").fullmatch
 _NUMBER = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?([eE][-+]?[0-9]+)?").fullmatch
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]").search
-# Enough for any number of `MappingLimits.digits` characters times a scale plus an offset, without rounding.
+# Enough for a number of `MappingLimits.digits` characters times a scale plus an offset, without rounding.
 EXACT: Final = Context(prec=1000)
 _DOUBLE: Final = Context(prec=17)
 _BOOLEANS: Final = {"true": "true", "1": "true", "on": "true", "yes": "true"} | {
@@ -28,17 +30,17 @@ _BOOLEANS: Final = {"true": "true", "1": "true", "on": "true", "yes": "true"} | 
 
 
 class JsonNumber(str):
-    """The digits of a JSON number as the payload has them (NaN and Infinity, which JSON forbids, included)."""
+    """The digits of a JSON number as in the payload (including NaN and Infinity, which JSON forbids)."""
 
     __slots__ = ()
 
 
 class BadValueError(ValueError):
-    """The payload's value cannot be one of this observation; the text says why."""
+    """The value is invalid for this observation; the text gives the reason."""
 
 
 class OtherKindError(BadValueError):
-    """The value is not of the kind wanted at all (a text, an object); readings with wildcards pass over it."""
+    """The value has another type (a text, an object); readings with wildcards skip it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Converter:
 
     kind: str = "number"
     datatype: str | None = None
-    """IRI of a datatype beyond the kinds; the text is taken as it is."""
+    """IRI of a datatype without a kind; the text is not converted."""
     table: Mapping[str, tuple[str, str]] | None = None
     absent: frozenset[str] = frozenset()
     scale: Decimal | None = None
@@ -63,7 +65,7 @@ class Converter:
         object.__setattr__(self, "_calculated", self.scale is not None or self.offset is not None)
 
     def __call__(self, raw: object) -> tuple[str, str] | None:
-        """Lexical form and datatype IRI; None where the payload says that there is no value. Raises `BadValueError`."""
+        """Return lexical form and datatype IRI; None if the payload has no value. Raises `BadValueError`."""
         if raw is None:
             return None
         if isinstance(raw, dict | list):
@@ -126,7 +128,7 @@ class Converter:
             text = text.replace(",", ".")
         match = _NUMBER(text)
         if match is None or not (match[2] or match[3]):
-            # "NaN" and "Infinity" in JSON: a number that is none; in a text: just not a number.
+            # "NaN" and "Infinity" in JSON are invalid numbers; in a text they are ordinary words.
             kind = BadValueError if isinstance(raw, JsonNumber) else OtherKindError
             raise kind(f"{shown(raw)} is not a number")
         sign, whole, fraction, exponent = match.groups()
@@ -176,25 +178,25 @@ def _boolean(raw: object) -> str:
 
 
 def storable(text: str) -> bool:
-    """Whether a literal may hold `text`: no control characters, no broken Unicode (the Char of XML 1.0)."""
+    """Whether a literal can contain `text`: no control characters, no invalid Unicode (Char of XML 1.0)."""
     return _UNSTORABLE(text) is None
 
 
 def plain_text(raw: object) -> str:
-    """A scalar of a payload as text, without blanks around it."""
+    """Return a scalar of a payload as text, without surrounding blanks."""
     if isinstance(raw, bool):
         return "true" if raw else "false"
     return str(raw) if isinstance(raw, JsonNumber) else str(raw).strip()
 
 
 def shown(text: str) -> str:
-    """`text` as a message may show it: quoted, escaped, cut to a length for people."""
+    """Format `text` for messages: quoted, escaped, shortened."""
     cut = text if len(text) <= 60 else text[:60] + "..."
     return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut) + '"'
 
 
 def literal(value: bool | Decimal | str, kind: str | None) -> tuple[str, str]:
-    """The entry of a value table as lexical form and datatype IRI. Raises `BadValueError`."""
+    """Return the entry of a value table as lexical form and datatype IRI. Raises `BadValueError`."""
     if kind is None:
         kind = "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
     raw: object = value
