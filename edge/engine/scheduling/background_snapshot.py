@@ -1,8 +1,9 @@
-"""Encode the live graph for a snapshot of the journal, on a thread of its own, while updates go on.
+"""Encode the live graph for a snapshot of the journal, on its own thread, while updates continue.
 
-The bodies come from a `GraphCopy`. The last ones have the changes that were made meanwhile, so together the bodies are
-the state at the commit after which `bodies` is called. They are compressed, about 9 bytes a quad, and in memory until
-the journal stores them in one transaction. A crash before that leaves the last snapshot and the journal as they are.
+A `GraphCopy` provides the bodies. The last ones contain the changes that were made meanwhile, so all bodies together
+are the state at the commit after which `bodies` is called. They are compressed, about 9 bytes a quad, and stay in
+memory until the journal stores them in one transaction. After a crash before that, the previous snapshot and the
+journal are still valid.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _PIECE: Final = 500
 """Quads that are copied at a time. Updates wait for one piece, less than a millisecond."""
 
 _MOST_ROUNDS: Final = 10
-"""How often it is encoded what was changed meanwhile, until that is little enough to be left to the writer."""
+"""Rounds of encoding the changes made meanwhile, until they are few enough for the writer thread."""
 
 
 class BackgroundSnapshot:
-    """A snapshot in the making."""
+    """A snapshot that is being encoded."""
 
     def __init__(self, engine: Engine, done: Callable[[BackgroundSnapshot], None]) -> None:
-        """Begin. `done` is called on the thread, with the snapshot, when `bodies` can be called or it failed."""
+        """Start to copy. `done` is called on the encoding thread when `bodies` is available or the encoding failed."""
         self.error: Exception | None = None
-        """Why it failed."""
+        """Error of the encoding, or None."""
         self._engine = engine
         self._done = done
         self._copy = engine.begin_copy()
@@ -38,11 +39,11 @@ class BackgroundSnapshot:
         self._cancelled = False
 
     def start(self) -> None:
-        """Encode on a thread."""
+        """Encode on a new thread."""
         threading.Thread(target=self.encode, name="snapshot").start()
 
     def encode(self) -> None:
-        """Encode here. To be called again while it is `behind`."""
+        """Encode on this thread. Must be called again while `behind` is true."""
         try:
             if not self._bodies:
                 for body in snapshot_bodies(self._quads(), self._copy.named_graphs, self._may_be_long):
@@ -63,11 +64,11 @@ class BackgroundSnapshot:
 
     @property
     def behind(self) -> bool:
-        """Whether so much was changed since it was encoded that `bodies` would take long, and `encode` would help."""
+        """Whether so many changes are not encoded that `bodies` would take long, and another `encode` would help."""
         return self._rounds < _MOST_ROUNDS and self._copy.behind(_PIECE)
 
     def bodies(self) -> Sequence[bytes]:
-        """Return the bodies of the snapshot of the graph as it is now. To be called once, with nothing uncommitted.
+        """Return the bodies of the snapshot of the current graph. Must be called once, with nothing uncommitted.
 
         Raises `NotRestorable`.
         """
@@ -75,7 +76,7 @@ class BackgroundSnapshot:
         return [*self._bodies, *change_bodies(changes, self._may_be_long)] if changes else self._bodies
 
     def _catch_up(self) -> bool:
-        """Encode what was changed since the copy began, or since the last time. Returns whether it was little."""
+        """Encode the changes since the last call, or since the copy began. Returns whether they were few."""
         with self._engine.writing:
             if self._cancelled:
                 return True

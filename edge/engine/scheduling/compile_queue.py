@@ -1,7 +1,7 @@
-"""Compile queue: long texts are compiled on threads of their own, clients in turn.
+"""Compile queue: compiles long texts on separate threads, clients in turn.
 
-One text of a client is compiled at a time, so its long texts leave a thread to others. What was compiled takes several
-times the memory of its text, so only a few compiled texts wait for the writer; the others wait as texts.
+Only one text of a client is compiled at a time, so one thread remains free for other clients. A compiled text takes
+several times the memory of its source, so only a few compiled texts wait for the writer; the others wait as texts.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from edge.protocol.access import Priority
 from edge.protocol.errors import NotReady
 
 LONG_TEXT: Final = 4_096
-"""Characters from which the text of a subscription, or of an update that is due, is not compiled on the writer."""
+"""Characters from which the text of a subscription, or of a due update, is not compiled on the writer thread."""
 
 _THREADS: Final = 2
 _AHEAD: Final = 2
-"""Compiled requests of one client that are not done yet: one that the writer executes, and the next one."""
+"""Compiled requests of one client that are not done yet: the one that the writer executes, and the next one."""
 _MOST_AHEAD: Final = 8
-"""Those of all clients, from which on a client has one at most."""
+"""Compiled requests of all clients from which on each client may have only one."""
 
 
 class CompileQueue:
-    """All of one scheduler. Any thread may put."""
+    """Long texts of one scheduler that wait to be compiled. Thread-safe."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="compile")
         self._lock = threading.Lock()
         self._waiting: FairQueue[_Text] = FairQueue()
         self._running: set[str] = set()
-        """Clients of which a text is being compiled."""
+        """Clients with a text that is being compiled."""
         self._ahead: Counter[str] = Counter()
-        """By client: requests that are, or were, compiled and are not done yet."""
+        """By client: compiled requests that are not done yet, and those being compiled."""
 
     def put(self, source: str, priority: Priority, compile_: Callable[[], None], done: Future[Any]) -> None:
-        """Have a text compiled. `compile_` raises nothing; `done`: the request. Raises `NotReady` after `close`."""
+        """Add a text. `compile_` must not raise; `done`: future of the request. Raises `NotReady` after `close`."""
         text = _Text(self, source, priority, compile_, done)
         with self._lock:
             self._waiting.put(text)
@@ -50,11 +50,11 @@ class CompileQueue:
             raise NotReady("The gateway is stopping; try again when it is back") from None
 
     def close(self, *, wait: bool = False) -> None:
-        """Take nothing more; what waits is compiled. `wait`: until then."""
+        """Accept no more texts; the waiting ones are still compiled. `wait`: block until then."""
         self._pool.shutdown(wait=wait)
 
     def is_ready(self, source: str) -> bool:
-        """Whether a text of a client can be compiled now. To be called with the lock held."""
+        """Return whether a text of a client can be compiled now. The caller holds the lock."""
         if source in self._running:
             return False
         ahead = self._ahead
@@ -77,7 +77,7 @@ class CompileQueue:
             text.done.add_done_callback(lambda _, source=text.source: self._forget(source))  # type: ignore[misc]
 
     def _forget(self, source: str) -> None:
-        """A compiled request is done: another text may be compiled."""
+        """Note that a compiled request is done: another text may be compiled."""
         with self._lock:
             self._ahead[source] -= 1
             if not self._ahead[source]:
@@ -88,7 +88,7 @@ class CompileQueue:
         if more:
             try:
                 self._pool.submit(self._run)
-            except RuntimeError:  # shut down; the threads that are left go on
+            except RuntimeError:  # shut down; the remaining threads continue
                 self._run()
 
 

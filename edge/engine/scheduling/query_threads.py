@@ -1,7 +1,7 @@
-"""The threads that answer queries, on what is committed, while the writer goes on.
+"""Query threads: answer queries on committed state while the writer continues.
 
-What is sure to be answered soon is answered here. Everything else is answered apart, by processes that can be stopped,
-and has threads of its own that wait for them: no query waits for one that may take long. Clients take turns.
+Certainly cheap queries are answered on these threads. All others are evaluated in forked processes, which can be
+stopped, and have separate threads that wait for them. So no cheap query waits for an expensive one. Clients take turns.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _SETTING: Final = "engine.query_timeout"
 
 
 class QueryThreads:
-    """Answers queries. Any thread may ask; nobody waits."""
+    """Answers queries. Thread-safe; no call blocks."""
 
     def __init__(self, queries: QueryProcessor, settings: EngineSettings, clock: Clock) -> None:
         self._queries = queries
-        self._apart = ForkedEvaluator(settings.max_query_memory)
+        self._forked = ForkedEvaluator(settings.max_query_memory)
         self._clock = clock
         self._seconds = settings.query_timeout
-        self._here = _Line(settings.query_workers, settings.max_pending_queries, "query")
-        self._long = _Line(settings.query_workers, settings.max_pending_queries, "long-query")
+        self._cheap = _TaskPool(settings.query_workers, settings.max_pending_queries, "query")
+        self._long = _TaskPool(settings.query_workers, settings.max_pending_queries, "long-query")
 
     @property
     def pending(self) -> int:
-        """Queries that wait or are being answered."""
-        return self._here.pending + self._long.pending
+        """Number of queries that wait or are being answered."""
+        return self._cheap.pending + self._long.pending
 
     def read(self, request: QueryRequest, read: Callable[[Answer], T], future: Future[T]) -> None:
-        """Settle a future: see `Scheduler.read`."""
-        who = request.source
+        """Settle a future with the answer of a query: see `Scheduler.read`."""
+        client = request.source
         deadline = time.monotonic() + self._seconds
 
         def begin() -> None:
@@ -54,30 +54,30 @@ class QueryThreads:
                 return
             question = self._queries.question(request)
             if not question.small:
-                self._long.put(who, future, lambda: go_on(question))
+                self._long.put(client, future, lambda: answer_forked(question))
             elif future.set_running_or_notify_cancel():
                 future.set_result(self._queries.run(question, read, self._clock.wall()))
 
-        def go_on(question: Question | None) -> None:
+        def answer_forked(question: Question | None) -> None:
             if future.set_running_or_notify_cancel():
                 now, left = self._clock.wall(), deadline - time.monotonic()
-                future.set_result(self._queries.run_apart(request, question, read, now, self._apart, left, _SETTING))
+                future.set_result(self._queries.run_apart(request, question, read, now, self._forked, left, _SETTING))
 
-        # To check a long text takes long, too, and other threads wait for it.
+        # The syntax check of a long text is slow as well, and holds the GIL.
         if len(request.sparql) > LONGEST_TEXT:
-            self._long.put(who, future, lambda: go_on(None))
+            self._long.put(client, future, lambda: answer_forked(None))
         else:
-            self._here.put(who, future, begin)
+            self._cheap.put(client, future, begin)
 
     def close(self) -> None:
-        """Finish what is being answered here, stop what is answered apart, refuse the rest."""
-        self._here.close()
+        """Finish the queries on these threads, stop the forked ones, and refuse the waiting ones."""
+        self._cheap.close()
         self._long.close()
-        self._apart.close()
+        self._forked.close()
 
 
-class _Line:
-    """Threads, and what waits for them."""
+class _TaskPool:
+    """A thread pool with a round-robin queue."""
 
     def __init__(self, threads: int, limit: int, name: str) -> None:
         self._limit = limit
@@ -88,20 +88,21 @@ class _Line:
 
     @property
     def pending(self) -> int:
-        """What waits, and what is being done."""
+        """Number of tasks that wait or run."""
         return self._turns.pending
 
-    def put(self, who: str, future: Future[Any], action: Callable[[], None]) -> None:
-        """Have something done that settles the future, or raises what does."""
+    def put(self, client: str, future: Future[Any], action: Callable[[], None]) -> None:
+        """Run `action`, which settles the future or raises the error for it."""
         with self._lock:
             if not self._open:
                 fail(future, _stopping())
-            elif self._turns.put(who, (future, action)):
+            elif self._turns.put(client, (future, action)):
                 self._pool.submit(self._run)
             else:
                 reason = (
-                    f"{self._turns.held(who)} queries of this client are waiting, {self._turns.pending} of all clients "
-                    f"(engine.max_pending_queries is {self._limit}); one may have as many as it leaves to others"
+                    f"{self._turns.held(client)} queries of this client are waiting, {self._turns.pending} of all "
+                    f"clients (engine.max_pending_queries is {self._limit}); one client may have as many as it leaves "
+                    "for others"
                 )
                 fail(future, TooManyRequests(f"{reason}. Try again later", retry_after=1))
 
@@ -110,18 +111,18 @@ class _Line:
             taken = self._turns.take()
         if taken is None:  # closed
             return
-        who, (future, action) = taken
+        client, (future, action) = taken
         try:
             action()
-        except BaseException as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+        except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             if not future.cancelled():
                 fail(future, contained(error))
         finally:
             with self._lock:
-                self._turns.done(who)
+                self._turns.done(client)
 
     def close(self) -> None:
-        """Refuse what waits; end the threads when they have done what they are at."""
+        """Refuse waiting tasks, and shut down the threads after their current tasks."""
         with self._lock:
             self._open = False
             left = []

@@ -1,6 +1,6 @@
-"""The queue in front of the writer (URQ, SRQ; SEPA paper, section 4.2).
+"""The request queue of the writer (URQ and SRQ of the SEPA paper, section 4.2).
 
-Clients take turns (`fair_queue`). Delayed updates whose time has come join as work of their owners.
+Clients take turns (`fair_queue`). Due delayed updates join the queue as work of their owners.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from edge.engine.scheduling.work import Task, Work
 from edge.protocol.errors import NotReady, TooManyRequests
 
 Due = Callable[[], Iterable[Work]]
-"""Returns work whose time has come."""
+"""Returns work that has become due."""
 
 
 class RequestQueue:
-    """What waits for the writer. Any thread may put, one takes."""
+    """Queue of work for the writer. Any thread may put; only the writer takes."""
 
     def __init__(self, max_pending_updates: int, clock: Clock, rate: StepRate | None = None) -> None:
-        """`rate`: steps that the updates of one client may take; None: any number."""
+        """`rate`: limit of the steps of one client's updates; None: unlimited."""
         self._rate = rate or StepRate(0, 0)
-        self._places = Slots(max_pending_updates)
+        self._slots = Slots(max_pending_updates)
         self._clock = clock
         self._waiting: FairQueue[Work | Task[Any]] = FairQueue(
             lambda source: self._rate.overdrawn(source, clock.steady())
         )
         self._ready = threading.Condition()
         self.open = True
-        """Whether anything may be put."""
+        """Whether the queue accepts work."""
         self._refusing = False
         """Whether work is not continued either."""
 
     @property
     def pending_updates(self) -> int:
-        """Updates that wait or are being carried out."""
-        return self._places.taken
+        """Number of updates that wait or are being carried out."""
+        return self._slots.taken
 
     @property
     def finished(self) -> bool:
-        """Whether it is closed and nothing is left to be carried out."""
+        """Whether the queue is closed and all work is done."""
         with self._ready:
             return not self.open and self._waiting.empty
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the work that waits longest has waited; 0: none waits."""
+        """Seconds that the oldest waiting work has waited; 0 if none waits."""
         with self._ready:
             oldest = min((work.queued_at for work in self._waiting), default=None)
         return 0.0 if oldest is None else max(0, self._clock.steady() - oldest) / 1_000_000
 
     def put(self, work: Work | Task[Any]) -> None:
-        """Add to the end. Raises `NotReady` when closed, `TooManyRequests` when full, or for this client."""
+        """Append work. Raises `NotReady` if closed, and `TooManyRequests` if no slot is free."""
         with self._ready:
             if not self.open:
                 raise NotReady("The gateway is stopping; try again when it is back")
-            if work.updates and not self._places.take(work.source, work.updates):
+            if work.updates and not self._slots.take(work.source, work.updates):
                 raise self._full(work.source)
             self._enter(work)
             self._ready.notify()
 
     def take(self, wait: float | None, due: Due) -> Work | Task[Any] | None:
-        """The next work. None: nothing came within `wait` seconds (None: no limit), or the queue was closed."""
+        """Return the next work. None: nothing came within `wait` seconds (None: no limit), or the queue was closed."""
         with self._ready:
             if not self._waiting and (self.open or not self._waiting.empty):
                 self._ready.wait(wait)
@@ -74,7 +74,7 @@ class RequestQueue:
             return self._waiting.take()
 
     def take_more(self, room: int, due: Due) -> Work | None:
-        """The next work if it may share a commit of so many updates more; None otherwise. Does not wait."""
+        """Return the next work if it fits into a commit with room for `room` updates, else None. Does not block."""
 
         def fits(work: Work | Task[Any]) -> bool:
             return isinstance(work, Work) and max(1, work.updates) <= room and not work.staged
@@ -92,18 +92,18 @@ class RequestQueue:
                 self._waiting.look_late(work.source)
 
     def hold(self, work: Work) -> None:
-        """Work that was taken is evaluated elsewhere: its client waits until it is put back, others do not."""
+        """Note that taken work is evaluated elsewhere: its client waits until `put_back`, other clients do not."""
         with self._ready:
             self._waiting.hold(work)
 
     def put_back(self, work: Work) -> None:
-        """Such work is next of its client again. Any thread."""
+        """Return held work to the front of its client's items. Thread-safe."""
         with self._ready:
             self._waiting.put_back(work)
             self._ready.notify()
 
     def again(self, work: Work) -> None:
-        """Continue work that was taken when it is the turn of its client again. After `refuse_rest` it is refused."""
+        """Continue taken work at the next turn of its client."""
         with self._ready:
             if not self._refusing:
                 self._waiting.hold(work)
@@ -112,14 +112,14 @@ class RequestQueue:
         work.failed(_stopped())
 
     def done(self, batch: Iterable[Work]) -> None:
-        """Work that was taken has been carried out."""
+        """Note that taken work has been carried out."""
         with self._ready:
             for work in batch:
                 if work.updates:
-                    self._places.give_back(work.source, work.updates)
+                    self._slots.give_back(work.source, work.updates)
 
     def close(self) -> None:
-        """Take nothing more. What waits can still be taken; nothing becomes due."""
+        """Accept no more work. Waiting work can still be taken; delayed updates no longer become due."""
         with self._ready:
             self.open = False
             self._ready.notify()
@@ -137,7 +137,7 @@ class RequestQueue:
         work.queued_at = self._clock.steady()
         self._waiting.put(work)
         if not work.ready:
-            source = work.source  # the work itself would refer to itself, by the future that it waits for
+            source = work.source  # a callback with the work itself would create a reference cycle through its future
             work.when_ready(lambda: self._look_again(source))
 
     def _enter_due(self, due: Due) -> None:
@@ -151,10 +151,10 @@ class RequestQueue:
             self._ready.notify()
 
     def _full(self, source: str) -> TooManyRequests:
-        held = self._places.held.get(source, 0)
+        held = self._slots.held.get(source, 0)
         whose = f", {held} of them of this client" if source != GATEWAY and held else ""
         return TooManyRequests(
-            f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._places.limit}); "
+            f"{self.pending_updates} updates are waiting{whose} (engine.max_pending_updates is {self._slots.limit}); "
             "try again later",
             retry_after=1,
         )

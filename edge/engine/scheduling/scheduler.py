@@ -1,8 +1,8 @@
-"""The scheduler: the engine's outside, and the threads behind it.
+"""The scheduler: the public interface of the engine, and its threads.
 
-One writer thread takes requests from one queue: updates, subscribes, unsubscribes (SEPA paper, section 4.2).
-Queries run on threads of their own and wait for no update. Subscribed queries that are re-evaluated have threads, too;
-the writer does not wait for them. Delayed updates join the queue when their time has come.
+One writer thread takes updates, subscribes and unsubscribes from one queue (SEPA paper, section 4.2). Queries run on
+their own threads and do not wait for updates. Re-evaluated subscriptions also have their own threads, and the writer
+does not wait for them. Delayed updates join the queue when they are due.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from edge.protocol.timers import Scheduled, Timer, TimerState
 T = TypeVar("T")
 
 _LONG_TEXT = 32_768
-"""Characters from which an update is compiled on a thread of its own, so that the caller's event loop goes on."""
+"""Characters from which an update is compiled on a separate thread, so that the caller's event loop continues."""
 
 _DELIVERIES: Final = 8
-"""Re-evaluated queries whose subscribers are notified before the writer looks at its queue again."""
+"""Re-evaluated queries whose subscribers are notified before the writer checks its queue again."""
 
 
 class Scheduler:
-    """The engine's outside. Every method may be called from any thread and returns at once."""
+    """The public interface of the engine. Every method is thread-safe and returns at once."""
 
     def __init__(
         self,
@@ -78,27 +78,29 @@ class Scheduler:
         start: bool = True,
         read_only: str = "",
     ) -> None:
-        """Restores the engine from the journal and starts. Raises what `Journal.restore` and `Engine.write_down` raise.
+        """Restore the engine from the journal and start.
 
-        `start=False`: no writer thread; the caller carries out what waits by `turn`, as a simulation does.
-        `rights` says what may be done by now who gave an update that runs later; it is called on the writer's thread.
-        `read_only`: why no updates are taken, and the remedy; empty: they are taken.
-        `quota` is charged with what is held for clients; None: one with the usual limits.
+        Raises the errors of `Journal.restore` and `Engine.write_down`.
+
+        `start=False`: no writer thread; the caller runs the work by `turn`, as a simulation does. `rights`: returns the
+        current permissions of the client of a delayed update; called on the writer thread. `read_only`: reason why
+        updates are refused, and the remedy; empty: updates are accepted. `quota`: charged for data held for clients;
+        None: one with default limits.
         """
         self._charges = RequestCharges(quota or ByteQuota())
         self.read_only = read_only
-        """Why no updates are taken, and the remedy; empty: they are taken."""
+        """Reason why updates are refused, and the remedy; empty: updates are accepted."""
         self._engine = engine
         self._journal = journal
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept = DurableSubscriptions(journal, engine.rules, settings.max_kept)
-        self._replay = Recovery(engine, journal)
-        for spuid in self._replay.run(self._kept.starts):
-            self._kept.remove(spuid)
-        for spuid, last in self._replay.reevaluated.items():
-            self._kept.reached(spuid, last)
+        self._durable = DurableSubscriptions(journal, engine.rules, settings.max_kept)
+        self._recovery = Recovery(engine, journal)
+        for spuid in self._recovery.run(self._durable.starts):
+            self._durable.remove(spuid)
+        for spuid, last in self._recovery.reevaluated.items():
+            self._durable.reached(spuid, last)
         if ledger is not None:
             engine.write_down(ledger)
         engine.contributions.load(journal)
@@ -108,8 +110,8 @@ class Scheduler:
         )
         engine.spus.reevaluation.request_delivery = self._request_delivery
         engine.spus.reevaluation.budget = settings.evaluation_budget
-        engine.spus.caught_up = self._kept.reached
-        engine.spus.demoted = self._kept.remove
+        engine.spus.caught_up = self._durable.reached
+        engine.spus.demoted = self._durable.remove
         self._readers = QueryThreads(engine.queries, settings, clock)
         self._compiler = CompileQueue()
         self._queue = RequestQueue(
@@ -117,18 +119,18 @@ class Scheduler:
         )
         compiler = self._compiler if start else None
         self._writer = Writer(
-            engine, journal, self._timers, self._kept, self._queue, settings, clock, rights, ledger, compiler
+            engine, journal, self._timers, self._durable, self._queue, settings, clock, rights, ledger, compiler
         )
         if start:
             engine.spus.first_results.open(settings.update_workers, settings.evaluation_budget, self._submit)
             self._writer.start()
 
-    # What clients can ask for
+    # Requests of clients
 
     def update(self, requests: Sequence[UpdateRequest], receipt: bytes = b"") -> Future[list[UpdateOutcome]]:
-        """Run updates in order, in one transaction: all or none. Done when they are durable.
+        """Run updates in order, in one transaction: all or none. The future is done when they are durable.
 
-        `receipt` is stored in the same transaction and found again by `receipts`. The future raises `ParsingFailed`,
+        `receipt` is stored in the same transaction and returned by `receipts`. The future raises `ParsingFailed`,
         `Forbidden`, `UpdateFailed`, `StorageFailed`, `TooManyRequests` (the queue is full) or `NotReady` (closing).
         """
         prepared: Future[Sequence[PreparedUpdate]] = Future()
@@ -148,16 +150,15 @@ class Scheduler:
                 else:
                     prepared.set_result(updates)
             self._queue.put(work)
-        except BaseException as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+        except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
         return work.future
 
     def schedule(self, request: UpdateRequest, when: When, name: str | None = None) -> Future[Scheduled]:
-        """Have an update run later, exactly once, also over restarts. Done when that is durable.
+        """Run an update later, exactly once, also across restarts. The future is done when the schedule is durable.
 
-        `name` is its id among those of its client; a pending one with the same id is replaced. The future raises as
-        that of `update` does: a wrong text is refused now, not when its time has come. What its client may do is asked
-        then.
+        `name` is its id, unique for its client; it replaces a pending one with the same id. The future raises the
+        errors of `update`: the text is checked now. The permissions of the client are checked when the update runs.
         """
         id_ = name or f"sepa://update/{uuid.uuid4()}"
 
@@ -178,14 +179,15 @@ class Scheduler:
             else:
                 checked.set_result(check())
             self._queue.put(work)
-        except BaseException as error:  # noqa: BLE001  whatever it is, the caller learns of it by the future
+        except BaseException as error:  # noqa: BLE001  the future passes any error to the caller
             fail(work.future, contained(error))
         return work.future
 
     def cancel(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[None]:
-        """Have a delayed update not run. The future raises `NotFound` if none with this id is pending.
+        """Cancel a delayed update. The future raises `NotFound` if none with this id is pending.
 
-        `client` names whose it is, where it is not that of `who`; else the future raises `Forbidden`.
+        `client`: owner of the update, if not that of `who`. Then the future raises `Forbidden` unless `who` may
+        administer.
         """
         work = Cancel(self._timers, name, who, client)
         try:
@@ -196,25 +198,25 @@ class Scheduler:
         return work.future
 
     def timer(self, name: str, who: Access = ANYBODY, client: str | None = None) -> Future[Timer]:
-        """A delayed update, or what became of it. The future raises `NotFound`, and `Forbidden` as with `cancel`."""
+        """Return a delayed update or its outcome. The future raises `NotFound`, and `Forbidden` as with `cancel`."""
         return self._on_writer(lambda: self._timers.look_up(name, who, client), who.client, who)
 
     def timers(self, state: TimerState | None = None, limit: int = 100, who: Access = ANYBODY) -> Future[list[Timer]]:
-        """Those of `who` that wait, the first one first, then what became of others, the last one first."""
+        """Return the pending updates of `who`, next first, then the outcomes of finished ones, newest first."""
         return self._on_writer(lambda: self._timers.listed(state, limit, who), who.client, who)
 
     def query(self, request: QueryRequest) -> Future[QueryResult]:
-        """Answer a query over a committed state that is no older than the call.
+        """Answer a query on a committed state that is at least as recent as the call.
 
         The future raises `ParsingFailed`, `Forbidden`, `EvaluationFailed`, `TooManyRequests` or `NotReady`. Cancelling
-        it takes a query that has not begun out of the line.
+        it removes a query that has not begun from the queue.
         """
         return self.read(request, collect)
 
     def read(self, request: QueryRequest, read: Callable[[Answer], T]) -> Future[T]:
-        """As `query`, with `read` taking in the answer on the query's own thread: to serialise it, for example.
+        """Answer a query as `query` does, and process the answer on the query's thread, for example to serialise it.
 
-        Oxigraph writes the results formats itself, four times as fast as from Python, and lets other threads run.
+        Oxigraph writes the results formats itself: four times as fast as Python code, and without the GIL.
         """
         future: Future[T] = Future()
         if error := self._charges.hold(future, request.source, [request]):
@@ -226,10 +228,10 @@ class Scheduler:
     def subscribe(
         self, query: QueryRequest, sink: Sink, alias: str | None = None, *, keep: bool = False
     ) -> Future[Subscription]:
-        """Subscribe. The sink gets sequence 0 before the future is done, and every notification from then on.
+        """Subscribe. The sink gets sequence 0 before the future is done, and then every notification.
 
-        `keep`: it goes on after a restart (`take_over`), where its query has one result for each state of the graph.
-        Raises `TooManyRequests` where too much is held for the client.
+        `keep`: the subscription is durable (`take_over`), if its query has one result for each state of the graph.
+        Raises `TooManyRequests` if too much is held for the client.
         """
         charge = self._charges.subscription(query, alias, sink)
 
@@ -239,7 +241,7 @@ class Scheduler:
                     charge.begun(outcome.spuid)
                     incremental = self._engine.spus.is_boosted(outcome.spuid)
                     if keep and repeatable(query.sparql, incremental=incremental):
-                        self._kept.add(outcome.spuid, query, reevaluated=not incremental)
+                        self._durable.add(outcome.spuid, query, reevaluated=not incremental)
                 ready(outcome)
 
             charge.begin()
@@ -248,17 +250,17 @@ class Scheduler:
         return self._compiled(query, begin, charge.done)
 
     def unsubscribe(self, spuid: str) -> Future[None]:
-        """End a subscription. After the future is done its sink is called no more. The future raises `NotFound`."""
+        """End a subscription. Its sink is not called after the future is done. The future raises `NotFound`."""
 
         def end() -> None:
-            self._kept.remove(spuid)
+            self._durable.remove(spuid)
             self._charges.forget(spuid)
             self._engine.unsubscribe(spuid)
 
         return self._on_writer(end)
 
     def transfer(self, spuid: str, client: str) -> Future[None]:
-        """Have a subscription count for another client, which goes on with it. Nothing happens if it has ended."""
+        """Charge another client for a subscription, which continues it. Does nothing if the subscription has ended."""
 
         def transfer() -> None:
             self._charges.transfer(spuid, client)
@@ -267,15 +269,15 @@ class Scheduler:
         return self._on_writer(transfer)
 
     def take_over(self, sink: Callable[[str], Sink]) -> Future[list[Restored]]:
-        """The subscriptions of the process before that go on, each with a sink from now on. To be called once."""
+        """Return the durable subscriptions of the previous process, and set their sinks. Must be called once."""
 
         def charged(spuid: str, query: QueryRequest) -> Sink:
             return self._charges.restored(spuid, query, sink(spuid))
 
-        return self._on_writer(lambda: self._replay.take_over(charged))
+        return self._on_writer(lambda: self._recovery.take_over(charged))
 
     def explain(self, query: QueryRequest) -> Future[Explanation]:
-        """How a subscription to a query is, or would be, kept up to date; nothing is evaluated or subscribed."""
+        """Explain how a subscription to a query is, or would be, kept up to date. Evaluates and subscribes nothing."""
 
         def explain(ready: Callable[[Explanation], None], prepared: PreparedQuery) -> None:
             ready(self._engine.explain_prepared(prepared))
@@ -283,105 +285,105 @@ class Scheduler:
         return self._compiled(query, explain)
 
     def on_writer(self, action: Callable[[], T]) -> Future[T]:
-        """Do something between two commits, on the writer's thread."""
+        """Run a function between two commits, on the writer thread."""
         return self._on_writer(action)
 
     def receipts(self) -> Future[bytes]:
-        """The receipts of the updates that were committed last, one after the other, the oldest first.
+        """Return the receipts of the last committed updates, concatenated, oldest first.
 
-        Updates of the gateway itself that were given before are among them.
+        They include the gateway's own updates that were requested before the call.
         """
         return self._on_writer(self._journal.receipts)
 
     def turn(self) -> None:
-        """Carry out work that waits, up to one commit, on this thread. Only for a scheduler that was not started."""
+        """Run waiting work up to one commit on this thread. Only for a scheduler without a writer thread."""
         self._writer.turn(0.0)
 
-    # What operators can see and decide
+    # Information and decisions of operators
 
     @property
     def processing(self) -> Processing:
-        """Whether subscribed queries are re-evaluated one at a time, or several."""
+        """Whether subscribed queries are re-evaluated one at a time or in parallel."""
         return self._workers.processing
 
     @processing.setter
     def processing(self, processing: Processing) -> None:
-        """Any time, from any thread: evaluations that begin from now on go that way. No subscriber can tell."""
+        """Change the processing at any time. It applies to the evaluations that begin later, and not to results."""
         self._workers.processing = processing
 
     @property
     def booster(self) -> Booster:
-        """Whether subscribed queries are moved by the delta rules."""
+        """Whether subscribed queries are evaluated incrementally."""
         return self._settings.booster
 
     @property
     def spu_workers(self) -> int:
-        """Threads that evaluate subscribed queries when processing is parallel."""
+        """Number of threads that evaluate subscribed queries with parallel processing."""
         return self._workers.threads
 
     @property
     def figures(self) -> Figures:
-        """What the updates so far have cost, phase by phase."""
+        """Costs of all updates so far, by phase."""
         return self._engine.performance.figures()
 
     @property
     def pending_updates(self) -> int:
-        """Updates that wait or are being carried out."""
+        """Number of updates that wait or are being carried out."""
         return self._queue.pending_updates
 
     @property
     def pending_queries(self) -> int:
-        """Queries that wait or are being answered."""
+        """Number of queries that wait or are being answered."""
         return self._readers.pending
 
     @property
     def quads(self) -> int:
-        """Quads of the live graph."""
+        """Number of quads of the live graph."""
         return len(self._engine.graph)
 
     @property
     def pending_evaluations(self) -> int:
-        """Subscribed queries whose result is not yet that of the last commit: they wait or are being evaluated."""
+        """Number of subscribed queries whose result is older than the last commit: they wait or are being evaluated."""
         return self._engine.spus.pending
 
     @property
     def evaluations(self) -> Usage:
-        """What the evaluations of all re-evaluated subscriptions have cost so far."""
+        """Costs of the evaluations of all re-evaluated subscriptions so far."""
         return self._engine.spus.reevaluation.total
 
     @property
     def subscriptions(self) -> int:
-        """Active subscriptions."""
+        """Number of active subscriptions."""
         return self._engine.spus.subscriptions
 
     @property
     def spus(self) -> int:
-        """SPUs that serve them."""
+        """Number of SPUs that serve them."""
         return self._engine.spus.spus
 
     @property
     def subscription_faults(self) -> int:
-        """Subscriptions that ended by a fault of the gateway, since the start."""
+        """Number of subscriptions that ended because of a bug of the gateway, since the start."""
         return self._engine.spus.faults
 
     @property
     def sequence(self) -> int:
-        """Number of the last update in the journal."""
+        """Sequence number of the last update in the journal."""
         return self._journal.sequence
 
     @property
     def ready(self) -> bool:
-        """Whether requests are taken and carried out."""
+        """Whether requests are accepted and carried out."""
         return self._queue.open and self._writer.alive
 
     @property
     def pending_timers(self) -> int:
-        """Delayed updates that wait."""
+        """Number of pending delayed updates."""
         return len(self._timers)
 
     @property
     def storage_failing(self) -> str:
-        """Why the last commit failed; empty: it did not."""
+        """Reason of a failed last commit; empty if it succeeded."""
         return self._writer.storage_failing
 
     @property
@@ -391,23 +393,24 @@ class Scheduler:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the writer has been at the piece of work that it does now; 0 while it waits for something to do."""
+        """Seconds that the writer has worked on its current piece of work; 0 while it is idle."""
         return self._writer.busy_seconds
 
     @property
     def waiting_seconds(self) -> float:
-        """How long the request that waits longest for the writer has waited; 0: none waits."""
+        """Seconds that the oldest request has waited for the writer; 0 if none waits."""
         return self._queue.oldest_seconds
 
     @property
     def due_timers(self) -> int:
-        """Delayed updates whose time has come and that have not run, as far as the writer has looked."""
+        """Number of due delayed updates that have not run, as far as the writer has found them."""
         return self._timers.due
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Take no more requests, carry out those that wait, close the journal. False: not closed in `timeout` seconds.
+        """Stop: refuse new requests, carry out waiting ones, close the journal. Returns False after `timeout` seconds.
 
-        What still waits after half of the time is refused (`NotReady`): nobody has been told that it was done.
+        After half of the time it refuses the waiting requests (`NotReady`). No client has received a success answer for
+        them.
         """
         self._queue.close()
         self._readers.close()
@@ -425,7 +428,7 @@ class Scheduler:
     # On evaluation threads
 
     def _request_delivery(self) -> None:
-        """Have the writer notify the subscribers of what was evaluated. After `close` nobody is left to notify."""
+        """Let the writer notify subscribers of evaluated results. After `close` no subscriber is left."""
         with contextlib.suppress(NotReady):
             self._queue.put(Task(self._deliver))
 
@@ -433,7 +436,7 @@ class Scheduler:
         self._engine.deliver(_DELIVERIES)
 
     def _submit(self, client: str, action: Callable[[], None]) -> None:
-        """Have the writer do something as a task of a client. After `close` nobody waits for it."""
+        """Run a function on the writer thread as a task of a client. After `close` no client waits for it."""
         with contextlib.suppress(NotReady):
             self._queue.put(Task(action, client))
 
@@ -449,7 +452,7 @@ class Scheduler:
         prepared: Future[Sequence[PreparedUpdate]],
         prepare: Callable[[], Sequence[PreparedUpdate]],
     ) -> None:
-        """Make updates ready on a thread of its own: the writer executes other updates meanwhile."""
+        """Prepare updates on a separate thread, while the writer executes other updates."""
 
         def compile_() -> Sequence[PreparedUpdate]:
             updates = prepare()
@@ -471,9 +474,9 @@ class Scheduler:
         action: Callable[[Callable[[T | Exception], None], PreparedQuery], None],
         done: Callable[[Future[T]], None] | None = None,
     ) -> Future[T]:
-        """Compile a query, and do something with it on the writer's thread. A long text is compiled on another thread.
+        """Compile a query, and use it on the writer thread. A long text is compiled on another thread.
 
-        `action` gets a function that takes its outcome. `done` is called at the end.
+        `action` gets a function to call with its outcome. `done` is called at the end.
         """
 
         def begin(ready: Callable[[T | Exception], None]) -> None:
@@ -488,7 +491,7 @@ class Scheduler:
                 self._compiler.put(
                     query.source,
                     query.access.priority,
-                    lambda: settle(compiled, lambda: self._engine.prepare_query(query), tell=False),
+                    lambda: settle(compiled, lambda: self._engine.prepare_query(query), log=False),
                     compiled,
                 )
             except EdgeError as error:
@@ -505,7 +508,7 @@ class Scheduler:
 
 
 def _length(requests: Sequence[UpdateRequest]) -> int:
-    """Characters of the texts of requests, equal ones counted once."""
-    if len(requests) == 1:  # to hash a text of 6 MB takes milliseconds
+    """Return the characters of the texts of requests. Equal texts count once."""
+    if len(requests) == 1:  # hashing a text of 6 MB takes milliseconds
         return len(requests[0].sparql)
     return sum(map(len, {request.sparql for request in requests}))

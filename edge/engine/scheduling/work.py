@@ -1,7 +1,7 @@
-"""What the writer does for those who asked: run updates, keep delayed ones for later, run these when they are due.
+"""Work of the writer for clients: run updates, schedule delayed updates, and run the due ones.
 
-Work changes memory when it is executed. Then it is committed, together with other work, or all of it is undone; then
-those who asked are told.
+Executing work changes memory only. Then it is committed together with other work, or all of it is undone. After that
+the clients get their answers.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from edge.protocol.timers import Scheduled
 T = TypeVar("T")
 
 Rights = Callable[[Access], Access]
-"""From the rights with which an update was given to those with which it runs. Raises `EdgeError`: there are none."""
+"""Maps the permissions that a client had at scheduling to the current ones. Raises `EdgeError` if it has none left."""
 
 _log = logging.getLogger(__name__)
 
 _TIMERS_OF = "\0timers of "
-"""Before the registration of a client: its delayed updates take turns like a client of their own."""
+"""Prefix of a client's registration: its delayed updates take turns like a separate client."""
 
 
 class LongText(Exception):
-    """The text of work is compiled on another thread. It is to be executed again when that is done."""
+    """Another thread compiles the text of work. The work must be executed again afterwards."""
 
     def __init__(self, compiled: Future[Any]) -> None:
         super().__init__()
@@ -49,59 +49,59 @@ class LongText(Exception):
 
 
 class Work(ABC):
-    """What may share a commit."""
+    """Work that can share a commit with other work."""
 
     updates = 1
-    """Updates that wait in the queue, as limits count them."""
+    """Number of updates that count towards the limit of the queue."""
     source = GATEWAY
-    """Who asked."""
+    """The client."""
     priority: Priority = "normal"
     executed: Sequence[Executed] = ()
-    """What it did to the graph."""
+    """Changes of the graph."""
     receipt = b""
-    """To be stored with what it did."""
+    """Receipt that is stored with the changes."""
     queued_at = 0
-    """When it was put into the queue, in microseconds of `Clock.steady`."""
+    """Time at which it joined the queue, in microseconds of `Clock.steady`."""
 
     def __init__(self) -> None:
         self.attempt = Attempt()
 
     def prepared(self) -> Sequence[PreparedUpdate]:
-        """Its updates, where it raised `LongUpdate`."""
+        """Return its updates, if it raised `LongUpdate`."""
         return ()
 
     @property
     def staged(self) -> bool:
-        """Whether its change is prepared in pieces: that, and its commit, are done apart from other work."""
+        """Whether its change is staged in pieces. The work and its commit then run separately from other work."""
         return self.attempt.staged is not None
 
     @property
     def ready(self) -> bool:
-        """Whether it can be carried out without waiting for another thread."""
+        """Whether it can be executed without waiting for another thread."""
         return True
 
     def when_ready(self, action: Callable[[], None]) -> None:
-        """Call something, on any thread, once it is ready."""
+        """Call `action`, on any thread, once the work is ready."""
         action()
 
     @abstractmethod
     def execute(self, now: int) -> None:
-        """Do it, in memory. `now` in microseconds since 1970. Whatever it raises, nothing has changed.
+        """Execute the work in memory. `now`: microseconds since 1970. If it raises, nothing has changed.
 
-        Raises `LongUpdate` if it is to be evaluated outside of the writer (`attempt`), and then executed again.
+        Raises `LongUpdate` if it must be evaluated outside of the writer (`attempt`), and then executed again.
         """
 
     @abstractmethod
     def done(self) -> None:
-        """It is committed: tell who asked."""
+        """Answer the client after the commit."""
 
     @abstractmethod
     def failed(self, error: Exception) -> None:
-        """It is not done, or undone: tell who asked."""
+        """Answer the client with an error: the work was not executed, or was undone."""
 
 
 class Updates(Work):
-    """Updates that were given at once."""
+    """Updates of one request."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Updates(Work):
         prepared: Future[Sequence[PreparedUpdate]],
         receipt: bytes,
     ) -> None:
-        """`requests` are one client's. `prepared`: long texts are compiled while they wait for their turn."""
+        """`requests` belong to one client. `prepared`: long texts are compiled while the work waits."""
         super().__init__()
         self.updates = len(requests)
         if requests:
@@ -138,11 +138,11 @@ class Updates(Work):
         return self._prepared.result()
 
     def done(self) -> None:
-        """With the outcomes."""
+        """Answer with the outcomes."""
         self.future.set_result([step.outcome for step in self.executed])
 
     def failed(self, error: Exception) -> None:
-        """With the error."""
+        """Answer with the error."""
         fail(self.future, error)
 
 
@@ -152,7 +152,7 @@ class Schedule(Work):
     def __init__(
         self, timers: Timers, request: UpdateRequest, when: When, name: str, checked: Future[Sequence[PreparedUpdate]]
     ) -> None:
-        """A delay begins now. `checked`: long texts are compiled, to see that they are legal, while they wait."""
+        """A delay begins now. `checked`: long texts are compiled as a syntax check while the work waits."""
         super().__init__()
         self._checked = checked
         self.source, self.priority = request.source, request.access.priority
@@ -174,55 +174,55 @@ class Schedule(Work):
         self._checked.add_done_callback(lambda _: action())
 
     def execute(self, now: int) -> None:
-        """Store it."""
+        """Store the delayed update."""
         self._checked.result()
         self._scheduled = self._timers.schedule(self._request, self._when, self._name, self._arrival)
 
     def done(self) -> None:
-        """With its id and time."""
+        """Answer with its id and time."""
         self.future.set_result(self._scheduled)
 
     def failed(self, error: Exception) -> None:
-        """With the error."""
+        """Answer with the error."""
         fail(self.future, error)
 
 
 class Cancel(Work):
-    """A delayed update that is not wanted any more."""
+    """Cancellation of a delayed update."""
 
-    def __init__(self, timers: Timers, name: str, who: Access, client: str | None) -> None:
+    def __init__(self, timers: Timers, name: str, access: Access, client: str | None) -> None:
         super().__init__()
         self.future: Future[None] = _begun()
-        self.source, self.priority = who.client, who.priority
+        self.source, self.priority = access.client, access.priority
         self._timers = timers
-        self._asked = name, who, client
+        self._asked = name, access, client
 
     def execute(self, now: int) -> None:
-        """Take it out."""
+        """Remove the delayed update."""
         self._timers.cancel(*self._asked)
 
     def done(self) -> None:
-        """It will not be run."""
+        """Answer that it will not run."""
         self.future.set_result(None)
 
     def failed(self, error: Exception) -> None:
-        """With the error."""
+        """Answer with the error."""
         fail(self.future, error)
 
 
 class Fire(Work):
-    """A delayed update whose time has come. That it waits no more is committed with what it changes."""
+    """A due delayed update. Its removal is committed together with its changes."""
 
     updates = 0
 
     def __init__(
         self, engine: Engine, timers: Timers, rights: Rights, waiting: PendingTimer, compiler: CompileQueue | None
     ) -> None:
-        """`compiler`: where a long text is compiled; None: on the writer's thread."""
+        """`compiler`: compiles long texts; None: they are compiled on the writer thread."""
         super().__init__()
         self._compiler = compiler
         self._compiled: Future[Sequence[PreparedUpdate]] | None = None
-        """Of a long text."""
+        """Future of a long text."""
         self._begun = False
         self._engine = engine
         self._timers = timers
@@ -232,7 +232,7 @@ class Fire(Work):
         self.source = f"{_TIMERS_OF}{waiting.owner}"
 
     def execute(self, now: int) -> None:
-        """Run it, unless it was cancelled or replaced meanwhile, or is too late. An error is what becomes of it."""
+        """Run it, unless it was cancelled or replaced, or is too late. An error becomes its outcome."""
         timers, waiting = self._timers, self._waiting
         if not self._begun:
             self._begun = True
@@ -252,24 +252,24 @@ class Fire(Work):
             NotReady,
             LongUpdate,
             LongText,
-        ):  # nobody knows who may do what, or the gateway stops: it waits for better times
+        ):  # the permissions are unknown or the gateway stops: the update stays due
             raise
         except EdgeError as error:
             timers.finish(waiting, given, "failed", error=error)
-        except BaseException as error:  # noqa: BLE001  logged here; it must not stop the others
+        except BaseException as error:  # noqa: BLE001  logged here, and must not stop other work
             _log.error("timer.fault", extra={"id": waiting.id}, exc_info=contained(error))
-            timers.finish(waiting, given, "failed", error=EdgeError("Internal error: the gateway's log tells more"))
+            timers.finish(waiting, given, "failed", error=EdgeError("Internal error: see the gateway's log"))
         else:
             outcome = self.executed[0].outcome
             changes = bool(self.executed[0].changes or self.executed[0].entries)
             timers.finish(waiting, given, "done" if changes else "unchanged", (outcome.added, outcome.removed))
 
     def done(self) -> None:
-        """Nobody waits for it; who wants to know asks for its outcome."""
+        """Release its slot. No client waits for an answer; the outcome can be requested."""
         self._timers.end()
 
     def failed(self, error: Exception) -> None:
-        """It is still due."""
+        """Return it to the due ones."""
         self._timers.give_back(self._waiting)
 
     def prepared(self) -> Sequence[PreparedUpdate]:
@@ -284,21 +284,21 @@ class Fire(Work):
         return self._engine.execute(self._prepared, now, self.attempt)
 
     def _compile(self, request: UpdateRequest) -> Sequence[PreparedUpdate]:
-        """Raises `LongText` the first time, where that is done on another thread."""
+        """Compile the update. Raises `LongText` the first time if another thread compiles it."""
         if self._compiled is not None:
             compiled, self._compiled = self._compiled, None
             return compiled.result()
         if self._compiler is None or len(request.sparql) <= LONG_TEXT:
             return [self._engine.prepare(request)]
         future: Future[Sequence[PreparedUpdate]] = Future()
-        compile_ = partial(settle, future, lambda: [self._engine.prepare(request)], tell=False)
+        compile_ = partial(settle, future, lambda: [self._engine.prepare(request)], log=False)
         self._compiler.put(self.source, self.priority, compile_, future)
         self._compiled = future
         raise LongText(future)
 
 
 class Task(Generic[T]):
-    """Something else for the writer thread, which is not committed."""
+    """Other work for the writer thread, which is not committed."""
 
     updates = 0
     queued_at = 0
@@ -315,7 +315,7 @@ class Task(Generic[T]):
         return True
 
     def run(self) -> None:
-        """Do it, unless whoever asked has gone."""
+        """Run it, unless the caller has cancelled it."""
         if self.future.set_running_or_notify_cancel():
             settle(self.future, self._action)
 
@@ -324,13 +324,13 @@ class Task(Generic[T]):
         action()
 
     def failed(self, error: Exception) -> None:
-        """It was not done."""
+        """Answer with the error."""
         if self.future.set_running_or_notify_cancel():
             fail(self.future, error)
 
 
 class Begin(Task[T]):
-    """A task whose outcome comes later: its action gets a function that takes the outcome, or an error."""
+    """A task whose outcome comes later. Its action gets a function to call with the outcome or an error."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class Begin(Task[T]):
         priority: Priority,
         compiled: Future[Any] | None = None,
     ) -> None:
-        """`compiled`: what has to be done first; None: nothing."""
+        """`compiled`: future that must be done first, or None."""
         super().__init__(_never, source, priority)
         self._begin = action
         self._compiled = compiled
@@ -357,11 +357,11 @@ class Begin(Task[T]):
             self._compiled.add_done_callback(lambda _: action())
 
     def run(self) -> None:
-        """Begin, unless the caller has gone."""
+        """Begin, unless the caller has cancelled it."""
         if self.future.set_running_or_notify_cancel():
             try:
                 self._begin(self._settle)
-            except Exception as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+            except Exception as error:  # noqa: BLE001  a bug must not stop the writer; the caller gets the error
                 fail(self.future, error)
 
     def _settle(self, outcome: T | Exception) -> None:
@@ -371,12 +371,12 @@ class Begin(Task[T]):
             self.future.set_result(outcome)
 
 
-def _never() -> Any:  # noqa: ANN401 - of a `Begin`, which has another action
+def _never() -> Any:  # noqa: ANN401  a `Begin` has a different action
     raise NotImplementedError
 
 
 def entries(work: Work, now: int) -> list[JournalEntry]:
-    """What is to be stored of work: its changes, and the receipt with the last of them."""
+    """Return the journal entries of work: its changes, and the receipt with the last of them."""
     steps = [step for step in work.executed if step.changes]
     if not steps:
         return [JournalEntry(now, NO_CHANGE, work.receipt)] if work.receipt else []
@@ -386,26 +386,26 @@ def entries(work: Work, now: int) -> list[JournalEntry]:
     ]
 
 
-def settle(future: Future[T], action: Callable[[], T], *, tell: bool = True) -> None:
-    """Do something, tell what came of it. `tell`: whether to log a fault of ours; else whoever has the future does."""
+def settle(future: Future[T], action: Callable[[], T], *, log: bool = True) -> None:
+    """Settle a future with the result of `action`. `log`: log a bug here, and not in the owner of the future."""
     try:
         future.set_result(action())
-    except BaseException as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
-        if tell:
+    except BaseException as error:  # noqa: BLE001  a bug must not stop the writer; the caller gets the error
+        if log:
             fail(future, contained(error))
         else:
             future.set_exception(without_frames(contained(error)))
 
 
 def fail(future: Future[Any], error: Exception) -> None:
-    """Hand an error over to another thread."""
+    """Settle a future with an error, on another thread."""
     if not isinstance(error, EdgeError):
         _log.exception("request.failed")
     future.set_exception(without_frames(error))
 
 
 def _begun() -> Future[Any]:
-    """A future that cannot be cancelled: what is asked for is done."""
+    """Return a future that cannot be cancelled, because accepted work is always carried out."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

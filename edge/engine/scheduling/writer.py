@@ -1,8 +1,8 @@
-"""The writer: one thread that carries out what was asked, in the order of the queue.
+"""The writer: one thread that carries out work in the order of the queue.
 
-It takes one piece of work after the other, each time the one whose turn it is, and commits them together when the time
-of a batch is over or nothing more may share the commit. Nothing that a piece caused leaves before that. An update is
-processed to its end, subscriptions included, before the next begins.
+It executes work of the client whose turn it is, piece by piece, and commits a batch when its time is over or no more
+work may share the commit. Nothing that the work caused leaves the gateway before the commit. An update is processed
+completely, subscriptions included, before the next one begins.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ from edge.protocol.errors import EdgeError, NotReady
 _log = logging.getLogger(__name__)
 
 _RETRY: Final = 10.0
-"""Seconds until it is tried whether something can be stored again."""
+"""Seconds between attempts to store something after a storage failure."""
 
 _SHARED_TIME: Final = 5_000
-"""Microseconds for which a batch goes on while there are several clients, where the disk is fast."""
+"""Microseconds of a batch while several clients are active, on a fast disk."""
 _COMMITS: Final = 4
-"""Where it is slow: how many times as long as the disk takes for a commit. So that is a fifth of the time at most."""
+"""On a slow disk: length of a batch as a multiple of the last commit time. So commits take at most a fifth of the time.
+"""
 _SEVERAL: Final = 1_000_000
-"""Microseconds for which a client counts after its last work."""
+"""Microseconds for which a client counts as active after its last work."""
 
 
 class Writer:
-    """The thread, and what it looks after: the journal, the delayed updates and the subscriptions that are kept."""
+    """The writer thread. It owns the journal, the delayed updates and the durable subscriptions."""
 
     def __init__(
         self,
         engine: Engine,
         journal: Journal,
         timers: Timers,
-        kept: DurableSubscriptions,
+        subscriptions: DurableSubscriptions,
         queue: RequestQueue,
         settings: EngineSettings,
         clock: Clock,
@@ -61,11 +62,11 @@ class Writer:
         ledger: Ledger | None,
         compiler: CompileQueue | None = None,
     ) -> None:
-        """`compiler`: where long texts are compiled; None: here."""
+        """`compiler`: compiles long texts; None: they are compiled on this thread."""
         self._engine = engine
         self._journal = journal
         self._timers = timers
-        self._kept = kept
+        self._durable = subscriptions
         self._queue = queue
         self._clock = clock
         self._rights = rights
@@ -77,46 +78,46 @@ class Writer:
         self._disk_time = 0
         """Microseconds that the disk took for the last commit of a batch."""
         self._written_at = 0
-        """When all of it had been handed over."""
+        """Time at which all data of that commit had been passed to SQLite."""
         self._last_source: str | None = None
-        """The client of the last work."""
+        """Client of the last work."""
         self._several_until = 0
-        """How long that and another one count."""
+        """Time until which several clients count as active."""
         self._flush_interval = settings.flush_interval if settings.durability == "interval" else None
         self._flush_at = 0.0
         self._flush_failing = False
         self._busy_since: int | None = None
         self._now = 0
-        """The time of the batch, in microseconds since 1970."""
+        """Time of the batch, in microseconds since 1970."""
         self._retry_at = 0.0
         self._snapshot: BackgroundSnapshot | None = None
         self.storing = False
         """Whether it waits for the disk."""
         self.storage_failing = ""
-        """Why the last commit failed; empty: it did not."""
+        """Reason of a failed last commit; empty if it succeeded."""
         timers.collect()
-        for work in self._due():  # overdue ones are in the queue before all that is asked from now on
+        for work in self._due():  # overdue ones join the queue before any new request
             queue.put(work)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether it works."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, `timeout` seconds at the most."""
+        """Wait at most `timeout` seconds for the end of the thread."""
         self._thread.join(timeout)
 
     @property
     def busy_seconds(self) -> float:
-        """How long it has been at the piece of work that it does now; 0 while it waits for something to do.
+        """Seconds of the current piece of work; 0 while the thread is idle.
 
-        Each piece starts at zero: a writer that completes pieces is slow, and only one that does not is stuck.
+        Each piece starts at zero: a writer that completes pieces is slow, only one that completes none is stuck.
         """
         since = self._busy_since
         return 0.0 if since is None else (self._clock.steady() - since) / 1_000_000
@@ -129,16 +130,16 @@ class Writer:
         if self._snapshot is not None:
             self._snapshot.cancel()
         contributions = partial(self._engine.contributions.close, self._journal)
-        for close in (self._kept.close, contributions, self._journal.close):
+        for close in (self._durable.close, contributions, self._journal.close):
             try:
                 close()
             except EdgeError as error:
                 _log.error("journal.close_failed", extra={"reason": error.description})
 
     def turn(self, wait: float | None) -> None:
-        """Carry out what waits, up to one commit; nothing if no work comes within `wait` seconds (None: no limit).
+        """Carry out waiting work up to one commit. Does nothing if none comes within `wait` seconds (None: no limit).
 
-        The thread does this all the time. A simulation calls it instead of starting the thread.
+        The thread calls it in a loop. A simulation calls it instead of starting the thread.
         """
         self._timers.collect()
         self._long.begin(self._clock.wall())
@@ -153,8 +154,8 @@ class Writer:
             taken, done = self._execute_batch(work)
             self._finish(done)
             self._queue.done(taken)
-        elif self._kept.urgent:  # many that begin at once are one commit
-            self._store_kept()
+        elif self._durable.urgent:  # subscriptions that begin at the same time share one commit
+            self._store_subscriptions()
         self._progress()
         if self._engine.untidy:
             self._engine.tidy()
@@ -165,11 +166,11 @@ class Writer:
         return self._clock.steady() / 1_000_000
 
     def _progress(self) -> None:
-        """A piece of work ends, and another begins."""
+        """Note that a piece of work ends and another begins."""
         self._busy_since = self._clock.steady()
 
     def _wait(self) -> float | None:
-        if self._kept.urgent or self._engine.untidy:
+        if self._durable.urgent or self._engine.untidy:
             return 0.0
         retry = _RETRY if self.storage_failing else None
         flush = self._flush_interval if self._journal.unflushed else None
@@ -186,9 +187,9 @@ class Writer:
         return [Fire(self._engine, self._timers, self._rights, waiting, compiler) for waiting in self._timers.offer()]
 
     def _execute_batch(self, first: Work) -> tuple[list[Work], list[Work]]:
-        """Execute work, one piece after the other, until the batch is full.
+        """Execute work until the batch is full.
 
-        Returns all that was taken from the queue, and what of it did not fail.
+        Returns the work that was taken from the queue, and the part of it that did not fail.
         """
         began = before = self._clock.steady()
         self._now = self._clock.wall()
@@ -225,20 +226,20 @@ class Writer:
         return taken, done
 
     def _batch_time(self, now: int) -> int:
-        """Microseconds after which a batch is committed.
+        """Return the microseconds after which a batch is committed.
 
-        A client is not to wait for much that another one has in a batch, and whose commit takes as long again.
+        A client should not wait for a large share of another client's work in a batch and for its long commit.
         """
         if now >= self._several_until:
             return self._max_batch_time
         return min(self._max_batch_time, max(_SHARED_TIME, _COMMITS * self._disk_time))
 
     def _put_back(self, work: Work, _: object) -> None:
-        """On the thread that compiled its text."""
+        """Put work back into the queue. Runs on the thread that compiled its text."""
         self._queue.put_back(work)
 
     def _finish(self, done: Sequence[Work]) -> None:
-        """Commit what was executed, and then report it."""
+        """Commit the executed work, then answer the clients."""
         now = self._now
         engine, timers = self._engine, self._timers
         executed = [step for work in done for step in work.executed]
@@ -250,7 +251,7 @@ class Writer:
             if writes:
                 self._commit(stored, self._write_others)
                 self._disk_time = self._clock.steady() - self._written_at
-        except BaseException as raised:  # noqa: BLE001  whatever kept it from the disk, memory must not be ahead of it
+        except BaseException as raised:  # noqa: BLE001  after any error memory must not be ahead of the disk
             error = contained(raised)
             engine.undo(executed)
             timers.undo()
@@ -260,7 +261,7 @@ class Writer:
             return
         self._progress()
         if writes:
-            self._kept.written()
+            self._durable.written()
             engine.contributions.written()
         if timers.changed:
             timers.written()
@@ -274,7 +275,7 @@ class Writer:
         self._publish(done)
 
     def _publish(self, done: Sequence[Work]) -> None:
-        """Notify the subscribers. What that takes is charged to the clients that caused it."""
+        """Notify the subscribers, and charge the time to the clients that caused the notifications."""
         before = self._clock.steady()
         for work in done:
             if not work.executed:
@@ -296,8 +297,8 @@ class Writer:
     def _write_others(self, connection: sqlite3.Connection) -> None:
         if self._timers.changed:
             self._timers.write(connection)
-        if self._kept.changed:
-            self._kept.write(connection)
+        if self._durable.changed:
+            self._durable.write(connection)
         if self._engine.contributions.changed:
             self._engine.contributions.write(connection)
         if self._ledger is not None and self._ledger.changed:
@@ -305,7 +306,7 @@ class Writer:
         self._written_at = self._clock.steady()
 
     def _note_storage(self, error: Exception) -> None:
-        """Log once that updates cannot be stored, not for each of them."""
+        """Log once that updates cannot be stored, and not for each of them."""
         if not isinstance(error, EdgeError):
             _log.exception("journal.commit_fault")
         elif not self.storage_failing:
@@ -319,7 +320,7 @@ class Writer:
             _log.info("journal.commit_recovered")
 
     def _try_storage(self) -> None:
-        """Whether something can be stored again, where nobody asks for it."""
+        """Test whether the storage works again without waiting for an update."""
         self._retry_at = self._seconds() + _RETRY
         try:
             self._commit([], self._timers.write_anchor)
@@ -336,7 +337,7 @@ class Writer:
             self._snapshot = BackgroundSnapshot(self._engine, self._put_snapshot)
             if self.alive:
                 self._snapshot.start()
-            else:  # a simulation, which has no threads
+            else:  # a simulation has no threads
                 self._snapshot.encode()
         if self._timers.anchor_changed:
             self._store_anchor()
@@ -344,10 +345,10 @@ class Writer:
             self._try_storage()
 
     def _store_snapshot(self, snapshot: BackgroundSnapshot) -> None:
-        """Store a snapshot that has been encoded. Runs as a task, so nothing is uncommitted."""
-        kept, spus = self._kept, self._engine.spus
+        """Store an encoded snapshot. Runs as a task, so nothing is uncommitted."""
+        subscriptions, spus = self._durable, self._engine.spus
         if snapshot.error is None and snapshot.behind and self.alive:
-            snapshot.start()  # a large change came when all was encoded: updates are not to wait for that
+            snapshot.start()  # a large change came at the end: encode it on the thread, so that updates do not wait
             return
         self._snapshot = None
         if snapshot.error is not None:
@@ -362,30 +363,30 @@ class Writer:
         contributions = self._engine.contributions
 
         def write(file: sqlite3.Connection) -> None:
-            kept.write_snapshot(file, spus.last, spus.is_current)
+            subscriptions.write_snapshot(file, spus.last, spus.is_current)
             contributions.write(file, whole=True)
 
         if self._journal.snapshot(bodies, write):
-            kept.written()
+            subscriptions.written()
             contributions.written(whole=True)
 
     def _put_snapshot(self, snapshot: BackgroundSnapshot) -> None:
-        with contextlib.suppress(EdgeError):  # the gateway stops: the next start has a longer journal
+        with contextlib.suppress(EdgeError):  # the gateway stops: the next start reads a longer journal
             self._queue.put(Task(lambda: self._store_snapshot(snapshot)))
 
-    def _store_kept(self) -> None:
-        self._kept.urgent = False
+    def _store_subscriptions(self) -> None:
+        self._durable.urgent = False
         try:
-            self._journal.commit([], self._kept.write)
+            self._journal.commit([], self._durable.write)
         except EdgeError:
-            return  # as with the next update: until then they are told anew after a restart
-        self._kept.written()
+            return  # the next update tries again; a restart before that notifies them from the beginning
+        self._durable.written()
 
     def _store_anchor(self) -> None:
         try:
             self._journal.commit([], self._timers.write)
         except EdgeError:
-            return  # as with the next delayed update, or the next look
+            return  # the next delayed update or check tries again
         self._timers.written()
 
     def _flush(self) -> None:
@@ -408,7 +409,7 @@ def _execute(work: Work, now: int) -> bool:
         work.execute(now)
     except (LongUpdate, LongText):
         raise
-    except BaseException as error:  # noqa: BLE001  a fault of ours must not stop the writer; the caller learns of it
+    except BaseException as error:  # noqa: BLE001  a bug must not stop the writer; the caller gets the error
         failure = contained(error)
         _attempt(lambda: work.failed(failure))
         return False
@@ -416,8 +417,8 @@ def _execute(work: Work, now: int) -> bool:
 
 
 def _attempt(answer: Callable[[], None]) -> None:
-    """Answer one request. If that raises, the others are answered all the same."""
+    """Answer one request. An error does not affect the other answers."""
     try:
         answer()
-    except BaseException as error:  # noqa: BLE001  the work is committed or undone whatever becomes of the answer
+    except BaseException as error:  # noqa: BLE001  the work is committed or undone whether or not the answer arrives
         _log.error("request.answer_failed", exc_info=contained(error))
