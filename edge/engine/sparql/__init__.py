@@ -1,4 +1,4 @@
-"""SPARQL as text and as algebra: from the characters of a request to a tree that the engine can work on.
+"""SPARQL as text and as algebra: from the characters of a request to a tree that the engine can process.
 
-Nothing here knows the graph, evaluates anything or judges a text (Oxigraph judges).
+This package does not know the graph, evaluates nothing and validates no text (Oxigraph does).
 """

@@ -1,8 +1,8 @@
-"""The SPARQL algebra (SPARQL 1.1 Query Language, section 18) as the engine's parser gives it.
+"""The SPARQL algebra (SPARQL 1.1 Query Language, section 18), as the engine's parser produces it.
 
-A tree of immutable nodes. Joins are n-ary and flat, the graph that a triple pattern belongs to stands in the pattern
-itself, and aggregates are variables that a `Group` binds. Constants that the shape of a text leaves open are
-`Parameter`s (see `shape`), so that one tree serves all texts that differ in nothing else.
+A tree of immutable nodes. Joins are n-ary and flat, each triple pattern contains its graph, and aggregates are
+variables that a `Group` binds. The open constants of a text template are `Parameter`s (see `fingerprint`), so one tree
+serves all texts with the same template.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from edge.protocol.results import Term
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable by name (without `?`). One that the parser makes has a name that no text can write: `.0`, `.1`, ..."""
+    """A variable by name (without `?`). The parser names its own so that no text can contain them: `.0`, `.1`, ..."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A blank node of a pattern: a variable that nobody can select."""
+    """A blank node of a pattern: a variable that cannot be selected."""
 
     label: str
 
@@ -37,21 +37,21 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A constant that differs between texts of one shape."""
+    """A constant that differs between the texts of one template."""
 
     index: int
-    """Which of the constants of the shape."""
+    """Index among the constants of the template."""
     negative: bool
-    """A number with a minus sign that the shape has."""
+    """Whether it is a number after a minus sign that belongs to the template."""
     term: Term
-    """What it is in the text that was parsed, with its sign. Not to be relied on: another text has another."""
+    """Value in the parsed text, with its sign. Other texts have other values, so it is only an example."""
 
 
 Slot = Term | Variable | Blank | Fresh | Parameter
 """A position of a pattern or template."""
 
 
-# Paths (section 18.1.7). A path that is a plain link never appears: it is the predicate of a Triple.
+# Paths (section 18.1.7). A path of one link never appears: it is the predicate of a Triple.
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """`!(:p | ^:q)`: one step along a predicate that is none of these."""
+    """`!(:p | ^:q)`: one step along a predicate that is not in the list."""
 
     forward: tuple[Slot, ...]
     backward: tuple[Slot, ...]
@@ -124,9 +124,9 @@ class Reference:
 class Call:
     """An operator or built-in function.
 
-    Operators: `||`, `&&`, `!`, `=`, `!=`, `<`, `>`, `<=`, `>=`, `+`, `-`, `*`, `/`, `unary-`, `unary+`, and `IN`,
-    `NOT IN` (the first argument is what is looked for). Functions: their keyword in upper case (`STR`, `BOUND`, `IF`,
-    `COALESCE`, `REGEX`, ...); `IRI` and `ISIRI` also for `URI` and `ISURI`. A function of an IRI, casts included: the
+    Operators: `||`, `&&`, `!`, `=`, `!=`, `<`, `>`, `<=`, `>=`, `+`, `-`, `*`, `/`, `unary-`, `unary+`, and `IN`, `NOT
+    IN` (the first argument is the value to look up). Functions: their keyword in upper case (`STR`, `BOUND`, `IF`,
+    `COALESCE`, `REGEX`, ...); `IRI` and `ISIRI` also for `URI` and `ISURI`. A function with an IRI, such as a cast: the
     IRI is `function`, the name is empty.
     """
 
@@ -162,7 +162,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """A triple pattern, in the graph that it belongs to. `graph` None: the default graph."""
+    """A triple pattern and its graph. `graph` None: the default graph."""
 
     subject: Slot
     predicate: Slot
@@ -182,7 +182,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """All parts together. No part is a Join itself. Without parts: the one empty solution."""
+    """Join of all parts. No part is a Join itself. Without parts: the one empty solution."""
 
     parts: tuple[Node, ...]
 
@@ -198,7 +198,7 @@ class LeftJoin:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Solutions of each branch, in bag semantics. No branch is a Union itself."""
+    """Solutions of all branches, as a bag. No branch is a Union itself."""
 
     branches: tuple[Node, ...]
 
@@ -213,7 +213,7 @@ class Minus:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The solutions for which all conditions are true. `FILTER(a && b)` has two conditions."""
+    """Solutions for which all conditions are true. `FILTER(a && b)` has two conditions."""
 
     pattern: Node
     conditions: tuple[Expression, ...]
@@ -238,7 +238,9 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class GraphPattern:
-    """`GRAPH name { pattern }`. The triple patterns in it say so themselves; this asks that the graph exists."""
+    """`GRAPH name { pattern }`. Its triple patterns name the graph themselves; this node requires that the graph
+    exists.
+    """
 
     name: Slot
     pattern: Node
@@ -255,9 +257,9 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`GROUP BY`: one solution for each group, with its keys and aggregates bound. Without keys: one group, always.
+    """`GROUP BY`: one solution for each group, with its keys and aggregates bound. Without keys: exactly one group.
 
-    A key that is an expression is bound by an Extend below.
+    An Extend below binds a key that is an expression.
     """
 
     pattern: Node
@@ -267,11 +269,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The solutions with these variables alone."""
+    """Solutions restricted to these variables."""
 
     pattern: Node
     variables: tuple[Variable | Blank, ...]
-    """Blank nodes only where a rewriting has hidden others."""
+    """May include blank nodes, if a rewriting has hidden other variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class OrderBy:
-    """The solutions in an order, by conditions and whether each is descending."""
+    """Ordered solutions. Each condition has a flag that is true for descending order."""
 
     pattern: Node
     conditions: tuple[tuple[Expression, bool], ...]
@@ -326,16 +328,18 @@ class Query:
     form: str
     """SELECT, ASK, CONSTRUCT or DESCRIBE."""
     pattern: Node
-    """Of a SELECT with all its modifiers: the outermost nodes are Slice, Distinct, Project, OrderBy, in this order."""
+    """Pattern of a SELECT with all its modifiers: the outermost nodes are Slice, Distinct, Project, OrderBy, in this
+    order.
+    """
     variables: tuple[Variable, ...]
-    """What a SELECT selects; `*` in order of first appearance."""
+    """Variables of a SELECT; `*` in order of first appearance."""
     default_graphs: tuple[NamedNode, ...] | None
-    """Of FROM. None: there is neither FROM nor FROM NAMED."""
+    """Graphs of FROM. None: the query has neither FROM nor FROM NAMED."""
     named_graphs: tuple[NamedNode, ...] | None
-    """Of FROM NAMED."""
+    """Graphs of FROM NAMED."""
     template: tuple[Triple, ...] = ()
-    """Of a CONSTRUCT: blank nodes are Fresh."""
+    """Template of a CONSTRUCT; its blank nodes are Fresh."""
     resources: tuple[Term | Variable, ...] = ()
-    """Of a DESCRIBE; `*` written out."""
+    """Resources of a DESCRIBE, with `*` expanded."""
     base: str | None = None
-    """The base IRI at the end of the prologue, against which `IRI()` resolves."""
+    """Base IRI at the end of the prologue, against which `IRI()` resolves."""

@@ -1,6 +1,6 @@
-"""Constants of a SPARQL text as terms, for texts that nobody has parsed: their shape is known, their constants are new.
+"""Constants of a SPARQL text as terms, for texts that are not parsed because their template is known.
 
-Whatever Oxigraph would refuse in the text is refused here, and the term is the one that it would make of it.
+It rejects the constants that Oxigraph would reject, and returns the terms that Oxigraph would read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from edge.engine.store.terms import XSD, canonical
 from edge.protocol.errors import ParsingFailed
 from edge.protocol.results import Term
 
-KEPT: Final = 512
-"""Constants that are remembered for each prologue."""
-_KEPT_LENGTH: Final = 256
-"""Characters of a constant that is remembered, at the most."""
+CACHED: Final = 512
+"""Constants cached for each prologue."""
+_CACHED_LENGTH: Final = 256
+"""Characters up to which a constant is cached."""
 
 _INTEGER: Final = ox.NamedNode(XSD + "integer")
 _DECIMAL: Final = ox.NamedNode(XSD + "decimal")
@@ -28,7 +28,7 @@ _LANGUAGES: Final = ("dirLangString", "langString")
 class Constants(dict[str, Term]):
     """Constants as written -> terms in value form, under one prologue. A number may have a sign.
 
-    A dictionary that fills itself, because looking up is what is fast. Reading an entry raises `ParsingFailed`.
+    A dictionary with `__missing__`, because a cache hit must be fast. Reading an entry raises `ParsingFailed`.
     """
 
     def __init__(self, names: Names) -> None:
@@ -41,8 +41,8 @@ class Constants(dict[str, Term]):
             term = self._read(text)
         except ValueError as error:  # a surrogate, for example
             raise ParsingFailed(f"Not a constant: {text!a} ({error})") from None
-        if len(text) <= _KEPT_LENGTH:
-            if len(self) >= KEPT:
+        if len(text) <= _CACHED_LENGTH:
+            if len(self) >= CACHED:
                 self.clear()
             self[text] = term
         return term

@@ -1,4 +1,4 @@
-"""A place in the tokens of a request, and the terms that are read from there."""
+"""A cursor over the tokens of a request, with methods that read terms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edge.protocol.results import Term
 from edge.protocol.syntax import Token
 
 Parameters = Mapping[int, tuple[int, int]]
-"""The constants that the shape of a text leaves open: start in the text -> end, index."""
+"""Constants that a template leaves open: start in the text -> end, index."""
 
 NO_PARAMETERS: Final[Parameters] = {}
 
@@ -25,16 +25,16 @@ _IRIS: Final = frozenset({"iri", "name"})
 
 
 class Cursor:
-    """Reads terms, token by token. Everything here raises `ParsingFailed` for what is not there."""
+    """Reads terms, token by token. Every method raises `ParsingFailed` if the expected token is missing."""
 
     def __init__(self, tokens: Sequence[Token], names: Names, parameters: Parameters) -> None:
         self._tokens = [*tokens, _NO_TOKEN]
         self._index = 0
         self.token = self._tokens[0]
         self.used: set[int] = set()
-        """Indexes of the constants that became Parameters. All others are fixed parts of the shape."""
+        """Indexes of the constants that became Parameters. All others are fixed parts of the template."""
         self.visible: dict[Variable, None] = {}
-        """The variables in scope, in order of first appearance."""
+        """Variables in scope, in order of first appearance."""
         self._names = names.declared()
         self._parameters = parameters
         self._numbers = 0
@@ -42,30 +42,30 @@ class Cursor:
     # Tokens
 
     def advance(self) -> Token:
-        """The token at the cursor, which moves on."""
+        """Return the token at the cursor and move on."""
         token = self.token
         self._index += 1
         self.token = self._tokens[self._index]
         return token
 
     def following(self) -> Token:
-        """The token after the one at the cursor."""
+        """Return the token after the one at the cursor."""
         return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
 
     def end(self) -> None:
-        """All tokens are read."""
+        """Check that all tokens are read."""
         if self.token is not _NO_TOKEN:
             self.fail("the end")
 
     def accept(self, text: str) -> bool:
-        """Whether the cursor is at this punctuation. If so it moves on."""
+        """Move on if the cursor is at this punctuation. Returns whether it was."""
         if self.token.text == text and self.token.kind == "punct":
             self.advance()
             return True
         return False
 
     def accept_word(self, word: str) -> bool:
-        """Whether the cursor is at this keyword (upper case). If so it moves on."""
+        """Move on if the cursor is at this keyword (upper case). Returns whether it was."""
         if self.token.kind == "word" and self.token.text.upper() == word:
             self.advance()
             return True
@@ -82,52 +82,52 @@ class Cursor:
             self.fail(word)
 
     def fail(self, expected: str) -> NoReturn:
-        """Raise the error for what is at the cursor."""
+        """Raise the error for the token at the cursor."""
         found = f"at {self.token.text!r}, character {self.token.start}" if self.token.text else "at the end"
         raise ParsingFailed(f"{expected} expected {found}")
 
     # Names
 
     def next_name(self) -> str:
-        """A name that no text can write and that nothing else has."""
+        """Return a new name that no text can contain."""
         self._numbers += 1
         return f".{self._numbers - 1}"
 
     # Terms
 
     def variable(self) -> Variable:
-        """A variable."""
+        """Read a variable."""
         if self.token.kind != "var":
             self.fail("a variable")
         return Variable(self.advance().text[1:])
 
     def binding(self) -> Variable:
-        """A variable that is in scope from here on (18.2.1)."""
+        """Read a variable that is in scope from here on (18.2.1)."""
         variable = self.variable()
         self.visible[variable] = None
         return variable
 
     def iri(self) -> ox.NamedNode:
-        """An IRI that is a fixed part of the shape."""
+        """Read an IRI that is a fixed part of the template."""
         if self.token.kind not in _IRIS:
             self.fail("an IRI")
         return self._names.iri(self.advance().text)
 
     def name(self) -> Slot:
-        """A variable or an IRI."""
+        """Read a variable or an IRI."""
         if self.token.kind == "var":
             return self.binding()
         start = self.token.start
         return self._constant(start, self.iri())
 
     def string(self) -> str:
-        """The value of a string that is a fixed part of the shape."""
+        """Read a string that is a fixed part of the template, and return its value."""
         if self.token.kind != "string":
             self.fail("a string")
         return string_value(self.advance().text)
 
     def term(self) -> Slot:
-        """An IRI or a literal."""
+        """Read an IRI or a literal."""
         token = self.token
         kind = token.kind
         if kind in _IRIS:
@@ -146,7 +146,7 @@ class Cursor:
         return self.fail("a term")
 
     def at_signed_number(self) -> bool:
-        """Whether a sign and a number, without space between them, are at the cursor."""
+        """Return whether a sign and a number, without space between them, are at the cursor."""
         if self.token.text not in ("+", "-"):
             return False
         following = self.following()
@@ -163,7 +163,7 @@ class Cursor:
         return self._names.literal(string, "")
 
     def _constant(self, start: int, term: Term, *, negative: bool = False) -> Slot:
-        """The constant that was read last, which starts there: open if the shape says so of exactly this range."""
+        """Return the constant that was just read from `start`, as a Parameter if the template leaves it open."""
         found = self._parameters.get(start)
         if found is None or found[0] != self._tokens[self._index - 1].end:
             return term

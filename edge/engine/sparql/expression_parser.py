@@ -1,4 +1,4 @@
-"""Expressions (SPARQL 1.1 Query Language, 19.8, rules 107 to 128)."""
+"""Parser of expressions (SPARQL 1.1 Query Language, 19.8, rules 107 to 128)."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _FUNCTIONS: Final = frozenset(
 _SYNONYMS: Final = {"URI": "IRI", "ISURI": "ISIRI"}
 
 _MAX_CHAIN: Final = 100
-"""Sums of more terms, and products of more factors, are trees too deep for those that walk them."""
+"""Limit of terms in a sum and factors in a product. Longer ones are trees too deep for recursive functions."""
 
 
 class ExpressionParser(Cursor):
     """Reads expressions."""
 
     aggregates: dict[Aggregate, Variable] | None = None
-    """Where aggregates go, each with the variable that stands for it. None: there can be none here."""
+    """Collects aggregates, each with the variable that stands for it. None: aggregates are not allowed here."""
 
     @abstractmethod
     def group(self) -> Node:
-        """A group graph pattern in its braces."""
+        """Read a group graph pattern in braces."""
 
     def expression(self) -> Expression:
-        """An expression, up to where it ends."""
+        """Read an expression."""
         return self._operators(_OR)
 
     def at_constraint(self) -> bool:
-        """Whether a bracketed expression or a call is at the cursor."""
+        """Return whether a bracketed expression or a call is at the cursor."""
         token = self.token
         if token.kind == "word":
             word = token.text.upper()
@@ -56,13 +56,13 @@ class ExpressionParser(Cursor):
         return token.text == "(" or token.kind in ("iri", "name")
 
     def constraint(self) -> Expression:
-        """A bracketed expression or a call."""
+        """Read a bracketed expression or a call."""
         if not self.at_constraint():
             self.fail("a constraint")
         return self._primary()
 
     def _operators(self, least: int) -> Expression:
-        """Operands and the operators between them that bind at least so strongly."""
+        """Read operands and operators with a precedence of at least `least`."""
         left = self._unary()
         for _ in range(_MAX_CHAIN):
             operator = self._operator()
@@ -70,6 +70,7 @@ class ExpressionParser(Cursor):
             if level < least:
                 return left
             self.advance()
+            # `||` and `&&` are associative, so a long chain becomes a balanced tree instead of a deep one.
             if level <= _AND:
                 operands = [left, self._operators(level + 1)]
                 while self.accept(operator):
@@ -85,7 +86,7 @@ class ExpressionParser(Cursor):
         return self.fail(f"no more than {_MAX_CHAIN} operators in a row")
 
     def _operator(self) -> str:
-        """The operator at the cursor, if there is one."""
+        """Return the operator at the cursor, or any other text."""
         token = self.token
         if token.kind == "punct":
             return token.text
@@ -137,7 +138,7 @@ class ExpressionParser(Cursor):
         self.expect(")")
 
     def hidden_group(self) -> Node:
-        """A group whose variables are not in scope outside."""
+        """Read a group whose variables are not in scope outside."""
         visible, self.visible = self.visible, {}
         pattern = self.group()
         self.visible = visible
@@ -150,7 +151,7 @@ class ExpressionParser(Cursor):
         self.advance()
         self.expect("(")
         distinct = self.accept_word("DISTINCT")
-        self.aggregates = None  # there are none within aggregates
+        self.aggregates = None  # aggregates cannot be nested
         expression = None if name == "COUNT" and self.accept("*") else self.expression()
         self.aggregates = found
         separator = " "
@@ -166,7 +167,7 @@ class ExpressionParser(Cursor):
 
 
 def balanced(operator: str, operands: Sequence[Expression]) -> Expression:
-    """A chain of an associative operator as a tree of little depth."""
+    """Return a chain of an associative operator as a balanced tree."""
     if len(operands) == 1:
         return operands[0]
     half = len(operands) // 2

@@ -1,9 +1,9 @@
-"""The shape of a SPARQL text: what is left when its constants are taken out. Texts of one shape share one plan.
+"""Fingerprint of a SPARQL text: the text without its constants. Texts with the same fingerprint share one plan.
 
 One pass of a regular expression, at the speed of C, finds IRIs, prefixed names, strings with their suffixes, numbers
-and comments. It knows no context and may cut an odd text in the wrong places. That does no harm: a constant may
-differ between two texts of one shape only where `places` allows it and the parser took it for a whole term. All else
-is equal, character for character, so both texts have the same tokens up to there, and then the same after it.
+and comments. It does not know the grammar, and may split an unusual text at the wrong places. That does no harm: a
+constant may differ between two texts with the same fingerprint only if `places` allows it and the parser read it as a
+whole term. Everything else is equal, character for character, so both texts have the same tokens before and after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NUMBER: Final = r"[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][+\-]?[0-9]++)?)"
 
 
 def _quoted(q: str) -> str:
-    """A string in three or one of the quotes `q`."""
+    """Return the pattern of a string in three or one of the quotes `q`."""
     return (
         rf"{q}(?:{q}{q}[^{q}\\]*+(?>(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*){q}{q}{q}"
         rf"|[^{q}\\\n\r]*+(?>(?:\\.[^{q}\\\n\r]*+)*){q})"
@@ -31,7 +31,7 @@ def _quoted(q: str) -> str:
 QUOTED: Final = {quote: _quoted(quote) for quote in "\"'"}
 STRINGS: Final = {quote: quoted + _SUFFIX for quote, quoted in QUOTED.items()}
 
-# The character NUL, which no text may have, counts as a constant: it can then separate what is left.
+# NUL, which no text may contain, counts as a constant. So it can separate the remaining pieces.
 _CONSTANT: Final = re.compile(
     rf"""({IRI}|{STRINGS['"']}|{STRINGS["'"]}|{NAME}|[#\x00][^\r\n]*|\b(?:{PREFIXED}|{NUMBER}))""",
     re.ASCII | re.DOTALL,
@@ -40,13 +40,13 @@ _split: Final = _CONSTANT.split
 
 
 def fingerprint(text: str) -> tuple[str, list[str]]:
-    """The skeleton of a text, and its constants as written, comments among them, in order."""
+    """Return the skeleton of a text, and its constants as written, including comments, in order."""
     pieces = _split(text)
     return "\0".join(pieces[::2]), pieces[1::2]
 
 
 def pieces(text: str) -> list[str]:
-    """What stands before, between and after the constants of a text."""
+    """Return the pieces before, between and after the constants of a text."""
     return _split(text)[::2]
 
 
@@ -56,39 +56,39 @@ _DECLARATIONS: Final = re.compile(
 
 
 def prologue(text: str) -> str:
-    """The PREFIX declarations that a text begins with, as far as they are written plainly, with the space after them.
+    """Return the PREFIX declarations at the start of a text in plain notation, with the space after them.
 
-    What is left is a text of its own to all functions here.
+    The remaining text is a complete text for all functions here.
     """
     found = _DECLARATIONS.match(text)
     return found[0] if found else ""
 
 
 class ConstantPlace(NamedTuple):
-    """A constant that may differ between texts of one shape."""
+    """A constant that may differ between texts with the same fingerprint."""
 
     start: int
-    """In the text, as is `end`."""
+    """Position in the text, like `end`."""
     end: int
     constant: int
-    """Which of the constants of the shape."""
+    """Index among the constants of the fingerprint."""
     signed: bool
     """Whether it is a number with a sign right before it, which is not part of it."""
 
 
 _SPACE: Final = r" \t\r\n"
-# No token that ends like this goes on into a constant, whatever that is ...
+# No token that ends like this continues into a constant ...
 _BEFORE: Final = re.compile(rf"(?:[{_SPACE}({{\[,;=|/!]|(?<!\^)\^)\Z")
 _SIGN: Final = re.compile(rf"[{_SPACE}({{\[,=|&][+\-]\Z")
-# ... and no constant goes on into what begins like this.
+# ... and no constant continues into text that starts like this.
 _AFTER: Final = re.compile(rf"[{_SPACE})}}\],;|/*+=<>!&]|\.[{_SPACE})}}\]]")
 _DECLARES: Final = re.compile(rf"(?<![\w?$:.\-])(?:PREFIX|BASE)[{_SPACE}]*\Z", re.IGNORECASE)
 
 
 def places(text: str) -> list[ConstantPlace]:
-    """The constants that may differ between texts of this shape, as far as that can be seen without a grammar.
+    """Return the constants that may differ between texts with this fingerprint, as far as no grammar is needed.
 
-    Declarations stay as they are, and so does what touches anything that it could make a different token with.
+    Declarations stay fixed, and also any constant next to characters with which it could form a different token.
     """
     found: list[ConstantPlace] = []
     matches = list(_CONSTANT.finditer(text))

@@ -1,4 +1,4 @@
-"""Groups, sub-queries and templates (SPARQL 1.1 Query Language, 19.8, rules 16 to 74; translation: 18.2)."""
+"""Parser of groups, sub-queries and templates (SPARQL 1.1 Query Language, 19.8, rules 16 to 74; translation: 18.2)."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from edge.engine.sparql.expression_parser import ExpressionParser, balanced
 from edge.engine.sparql.triples_parser import TriplesParser
 
 Dataset = tuple[tuple[NamedNode, ...] | None, tuple[NamedNode, ...] | None]
-"""The graphs of FROM and FROM NAMED; None, None: there is neither."""
+"""Graphs of FROM and FROM NAMED; (None, None) if the query has neither."""
 
 
 class GroupParser(TriplesParser, ExpressionParser):
-    """Reads group graph patterns and what can stand in them."""
+    """Reads group graph patterns and their elements."""
 
     # Groups (18.2.2)
 
     def group(self) -> Node:
-        """A group graph pattern in its braces."""
+        """Read a group graph pattern in braces."""
         self.expect("{")
         pattern = self.group_body()
         self.expect("}")
         return pattern
 
     def group_body(self) -> Node:
-        """What stands between the braces of a group."""
+        """Read the content of a group's braces."""
         pattern, conditions = self._elements()
         return Filter(pattern, conditions) if conditions else pattern
 
     def _elements(self) -> tuple[Node, tuple[Expression, ...]]:
-        """What stands between the braces of a group, and the conditions of the filters of this very group."""
+        """Read the content of a group's braces. Returns the pattern, and the filter conditions of this group."""
         outside, self.aggregates = self.aggregates, None
         parts: list[Node] = []
         conditions: list[Expression] = []
@@ -73,13 +73,14 @@ class GroupParser(TriplesParser, ExpressionParser):
         return join(parts), tuple(conditions)
 
     def _element(self, parts: list[Node]) -> list[Node]:
-        """What begins with a keyword, together with the parts of the group that stand before it."""
+        """Read an element that begins with a keyword. Returns the new parts of the group."""
         word = self.token.word()
         self.advance()
         if word == "OPTIONAL":
             self.expect("{")
             right, conditions = self._elements()
             self.expect("}")
+            # OPTIONAL, MINUS and BIND apply to everything before them in the group (18.2.2.6).
             return [LeftJoin(join(parts), right, _conjunction(conditions))]
         if word == "MINUS":
             return [Minus(join(parts), self.hidden_group())]
@@ -102,7 +103,7 @@ class GroupParser(TriplesParser, ExpressionParser):
         return self.fail("a pattern")
 
     def _union(self) -> Node:
-        """A group, or several with UNION between them."""
+        """Read a group, or several joined by UNION."""
         first = self.group()
         if self.token.word() != "UNION":
             return first
@@ -143,8 +144,8 @@ class GroupParser(TriplesParser, ExpressionParser):
 
     def _sub_select(self) -> Node:
         if isinstance(self.graph, Variable):
-            # Is the graph's name in scope in it? By the standard it is not, though it is what decides about each of its
-            # triples; to Oxigraph it is another variable.
+            # By the standard the graph's variable is not in scope in the sub-query, although it determines the graph of
+            # its triples. Oxigraph treats it as a different variable. So the engine refuses this case.
             self.fail("no sub-query where the graph is a variable")
         visible, self.visible = self.visible, {}
         pattern, variables, _ = self.select()
@@ -153,12 +154,12 @@ class GroupParser(TriplesParser, ExpressionParser):
 
     @abstractmethod
     def select(self) -> tuple[Node, tuple[Variable, ...], Dataset]:
-        """A SELECT query: its pattern with all its modifiers, what it selects, and its dataset."""
+        """Read a SELECT query. Returns its pattern with all modifiers, its variables, and its dataset."""
 
     # Templates
 
     def template(self) -> tuple[Triple, ...]:
-        """The template of a CONSTRUCT, in its braces."""
+        """Read the template of a CONSTRUCT, in braces."""
         outside = self._blank, self._paths
         self._blank, self._paths = Fresh, False
         self.expect("{")
@@ -169,7 +170,7 @@ class GroupParser(TriplesParser, ExpressionParser):
         return template
 
     def quads(self) -> tuple[Triple, ...]:
-        """Triples, and those that GRAPH puts into a graph."""
+        """Read triples, and GRAPH blocks with triples."""
         found: list[Node] = []
         self.triples = found
         while True:
@@ -187,7 +188,7 @@ class GroupParser(TriplesParser, ExpressionParser):
 
 
 def add(parts: list[Node], node: Node) -> None:
-    """Join one more node to the parts of a join."""
+    """Add a node to the parts of a join."""
     if isinstance(node, Join):
         parts += node.parts
     else:
@@ -195,12 +196,12 @@ def add(parts: list[Node], node: Node) -> None:
 
 
 def join(parts: Sequence[Node]) -> Node:
-    """The join of parts none of which is a Join."""
+    """Return the join of parts, none of which is a Join."""
     return parts[0] if len(parts) == 1 else Join(tuple(parts))
 
 
 def conditions_of(expression: Expression) -> Iterator[Expression]:
-    """The operands of `&&`, each of which has to be true."""
+    """Yield the operands of nested `&&`, all of which must be true."""
     if isinstance(expression, Call) and expression.name == "&&":
         for argument in expression.arguments:
             yield from conditions_of(argument)

@@ -1,4 +1,4 @@
-"""Query text for Oxigraph: where its parser departs from the SPARQL grammar, the text is written in another way."""
+"""Query text for Oxigraph: rewrites the constructs that Oxigraph parses differently from the SPARQL grammar."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edge.protocol.syntax import Token
 _OPERANDS: Final = frozenset({"var", "string", "number", "name", "iri", "lang", "blank"})
 _BOOLEANS: Final = frozenset({"true", "false"})
 _FLAT: Final = 18
-"""Digits of a number that Oxigraph can negate, whatever they are."""
+"""Digits up to which Oxigraph can negate any number."""
 _LONG_NEGATIVE: Final = re.compile(rf"-[0-9.]{{{_FLAT + 1}}}")
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """A text with changes made to it, which do not overlap."""
+    """Return a text with non-overlapping edits applied."""
     pieces: list[str] = []
     position = 0
     for start, end, new in sorted(edits):
@@ -29,7 +29,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def corrections(text: str, tokens: Sequence[Token]) -> Iterator[Edit]:
-    """The changes that make Oxigraph read a query as SPARQL 1.1 has it, and plan it in time."""
+    """Yield the edits that make Oxigraph read a query as SPARQL 1.1 defines it, and plan it in time."""
     if len(tokens) >= LARGE:
         yield from repeated(tokens)
     if _LONG_NEGATIVE.search(text):
@@ -39,9 +39,9 @@ def corrections(text: str, tokens: Sequence[Token]) -> Iterator[Edit]:
 
 
 def _negative_numbers(tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Long negative numbers as literals (INTEGER_NEGATIVE and DECIMAL_NEGATIVE of the grammar).
+    """Write long negative numbers as literals (INTEGER_NEGATIVE and DECIMAL_NEGATIVE of the grammar).
 
-    Oxigraph negates the positive number, and -9223372036854775808 has none.
+    Oxigraph negates the positive number, but -9223372036854775808 has none.
     """
     for index in range(1, len(tokens)):
         sign, digits = tokens[index - 1], tokens[index]
@@ -53,10 +53,10 @@ def _negative_numbers(tokens: Sequence[Token]) -> Iterator[Edit]:
 
 
 def _additions(tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Sums as differences: `a - -b` for `a + b`.
+    """Write sums as differences: `a - -b` for `a + b`.
 
-    Oxigraph exchanges the operands of `+`, and then adds no duration to a moment. The difference of two numbers
-    is the same, so sums with a number in the text stay as they are.
+    Oxigraph swaps the operands of `+`, and then cannot add a duration to a date. For two numbers the difference gives
+    the same result. Sums with a number literal stay unchanged.
     """
     within = ["query"]
     for index, token in enumerate(tokens):
@@ -76,7 +76,7 @@ def _additions(tokens: Sequence[Token]) -> Iterator[Edit]:
 
 
 def _is_call(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a bracket after this token, in a group, holds an expression, and neither a path nor a list of terms."""
+    """Return whether a bracket after this token, in a group, contains an expression, not a path or terms."""
     token = tokens[index]
     if token.kind in ("iri", "name"):
         return tokens[index - 1].word() == "FILTER"
@@ -84,14 +84,14 @@ def _is_call(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_sum(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a plus sign stands between two operands that are no numbers, the second without a sign."""
+    """Return whether a plus sign is between two operands that are not numbers, the second of which has no sign."""
     before, after = tokens[index - 1], tokens[index + 1]
     operand = after.kind in ("var", "string", "iri", "name") or after.text == "(" or after.kind == "word"
     return operand and before.kind != "number" and _ends_operand(tokens, index - 1)
 
 
 def _ends_operand(tokens: Sequence[Token], index: int) -> bool:
-    """Whether an operand ends with a token, so that a sign after it is an operator."""
+    """Return whether the token ends an operand, so that a sign after it is an operator."""
     if index < 0:
         return False
     token = tokens[index]

@@ -1,7 +1,7 @@
-"""SPARQL text as algebra (SPARQL 1.1 Query Language, 18.2 and 19.8).
+"""Parser from SPARQL text to algebra (SPARQL 1.1 Query Language, 18.2 and 19.8).
 
-Recursive descent over tokens. Oxigraph has judged the text before it comes here, so this need not find every mistake;
-but what it does not understand it refuses, with `ParsingFailed`, and it gives no tree that means anything else.
+Recursive descent over tokens. Oxigraph has validated the text before, so this parser need not detect every mistake. But
+it raises `ParsingFailed` for every text that it does not understand, and never returns a tree with another meaning.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def parse_query(
     parameters: Parameters = NO_PARAMETERS,
     used: set[int] | None = None,
 ) -> Query:
-    """A query. `base`: the IRI against which relative IRIs are resolved where it has no BASE.
+    """Parse a query. `base`: IRI that resolves relative IRIs if the query has no BASE.
 
-    `parameters` are the constants that the shape of the text leaves open; `used` receives the indexes of those that
-    became a `Parameter`, and all others are fixed. Raises `ParsingFailed`.
+    `parameters`: constants that the template leaves open. `used` receives the indexes of those that became a
+    `Parameter`; all others are fixed. Raises `ParsingFailed`.
     """
     prologue, index = read_prologue(text, tokens, 0)
     names = Names(prologue, base)
@@ -47,7 +47,7 @@ def parse_group(
     *,
     graph: Slot | None = None,
 ) -> Node:
-    """What stands between the braces of the WHERE clause of an update. `graph`: what WITH says. See `parse_query`."""
+    """Parse the content of an update's WHERE braces. `graph`: graph of WITH. See `parse_query`."""
     parser = SelectParser(tokens, names, parameters, graph=graph)
     return _all_of(parser, parser.group_body, used)
 
@@ -61,16 +61,16 @@ def parse_quads(
     graph: Slot | None = None,
     blank: type[Blank] | type[Fresh] = Fresh,
 ) -> tuple[Triple, ...]:
-    """What stands between the braces of a template, or of the data of an update. See `parse_query`.
+    """Parse the content of the braces of a template or of data in an update. See `parse_query`.
 
-    `graph`: what WITH says; `blank`: what a blank node is.
+    `graph`: graph of WITH. `blank`: node class of blank nodes.
     """
     parser = SelectParser(tokens, names, parameters, graph=graph, blank=blank, paths=False)
     return _all_of(parser, parser.quads, used)
 
 
 def _all_of(parser: SelectParser, read: Callable[[], T], used: set[int] | None) -> T:
-    """What the parser reads, if nothing is left after it."""
+    """Return the result of `read`, and check that no tokens are left."""
     try:
         result = read()
         parser.end()
@@ -85,7 +85,7 @@ class _QueryParser(SelectParser):
     """Reads queries of all forms."""
 
     def query(self) -> Query:
-        """A query, without its prologue."""
+        """Read a query after its prologue."""
         form = self.token.word()
         if form == "SELECT":
             pattern, variables, dataset = self.select()

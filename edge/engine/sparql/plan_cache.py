@@ -1,9 +1,9 @@
-"""Plans by the shape of their text: a text that differs from one seen before in nothing but constants is not parsed.
+"""Plan cache: texts that differ from an earlier one only in constants are not parsed again.
 
-A plan leaves some constants open. It serves every text of its shape that has the same constants everywhere else, and
-at the open places constants of the same kinds. What has been the same constant in all texts so far, the subject of a
-DELETE and of its WHERE, is one constant to the plan. A text that no plan serves, or whose constants cannot be read, is
-compiled for itself, so that it is judged and refused exactly as if there were no plans.
+A plan leaves some constants open. It serves every text with the same fingerprint, with the same constants at the fixed
+places, and with constants of the same kinds at the open places. Constants that were equal in all texts so far, such as
+the subject of a DELETE and of its WHERE, are one constant of the plan. A text that no plan serves, or with unreadable
+constants, is compiled on its own, so it gets exactly the same errors as without the cache.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Hashable)
 
 LONGEST_TEXT: Final = 16_384
-"""Longer texts are data, not templates: what was made of them is not kept, in characters."""
+"""Characters. Longer texts are data instead of templates, and their plans are not cached."""
 
-_MOULDS: Final = 4
-"""Moulds that a text is tried with."""
+_TEMPLATES: Final = 4
+"""Number of compiled text templates that a text is matched against."""
 _OFTEN: Final = 32
-"""Texts after which a plan gets a mould: it takes a millisecond to make."""
+"""Uses after which a plan gets a text template, which takes a millisecond to compile."""
 
 _PROLOGUES: Final = 8
-"""Prologues that a text is compared with."""
+"""Number of prologues that a text is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled(Generic[T]):
-    """A plan, the constants that it leaves open, and the declarations under which these are read."""
+    """A plan, the constants that it leaves open, and the declarations for reading them."""
 
     plan: T
     parameters: Collection[Parameter]
@@ -51,88 +51,88 @@ class Compiled(Generic[T]):
 
 
 Compile = Callable[[str, C | None, Parameters], Compiled[T]]
-"""Compiles a text in a context. It may leave those constants open that it is told. Raises what is wrong with a text."""
+"""Compiles a text in a context. It may leave the given constants open. Raises the errors of the text."""
 
 _Select = Callable[[Sequence[str]], Sequence[str]]
 
 _Groups = Sequence[int]
-"""For each open place which constant stands there, numbered from 0 in order: equal ones are one."""
+"""For each open place the number of its constant, from 0 in order of appearance. Equal constants share a number."""
 
 
 @dataclass(eq=False, slots=True)
 class _TextGroup:
-    """The plans of one shape that leave the same constants open, for the same kinds of terms."""
+    """Plans with the same fingerprint and the same open constants of the same kinds."""
 
     fingerprint: Hashable
     likeness: tuple[object, ...]
-    """Which constants, with which signs, of which kinds: two families of a shape are never alike."""
+    """Open constants, their signs and kinds: unique among the groups of a fingerprint."""
     places: Sequence[int]
-    """Which constants are open."""
+    """Indexes of the open constants."""
     groups: _Groups
     equal: Sequence[tuple[int, int]]
-    """Of a text's constants those that must be equal."""
+    """Pairs of constants that must be equal in a text."""
     open: _Select
-    """Of a text's constants those that are open, each once, numbers with their signs."""
+    """Selects the open constants of a text, each once, numbers with their signs."""
     fixed: _Select
-    """All others."""
+    """Selects all other constants."""
     kinds: Sequence[type[Term]]
     size: int = 0
-    """How many plans."""
+    """Number of plans."""
 
 
 @dataclass(eq=False, slots=True)
-class _Known(Generic[T]):
-    """A plan that is kept."""
+class _CachedPlan(Generic[T]):
+    """A cached plan."""
 
     plan: T
     readable: Constants
-    """How its open constants are read."""
+    """Reads its open constants."""
     uses: int = 0
 
 
-class _Cast(NamedTuple, Generic[T]):
-    """A plan with a mould for its texts."""
+class _TemplatePlan(NamedTuple, Generic[T]):
+    """A plan with a text template."""
 
     match: Callable[[str], re.Match[str] | None]
     signs: Sequence[str] | None
-    """What stands before each open constant and belongs to it; None: nothing."""
+    """Sign that belongs to each open constant; None if no constant has one."""
     context: Hashable
-    known: _Known[T]
+    known: _CachedPlan[T]
 
 
 class PlanCache(Generic[C, T]):
-    """The plans of texts, compiled on first sight. Any thread may ask."""
+    """Cache of compiled plans. Thread-safe."""
 
-    def __init__(self, compile_: Compile[C, T], kept: int) -> None:
-        """`kept`: plans, at the most. Those go first that nobody has asked for longest."""
+    def __init__(self, compile_: Compile[C, T], size: int) -> None:
+        """`size`: number of cached plans. The least recently used ones are evicted."""
         self._compile = compile_
-        self._kept = kept
-        self._families: dict[Hashable, tuple[_TextGroup, ...]] = {}
-        self._plans: OrderedDict[tuple[_TextGroup, Sequence[str]], _Known[T]] = OrderedDict()
+        self._size = size
+        self._groups_by_fingerprint: dict[Hashable, tuple[_TextGroup, ...]] = {}
+        self._plans: OrderedDict[tuple[_TextGroup, Sequence[str]], _CachedPlan[T]] = OrderedDict()
         self._constants: WeakValueDictionary[Names, Constants] = WeakValueDictionary()
         self._prologues: tuple[str, ...] = ()
-        self._casts: tuple[_Cast[T], ...] = ()
+        self._templates: tuple[_TemplatePlan[T], ...] = ()
         self._changing = threading.Lock()
 
     def __len__(self) -> int:
-        """How many plans are kept."""
+        """Return the number of cached plans."""
         return len(self._plans)
 
     def get(self, text: str, context: C | None = None) -> tuple[T, Sequence[Term]]:
-        """The plan of a text in a context, and its constants: by `Parameter.index`, with their signs, in value form.
+        """Return the plan of a text in a context, and its constants by `Parameter.index`, with signs, in value form.
 
-        Raises what the compiler raises.
+        Raises the errors of the compiler.
         """
         if len(text) > LONGEST_TEXT:
             return self._alone(text, context)
-        for cast in self._casts:
-            found = cast.match(text)
-            if found is not None and cast.context == context:
+        for template in self._templates:
+            found = template.match(text)
+            if found is not None and template.context == context:
                 constants: Sequence[str] = found.groups()
-                if cast.signs is not None:
-                    constants = [sign + constant for sign, constant in zip(cast.signs, constants, strict=True)]
-                try:  # the mould sees to it that they are of the right kinds
-                    return cast.known.plan, list(map(cast.known.readable.__getitem__, constants))
+                if template.signs is not None:
+                    constants = [sign + constant for sign, constant in zip(template.signs, constants, strict=True)]
+                try:  # the template ensures the right kinds
+                    return template.known.plan, list(map(template.known.readable.__getitem__, constants))
                 except ParsingFailed:
                     return self._alone(text, context)
         for declared in self._prologues:
@@ -141,35 +141,38 @@ class PlanCache(Generic[C, T]):
         else:
             declared = self._learn(prologue(text))
         skeleton, constants = fingerprint(text[len(declared) :])
-        shape_: Hashable = (declared, skeleton) if context is None else (declared, skeleton, context)
-        for family in self._families.get(shape_, ()):
-            entry = family, family.fixed(constants)
+        fingerprint_: Hashable = (declared, skeleton) if context is None else (declared, skeleton, context)
+        for group in self._groups_by_fingerprint.get(fingerprint_, ()):
+            entry = group, group.fixed(constants)
             known = self._plans.get(entry)
-            if known is None or any(constants[one] != constants[other] for one, other in family.equal):
+            if known is None or any(constants[one] != constants[other] for one, other in group.equal):
                 continue
             try:
-                terms = list(map(known.readable.__getitem__, family.open(constants)))
+                terms = list(map(known.readable.__getitem__, group.open(constants)))
             except ParsingFailed:
                 return self._alone(text, context)
-            if list(map(type, terms)) == family.kinds:
+            if list(map(type, terms)) == group.kinds:
                 try:  # noqa: SIM105  (`suppress` takes ten times as long)
                     self._plans.move_to_end(entry)
-                except KeyError:  # another thread has just thrown it out
+                except KeyError:  # another thread has just evicted it
                     pass
                 known.uses += 1
                 if known.uses % _OFTEN == 0:
-                    self._cast(text, context, family, known, len(declared))
+                    self._add_template(text, context, group, known, len(declared))
                 return known.plan, terms
-        return self._anew(text, context, shape_, constants, len(declared))
+        return self._compile_new(text, context, fingerprint_, constants, len(declared))
 
-    def _cast(self, text: str, context: C | None, family: _TextGroup, known: _Known[T], start: int) -> None:
-        """Make a mould for the texts of a plan that is asked for often."""
-        offered = [place for place in places(text[start:]) if place.constant in family.places]
-        pattern = text_template(text, start, offered, family.groups)
+    def _add_template(self, text: str, context: C | None, group: _TextGroup, known: _CachedPlan[T], start: int) -> None:
+        """Compile a text template for a plan that is used often."""
+        offered = [place for place in places(text[start:]) if place.constant in group.places]
+        pattern = text_template(text, start, offered, group.groups)
         if pattern is not None:
-            signs = ["-" if place.signed else "" for place in _firsts(offered, family.groups)]
-            cast = _Cast(pattern.fullmatch, signs if any(signs) else None, context, known)
-            self._casts = (cast, *(other for other in self._casts[: _MOULDS - 1] if other.known is not known))
+            signs = ["-" if place.signed else "" for place in _firsts(offered, group.groups)]
+            template = _TemplatePlan(pattern.fullmatch, signs if any(signs) else None, context, known)
+            self._templates = (
+                template,
+                *(other for other in self._templates[: _TEMPLATES - 1] if other.known is not known),
+            )
 
     def _alone(self, text: str, context: C | None) -> tuple[T, Sequence[Term]]:
         return self._compiled(text, context, {}).plan, ()
@@ -181,64 +184,64 @@ class PlanCache(Generic[C, T]):
             raise ParsingFailed("The text is nested too deep; write it with fewer levels") from None
 
     def _learn(self, declared: str) -> str:
-        """Remember a prologue: most texts begin with one of a few."""
+        """Remember a prologue, since most texts start with one of a few."""
         if declared:
             self._prologues = (declared, *self._prologues[: _PROLOGUES - 1])
         return declared
 
-    def _anew(
-        self, text: str, context: C | None, shape_: Hashable, constants: Sequence[str], start: int
+    def _compile_new(
+        self, text: str, context: C | None, fingerprint_: Hashable, constants: Sequence[str], start: int
     ) -> tuple[T, Sequence[Term]]:
         offered = places(text[start:])
         compiled = self._compiled(text, context, _parameters(offered, range(len(offered)), start))
-        # A sign belongs to a negative number; it is no operator that could as well stand before a string.
+        # Only a sign of a negative number belongs to the constant. An operator could also precede a string.
         taken = {p.index for p in compiled.parameters if p.negative == offered[p.index].signed}
         remaining = [place for index, place in enumerate(offered) if index in taken]
-        groups = self._groups(shape_, remaining, constants)
-        if groups != list(range(len(offered))):  # again with those alone, numbered from 0
+        groups = self._groups(fingerprint_, remaining, constants)
+        if groups != list(range(len(offered))):  # compile again with only the remaining places, numbered from 0
             offered = remaining
             compiled = self._compiled(text, context, _parameters(offered, groups, start))
         parameters = {parameter.index: parameter for parameter in compiled.parameters}
         try:
             kinds = [type(parameters[index].term) for index in range(len(set(groups)))]
             readable = self._constants.setdefault(compiled.names, Constants(compiled.names))
-            family = _family(shape_, offered, groups, kinds, len(constants))
-            terms = [readable[constant] for constant in family.open(constants)]
+            group = _text_group(fingerprint_, offered, groups, kinds, len(constants))
+            terms = [readable[constant] for constant in group.open(constants)]
         except (ParsingFailed, KeyError):
             return self._alone(text, context)
-        self._keep(family, constants, _Known(compiled.plan, readable))
+        self._store(group, constants, _CachedPlan(compiled.plan, readable))
         return compiled.plan, terms
 
-    def _groups(self, shape_: Hashable, offered: Sequence[ConstantPlace], constants: Sequence[str]) -> _Groups:
-        """Which open constants are the same in a text, and were in all of its shape that have these places open."""
+    def _groups(self, fingerprint_: Hashable, offered: Sequence[ConstantPlace], constants: Sequence[str]) -> _Groups:
+        """Number the open constants. Those that were equal in all texts with these open places share a number."""
         marks: list[Hashable] = [(place.signed, constants[place.constant]) for place in offered]
-        for family in self._families.get(shape_, ()):
-            if list(family.places) == [place.constant for place in offered]:
-                marks = list(zip(marks, family.groups, strict=True))
+        for group in self._groups_by_fingerprint.get(fingerprint_, ()):
+            if list(group.places) == [place.constant for place in offered]:
+                marks = list(zip(marks, group.groups, strict=True))
         first: dict[Hashable, int] = {}
         return [first.setdefault(mark, len(first)) for mark in marks]
 
-    def _keep(self, family: _TextGroup, constants: Sequence[str], plan: _Known[T]) -> None:
+    def _store(self, group: _TextGroup, constants: Sequence[str], plan: _CachedPlan[T]) -> None:
         with self._changing:
-            families = self._families.get(family.fingerprint, ())
-            alike = [other for other in families if other.likeness == family.likeness]
+            groups_here = self._groups_by_fingerprint.get(group.fingerprint, ())
+            alike = [other for other in groups_here if other.likeness == group.likeness]
             if alike:
-                (family,) = alike
+                (group,) = alike
             else:
-                self._families[family.fingerprint] = (*families, family)
-            entry = family, family.fixed(constants)
-            family.size += entry not in self._plans
+                self._groups_by_fingerprint[group.fingerprint] = (*groups_here, group)
+            entry = group, group.fixed(constants)
+            group.size += entry not in self._plans
             self._plans[entry] = plan
-            while len(self._plans) > self._kept:
+            while len(self._plans) > self._size:
                 (oldest, _), _ = self._plans.popitem(last=False)
                 oldest.size -= 1
                 if not oldest.size:
                     self._forget(oldest)
 
-    def _forget(self, family: _TextGroup) -> None:
-        left = tuple(other for other in self._families.pop(family.fingerprint) if other is not family)
+    def _forget(self, group: _TextGroup) -> None:
+        left = tuple(other for other in self._groups_by_fingerprint.pop(group.fingerprint) if other is not group)
         if left:
-            self._families[family.fingerprint] = left
+            self._groups_by_fingerprint[group.fingerprint] = left
 
 
 def _parameters(offered: Sequence[ConstantPlace], groups: _Groups, start: int) -> Parameters:
@@ -246,14 +249,14 @@ def _parameters(offered: Sequence[ConstantPlace], groups: _Groups, start: int) -
 
 
 def _firsts(offered: Sequence[ConstantPlace], groups: _Groups) -> list[ConstantPlace]:
-    """The first place of each open constant."""
+    """Return the first place of each open constant."""
     return [place for index, place in enumerate(offered) if groups.index(groups[index]) == index]
 
 
-def _family(
-    shape_: Hashable, offered: Sequence[ConstantPlace], groups: _Groups, kinds: Sequence[type[Term]], count: int
+def _text_group(
+    fingerprint_: Hashable, offered: Sequence[ConstantPlace], groups: _Groups, kinds: Sequence[type[Term]], count: int
 ) -> _TextGroup:
-    """The family of a plan that leaves all places open that were offered. The text has `count` constants."""
+    """Return the group of plans in which all `offered` places are open. The text has `count` constants."""
     open_ = [place.constant for place in offered]
     firsts = _firsts(offered, groups)
     signs = ["-" if place.signed else "" for place in offered]
@@ -264,7 +267,7 @@ def _family(
     ]
     select = _selecting([place.constant for place in firsts], ["-" if place.signed else "" for place in firsts])
     fixed = _selecting([constant for constant in range(count) if constant not in open_], [])
-    return _TextGroup(shape_, (open_, signs, groups, kinds), open_, groups, equal, select, fixed, kinds)
+    return _TextGroup(fingerprint_, (open_, signs, groups, kinds), open_, groups, equal, select, fixed, kinds)
 
 
 def _selecting(indexes: Sequence[int], signs: Sequence[str]) -> _Select:

@@ -1,4 +1,4 @@
-"""RDF 1.2 in data and templates, which is refused: the gateway's own graph is one of RDF 1.1. Oxigraph reads it."""
+"""Check for RDF 1.2 in data and templates. It is rejected, because the live graph is RDF 1.1, but Oxigraph reads it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _MARKS: Final = frozenset({"<<", "<<(", "~"})
 
 
 _IN_UPDATE: Final = (
-    "what an update inserts or deletes; write it in RDF 1.1: what is said of a statement as a node of its own"
+    "data or templates of an update; write RDF 1.1 instead, and describe a statement by a node of its own"
 )
 IN_SUBSCRIPTION: Final = (
-    "the CONSTRUCT template of a subscription; send it as a query, or subscribe to a SELECT of what the template needs"
+    "the CONSTRUCT template of a subscription; send it as a query, or subscribe to a SELECT of the same variables"
 )
 
 
 def refuse_rdf12(tokens: Sequence[Token], where: str = _IN_UPDATE) -> None:
-    """Refuse data and templates that are not RDF 1.1. Raises `ParsingFailed`.
+    """Raise `ParsingFailed` for data and templates that are not RDF 1.1.
 
-    `where`: the place that the error names, and the remedy.
+    `where`: names the place in the error, and the remedy.
     """
     for index, token in enumerate(tokens):
         if (
@@ -33,10 +33,10 @@ def refuse_rdf12(tokens: Sequence[Token], where: str = _IN_UPDATE) -> None:
         ):
             raise ParsingFailed(
                 "RDF 1.2 (VERSION, triple terms << >>, annotations {| |}, reifiers ~, directions as in @en--ltr) is "
-                f"not taken in {where}"
+                f"not accepted in {where}"
             )
 
 
 def _texts(tokens: Sequence[Token], index: int, count: int) -> list[str]:
-    """What follows a token."""
+    """Return the texts of the next tokens."""
     return [token.text for token in tokens[index + 1 : index + 1 + count]]

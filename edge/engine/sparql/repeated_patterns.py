@@ -1,7 +1,7 @@
-"""Triple patterns that stand more than once in one basic graph pattern, which is a set: they mean nothing.
+"""Repeated triple patterns in one basic graph pattern. It is a set, so a repetition has no meaning.
 
-Oxigraph plans a join with each of them as slowly as with any other. Patterns are the same here if they are written the
-same, subject, predicate and object; what is written in another way counts as another pattern.
+Oxigraph plans a join with each repetition, as slowly as with any other pattern. Patterns are equal here if subject,
+predicate and object have the same text; different notations of a term count as different.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 from edge.protocol.syntax import Token
 
 LARGE: Final = 96
-"""Tokens of a text from which on it is worth the while to look: 24 patterns are planned in 2 ms."""
+"""Tokens of a text from which repetitions are searched. Oxigraph plans 24 patterns in 2 ms."""
 
 Edit = tuple[int, int, str]
-"""Start and end of a range of characters, and what stands there instead."""
+"""Start and end of a range of characters, and its replacement."""
 
 _SUBJECTS: Final = frozenset({"var", "iri", "name", "blank"})
 _PREDICATES: Final = frozenset({"var", "iri", "name"})
@@ -26,7 +26,7 @@ Pattern = tuple[str, str, str]
 
 
 def repeated(tokens: Sequence[Token]) -> Iterator[Edit]:
-    """The changes that leave each pattern out but for the first time."""
+    """Yield the edits that remove all repetitions of patterns."""
     for statement, end, patterns, new in _statements(tokens):
         if len(new) < len(patterns):
             start = tokens[statement].start
@@ -38,7 +38,7 @@ def repeated(tokens: Sequence[Token]) -> Iterator[Edit]:
 
 
 def without_repeated(tokens: Sequence[Token]) -> Iterator[Token]:
-    """The tokens without them, as far as the size of a query is concerned."""
+    """Yield the tokens without repeated patterns. They are equivalent only for measuring the size of a query."""
     position = 0
     for statement, end, patterns, new in _statements(tokens):
         if len(new) < len(patterns):
@@ -52,7 +52,7 @@ def without_repeated(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[tuple[int, int, list[Pattern], list[Pattern]]]:
-    """Statements with triple patterns: first token, end, the patterns, and those that are new in their group."""
+    """Yield statements with triple patterns: first token, end, patterns, and those that are new in their group."""
     seen: dict[Pattern, None] = {}
     index = 0
     while index < len(tokens):
@@ -60,7 +60,7 @@ def _statements(tokens: Sequence[Token]) -> Iterator[tuple[int, int, list[Patter
         if text in ("{", "}"):
             seen = {}
         elif text != ".":
-            seen = {}  # something else than a simple statement
+            seen = {}  # not a simple statement, so patterns before and after it may be in different groups
             index += 1
             continue
         index += 1
@@ -76,7 +76,7 @@ def _statements(tokens: Sequence[Token]) -> Iterator[tuple[int, int, list[Patter
 
 
 def _statement(tokens: Sequence[Token], index: int) -> tuple[int, list[Pattern]] | None:
-    """The end and the patterns of a statement; None: there is none, or one with paths or brackets."""
+    """Return the end and the patterns of a statement. None: it is missing, or has paths or brackets."""
     if index >= len(tokens) or tokens[index].kind not in _SUBJECTS:
         return None
     subject, patterns = tokens[index].text, []
@@ -104,7 +104,7 @@ def _statement(tokens: Sequence[Token], index: int) -> tuple[int, list[Pattern]]
 
 
 def _object(tokens: Sequence[Token], index: int) -> int | None:
-    """Where an object ends; None: it is none, or has brackets or a sign."""
+    """Return the end of an object. None if it is missing, or has brackets or a sign."""
     if index >= len(tokens) or not (tokens[index].kind in _OBJECTS or tokens[index].text in _BOOLEANS):
         return None
     string = tokens[index].kind == "string"

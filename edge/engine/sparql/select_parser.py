@@ -1,4 +1,4 @@
-"""SELECT and the solution modifiers (SPARQL 1.1 Query Language, 19.8, rules 7 to 28; translation: 18.2.4, 18.2.5)."""
+"""Parser of SELECT and the solution modifiers (SPARQL 1.1 Query Language, 19.8, rules 7 to 28; 18.2.4, 18.2.5)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from edge.engine.sparql.group_parser import Dataset, GroupParser, add, condition
 
 
 class SelectParser(GroupParser):
-    """Reads SELECT queries, and what comes after the pattern of a query."""
+    """Reads SELECT queries, and the clauses after the pattern of a query."""
 
     def select(self) -> tuple[Node, tuple[Variable, ...], Dataset]:
-        """A SELECT query: its pattern with all its modifiers, what it selects, and its dataset."""
+        """Read a SELECT query. Returns its pattern with all modifiers, its variables, and its dataset."""
         self.expect_word("SELECT")
         distinct, reduced = self.accept_word("DISTINCT"), self.accept_word("REDUCED")
         found: dict[Aggregate, Variable] = {}
@@ -63,7 +63,7 @@ class SelectParser(GroupParser):
                 return
 
     def dataset(self) -> Dataset:
-        """The FROM and FROM NAMED clauses."""
+        """Read the FROM and FROM NAMED clauses."""
         default: list[NamedNode] = []
         named: list[NamedNode] = []
         given = False
@@ -73,21 +73,21 @@ class SelectParser(GroupParser):
         return (tuple(default), tuple(named)) if given else (None, None)
 
     def where(self) -> Node:
-        """A WHERE clause."""
+        """Read a WHERE clause."""
         self.accept_word("WHERE")
         return self.group()
 
     def modified(self, pattern: Node) -> Node:
-        """The pattern of a query that selects nothing, with the modifiers at the cursor."""
+        """Return the pattern of an ASK, CONSTRUCT or DESCRIBE query with the modifiers at the cursor."""
         pattern, order, (offset, limit) = self._modifiers(pattern, {})
         return _slice(OrderBy(pattern, order) if order else pattern, offset, limit)
 
     def _modifiers(
         self, pattern: Node, found: dict[Aggregate, Variable]
     ) -> tuple[Node, tuple[tuple[Expression, bool], ...], tuple[int, int | None]]:
-        """The pattern grouped, filtered by HAVING and joined with VALUES; the order; offset and limit.
+        """Read the modifiers. Returns the pattern with grouping, HAVING and VALUES; the order; offset and limit.
 
-        `found` are the aggregates, to which HAVING and ORDER BY add theirs.
+        `found`: the aggregates. HAVING and ORDER BY add theirs.
         """
         aggregates, self.aggregates = self.aggregates, None
         pattern, keys = self._group_by(pattern)
@@ -106,7 +106,7 @@ class SelectParser(GroupParser):
         return pattern, order, limits
 
     def _group_by(self, pattern: Node) -> tuple[Node, tuple[Variable, ...] | None]:
-        """The pattern with the keys that are expressions, and all keys. None: there is no GROUP BY."""
+        """Return the pattern with the keys that are expressions, and all keys. None without GROUP BY."""
         if not self.accept_word("GROUP"):
             return pattern, None
         self.expect_word("BY")
@@ -123,7 +123,7 @@ class SelectParser(GroupParser):
                 key, name = self.constraint(), None
             if isinstance(key, Reference):
                 if name is not None:
-                    self.fail("a key that is no variable")  # Oxigraph forgets its name
+                    self.fail("a key that is not a variable")  # Oxigraph ignores its name
                 keys[key.variable] = None
             else:
                 variable = name or Variable(self.next_name())

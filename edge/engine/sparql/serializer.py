@@ -1,4 +1,4 @@
-"""Terms and triple patterns as SPARQL text for people: IRIs with the prefixes of a prologue, numbers without types."""
+"""Serializer of terms and triple patterns for people: IRIs with declared prefixes, numbers without datatypes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _BARE: Final = {
     XSD + "decimal": re.compile(r"-?\d+\.\d+"),
     XSD + "boolean": re.compile(r"true|false"),
 }
-"""Datatypes whose literals may stand without quotes."""
+"""Datatypes whose literals can be written without quotes."""
 
 
 class Serializer:
-    """Writes what belongs to one query."""
+    """Serializes the terms of one query."""
 
     def __init__(self, declared: Declarations, constant: Callable[[Parameter], Term]) -> None:
-        """`constant`: what a parameter is in this query."""
+        """`constant`: returns the value of a parameter in this query."""
         self._namespaces = sorted(((iri, prefix) for prefix, iri in declared.prefixes.items()), reverse=True)
         self._constant = constant
         self._blanks: dict[str, str] = {}
 
     def quad(self, slots: Sequence[Slot | None]) -> str:
-        """A triple pattern. The fourth slot is its graph, None: the default graph."""
+        """Return a triple pattern as text. The fourth slot is its graph, None: the default graph."""
         subject, predicate, object_, graph = slots
         verb = "a" if self.resolved(predicate) == _TYPE else self.slot(predicate)
         triple = f"{self.slot(subject)} {verb} {self.slot(object_)}"
         return triple if graph is None else f"GRAPH {self.slot(graph)} {{ {triple} }}"
 
     def slot(self, slot: Slot | None) -> str:
-        """A position of a pattern. Blank nodes that the query does not name are numbered."""
+        """Return a position of a pattern as text. Blank nodes without a label are numbered."""
         if isinstance(slot, Variable):
             return f"?{slot.name}"
         if isinstance(slot, Blank | Fresh):
@@ -49,11 +49,11 @@ class Serializer:
         return self.term(self.resolved(slot))  # type: ignore[arg-type]
 
     def resolved(self, slot: Slot | None) -> Slot | None:
-        """The slot, and what a parameter is in this query."""
+        """Return the slot, with a parameter replaced by its value."""
         return self._constant(slot) if isinstance(slot, Parameter) else slot
 
     def term(self, term: Term) -> str:
-        """A constant."""
+        """Return a constant as text."""
         if isinstance(term, ox.NamedNode):
             return self._iri(term.value)
         if isinstance(term, ox.Literal) and term.language is None:

@@ -1,6 +1,6 @@
-"""How large a query may be: what is longer or deeper would end the process or not fit Python's stack.
+"""Size limits of queries: longer or deeper ones would crash the process or overflow Python's stack.
 
-Counted on tokens, before anybody parses them. Where that is not exact it counts too many.
+They are counted on tokens, before the text is parsed. Where the count is not exact, it is too high.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from edge.protocol.errors import LimitExceeded
 from edge.protocol.syntax import Token
 
 MAX_OPERATORS: Final = 1000
-"""Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack for good."""
+"""Operators, triples and clauses of one query. From about 2,500 Oxigraph overflows the stack and crashes."""
 
 MAX_LEVELS: Final = 100
-"""Levels of one query, of which each takes up to 8 of Python's 1,000 frames. What goes around all that stands before it
-is one: an OPTIONAL, a MINUS, a BIND, a computed column, an operator."""
+"""Levels of one query. A level takes up to 8 of Python's 1,000 frames. A clause that encloses everything before it
+counts as one: an OPTIONAL, a MINUS, a BIND, a computed column, an operator.
+"""
 
 MAX_ARGUMENTS: Final = 1000
 """Arguments of one function call. Oxigraph takes seconds to parse a call with 100,000."""
@@ -27,10 +28,10 @@ _LEVELS: Final = {"group": 2, "query": 5, "list": 10}
 """Levels of a bracket, if not one. A sub-query or a path may double the time of planning."""
 
 MAX_JOINED: Final = 64
-"""What may be joined in one group, unless the operator says otherwise."""
+"""Default limit of the elements that are joined in one group."""
 
 _LARGEST: Final = 4
-"""Groups of a query in which as much may be joined: more make it as long to plan as a larger one would be."""
+"""Number of groups of the maximum size in a query. The limit applies to the planning time of all groups."""
 
 _CLAUSES: Final = frozenset(
     {"UNION", "OPTIONAL", "MINUS", "FILTER", "BIND", "AS", "GRAPH", "EXISTS", "SELECT", "VALUES"}
@@ -43,15 +44,16 @@ _PATH: Final = frozenset("/|^*?!")
 
 
 def check_size(tokens: Sequence[Token], max_joined: int = MAX_JOINED) -> None:
-    """Refuse a query, or the WHERE clause of an update, that is too large. Raises `LimitExceeded`.
+    """Reject a query, or the WHERE clause of an update, that is too large. Raises `LimitExceeded`.
 
-    `max_joined`: triple patterns, groups and OPTIONALs that are joined in one group, at the most. A pattern that is
-    repeated in a basic graph pattern of a large text counts once (`repeated`).
+    `max_joined`: limit of triple patterns, groups and OPTIONALs joined in one group. Repetitions of a pattern in a
+    basic graph pattern of a large text do not count (`repeated`).
     """
     measure = _measured(tokens)
     if measure.operators > MAX_OPERATORS:
         raise LimitExceeded(f"More than {MAX_OPERATORS} operators and triples in one query; split it")
     large = measure.joined > max_joined or measure.planning > _LARGEST * _planning(max_joined)
+    # A search for repetitions takes longer than the measurement, so it only happens if it can matter.
     if large and len(tokens) >= LARGE:
         measure = _measured(without_repeated(tokens))
     if measure.joined > max_joined:
@@ -88,45 +90,45 @@ class _Bracket:
     kind: Literal["query", "group", "properties", "list", "expression", "data"]
     """"properties": of a blank node; "list": a collection or a path; "data": of VALUES."""
     clause: str = ""
-    """The keyword that the next bracket in it belongs to."""
+    """Keyword that the next bracket in it belongs to."""
     begins: bool = False
-    """Whether a term that comes next begins a triple."""
+    """Whether the next term begins a triple."""
     joined: int = 0
     nested: int = 0
-    """What the group that has just ended adds to that, if no UNION follows."""
+    """Elements that the group which has just ended adds to `joined`, unless UNION follows."""
     path: bool = False
     """Whether a list is a path."""
     predicates: int = 0
-    """IRIs and brackets in a list, which are two triples each in a collection and none in a path."""
+    """IRIs and brackets in a list. Each counts as two triples in a collection, and as none in a path."""
     row: int = 0
-    """Operators, or clauses around what stands before them, in a row."""
+    """Operators, or clauses around everything before them, in a row."""
     longest: int = 0
-    """Row."""
+    """Longest row so far."""
     deepest: int = 0
-    """Levels of what is inside."""
+    """Levels of the deepest content."""
     commas: int = 0
-    """Between expressions."""
+    """Commas between expressions."""
 
     def levels(self) -> int:
         return max(self.longest, self.row) + self.deepest
 
 
 class _Measure:
-    """What a text amounts to, token by token."""
+    """Size of a text, measured token by token."""
 
     def __init__(self) -> None:
         self.operators = 0
         self.joined = 0
-        """Of the group that has most."""
+        """Elements joined in the largest group."""
         self.planning = 0
-        """Of all groups that stand for themselves."""
+        """Planning time of all groups that are not merged into another one."""
         self.levels = 0
         self.arguments = 0
-        """Of the call that has most."""
+        """Arguments of the largest call."""
         self._open = [_Bracket("query")]
 
     def read(self, token: Token) -> None:
-        """Take the next token into account."""
+        """Process the next token."""
         top = self._open[-1]
         if top.nested:
             if token.word() == "UNION":
@@ -146,7 +148,7 @@ class _Measure:
             self._operator(top, token.text)
 
     def end(self) -> None:
-        """Close what is open."""
+        """Close all open brackets."""
         while len(self._open) > 1:
             self._close()
         self.levels = self._open[0].levels()
@@ -182,7 +184,7 @@ class _Measure:
             top.row = 0
 
     def _merge(self, bracket: _Bracket) -> None:
-        """The group in it that has just ended is joined with what stands around it."""
+        """Merge the group that has just ended into the group around it."""
         bracket.joined += bracket.nested
         self.planning -= _planning(bracket.nested)
 
@@ -211,12 +213,12 @@ class _Measure:
 
 
 def _planning(joined: int) -> int:
-    """How long Oxigraph takes to plan a group, in no unit: 64 patterns of one subject take it 0.1 s, 128 1.8 s."""
+    """Return the planning time of a group in Oxigraph, without unit: 64 patterns take 0.1 s, 128 take 1.8 s."""
     return joined**4
 
 
 def _inner(top: _Bracket, text: str) -> _Bracket:
-    """The bracket that begins here."""
+    """Return the bracket that begins here."""
     if text == "{":
         return _Bracket("data" if top.clause == "VALUES" else "group", begins=True)
     if text == "[":
@@ -231,7 +233,7 @@ def _inner(top: _Bracket, text: str) -> _Bracket:
 
 
 def _term(top: _Bracket, token: Token) -> None:
-    """A term stands here."""
+    """Count a term."""
     if top.kind == "list" and (token.kind in ("iri", "name") or token.text == "a"):
         top.predicates += 1
     elif top.kind == "list":
@@ -242,5 +244,5 @@ def _term(top: _Bracket, token: Token) -> None:
 
 
 def _item(top: _Bracket) -> None:
-    """Something stands here that in a collection is two triples."""
+    """Count an item, which is two triples in a collection."""
     top.joined += 2 * (top.kind == "list")

@@ -1,7 +1,7 @@
-"""RDF terms as a SPARQL text writes them (SPARQL 1.1 Query Language, 4.1 and 19.8).
+"""RDF terms in SPARQL notation (SPARQL 1.1 Query Language, 4.1 and 19.8).
 
-Terms are left as they are written; it is the dictionary that knows one form for each value. What is written in a way
-that hardly anybody uses (relative IRIs, escapes in IRIs) is read by Oxigraph's Turtle parser.
+Terms are returned as written; the dictionary normalizes them. Rare notations (relative IRIs, escapes in IRIs) are read
+by Oxigraph's Turtle parser.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _INTEGER, _DECIMAL, _DOUBLE = (ox.NamedNode(XSD + name) for name in ("integer", 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How IRIs are written in a request: the prologue (PREFIX and BASE declarations) and the base IRI before it."""
+    """Declarations of a request: its prologue (PREFIX and BASE declarations) and the base IRI before it."""
 
     prologue: str
     base: str | None
 
     def declared(self) -> Declarations:
-        """What the prologue declares. Raises `ParsingFailed`."""
+        """Return the parsed declarations. Raises `ParsingFailed`."""
         return _declarations(self.prologue, self.base)
 
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """The prefixes and the base IRI that hold after a prologue."""
+    """Prefixes and base IRI after a prologue."""
 
     prefixes: Mapping[str, str]
     base: str | None
 
     def iri(self, text: str) -> ox.NamedNode:
-        """An IRI as written, `<..>` or a prefixed name, resolved. Raises `ParsingFailed`."""
+        """Resolve an IRI as written: `<..>` or a prefixed name. Raises `ParsingFailed`."""
         try:
             if text[0] == "<":
                 return ox.NamedNode(text[1:-1]) if _ABSOLUTE.fullmatch(text) else _by_oxigraph(text, self.base)
@@ -56,7 +56,7 @@ class Declarations:
             raise ParsingFailed(f"The prefix of {text} is not declared") from None
 
     def literal(self, string: str, suffix: str) -> ox.Literal:
-        """A string and its suffix (`@language`, `^^datatype` or nothing). Raises `ParsingFailed`."""
+        """Return the literal of a string and its suffix: `@language`, `^^datatype` or none. Raises `ParsingFailed`."""
         value = string_value(string)
         try:
             if not suffix:
@@ -69,14 +69,14 @@ class Declarations:
 
 
 def string_value(text: str) -> str:
-    """The value of a string as written, in one of the four kinds of quotes. Raises `ParsingFailed`."""
+    """Return the value of a string as written, in one of the four kinds of quotes. Raises `ParsingFailed`."""
     quotes = 3 if text[:3] in ('"""', "'''") else 1
     value = text[quotes:-quotes]
     return _ESCAPE.sub(_unescaped, value) if "\\" in value else value
 
 
 def number(text: str) -> ox.Literal:
-    """A number as written, with or without a sign: integer, decimal or, with an exponent, double."""
+    """Return the literal of a number with or without sign: integer, decimal or, with an exponent, double."""
     double = "e" in text or "E" in text
     return ox.Literal(text, datatype=_DOUBLE if double else _DECIMAL if "." in text else _INTEGER)
 

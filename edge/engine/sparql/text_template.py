@@ -1,8 +1,8 @@
-"""Moulds: a text that comes again and again as one regular expression, with a group where each open constant stands.
+"""Text templates: one regular expression for the texts of a plan, with a group for each open constant.
 
-A mould takes the constants out of a text of its shape in a quarter of the time that finding its shape takes. It is
-made only where the two cannot disagree: the pieces between the constants hold nothing that begins a constant, and end
-with nothing that goes on into one, so what `shape` finds in a text that fits is what the groups take.
+A template extracts the constants of a text in a quarter of the time that its fingerprint takes. It is created only if
+both methods must agree: the pieces between the constants contain nothing that begins a constant, and do not end with
+characters that continue into one. So the groups of a match are the constants that `fingerprint` would find.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from edge.engine.sparql.fingerprint import IRI, NAME, NUMBER, PREFIXED, STRINGS, ConstantPlace, pieces
 
 LONGEST: Final = 2_048
-"""Characters of a text that is worth a mould."""
+"""Characters up to which a text gets a template."""
 
 _BEGINS: Final = re.compile("[\"'<#:\0]")
 _GOES_ON: Final = re.compile(r"[\w.\-]\Z", re.ASCII)
@@ -24,10 +24,10 @@ _KINDS: Final = {"<": IRI, '"': STRINGS['"'], "'": STRINGS["'"], ":": NAME}
 def text_template(
     text: str, start: int, open_: Sequence[ConstantPlace], groups: Sequence[int]
 ) -> re.Pattern[str] | None:
-    """What matches the texts that differ from this one at the open places only. None: it has no mould.
+    """Return a pattern for the texts that differ from this one only at the open places. None: no template is possible.
 
-    The places are those of what follows `start`. Those of one group, numbered from 0 in order, hold the same constant,
-    so each has one group in the match: nothing that follows an open place could be the rest of a longer constant.
+    The places are relative to `start`. Places with the same number in `groups`, from 0 in order, hold the same constant
+    and share one group of the match. No text after an open place can continue a longer constant.
     """
     if len(text) > LONGEST:
         return None

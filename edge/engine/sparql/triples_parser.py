@@ -1,4 +1,4 @@
-"""Triples and property paths (SPARQL 1.1 Query Language, 19.8, rules 75 to 111; translation: 18.2.2.3 and 18.2.2.4)."""
+"""Parser of triples and property paths (SPARQL 1.1 Query Language, 19.8, rules 75 to 111; 18.2.2.3 and 18.2.2.4)."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ class TriplesParser(Cursor):
         blank: type[Blank] | type[Fresh] = Blank,
         paths: bool = True,
     ) -> None:
-        """`blank` is what a blank node is here; `paths`: whether a predicate may be a path."""
+        """`blank`: node class of blank nodes. `paths`: whether a predicate may be a path."""
         super().__init__(tokens, names, parameters)
         self.graph = graph
-        """The graph of the triples that are read."""
+        """Graph of the triples that are read."""
         self.triples: list[Node] = []
-        """Where they go: Triples, and Paths."""
+        """Collects the Triples and Paths that are read."""
         self._blank = blank
         self._paths = paths
 
     def at_triples(self) -> bool:
-        """Whether triples begin at the cursor."""
+        """Return whether triples begin at the cursor."""
         return self.token.kind in _NODES or self.token.text in _NODE_TEXTS
 
     def triples_block(self) -> None:
-        """Triples, and the dots between and after them."""
+        """Read triples, and the dots between and after them."""
         while self.at_triples():
             subject, described = self._subject()
             if not described or self._at_verb():
@@ -75,7 +75,7 @@ class TriplesParser(Cursor):
                 return
 
     def _subject(self) -> tuple[Slot, bool]:
-        """A node, and whether there are triples about it already: then there need be no more."""
+        """Read a node. Returns it, and whether it has triples already, so that none need to follow."""
         described = self.token.text in ("[", "(") and self.following().text not in ("]", ")")
         return self._node(), described
 
