@@ -1,4 +1,4 @@
-"""The SUB Engine: a live RDF graph, exact change sets, and subscriptions that are told what changed."""
+"""SUB Engine: a live RDF graph, exact change sets, and notifications of changes for subscriptions."""
 
 from edge.engine.scheduling.scheduler import Scheduler
 from edge.engine.settings import EngineSettings

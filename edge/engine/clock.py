@@ -1,4 +1,4 @@
-"""The clocks of the machine: one that people set, one that only goes forward, and whether the first can be believed."""
+"""Clocks of the machine: the adjustable wall clock, the monotonic clock, and whether the wall clock is reliable."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 Trust = Literal["auto", "always", "never"]
-"""Whether the machine's clock is right: found out, or told."""
+"""Whether the wall clock is right: detected, or set by the operator."""
 
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _RTC: Final = Path("/sys/class/rtc/rtc0/since_epoch")
 _AGREES: Final = 60
-"""Seconds by which the time of an RTC and the machine's may differ. Where it has lost its own, they differ more."""
+"""Limit of seconds between the RTC and the wall clock. After a power loss of the RTC the difference is larger."""
 _RELEASED: Final = 1_763_683_200
-"""Unix time before which no clock of a machine with this version is right: 2025-11-21."""
+"""Unix time of 2025-11-21. An earlier time is wrong on a machine with this version."""
 _TIME_ERROR: Final = 5
-"""What adjtimex(2) returns while nothing keeps the clock right."""
+"""Return value of adjtimex(2) while the clock is not synchronised."""
 
 
 class Clock(Protocol):
-    """What tells the time."""
+    """Source of the time."""
 
     @property
     def boot(self) -> str:
-        """Names the start of the machine from which `steady` counts."""
+        """Identifier of the boot from which `steady` counts."""
 
     def wall(self) -> int:
-        """Microseconds since 1970, UTC, as the machine's clock says. It may be wrong, and jump."""
+        """Microseconds since 1970, UTC, from the wall clock. It may be wrong and may jump."""
 
     def steady(self) -> int:
-        """Microseconds since the machine started, its sleep included. It never jumps."""
+        """Microseconds since the boot, including sleep. It never jumps."""
 
     def trusted(self) -> bool:
-        """Whether `wall` is right, as far as anybody can know."""
+        """Whether `wall` is right, as far as this can be known."""
 
 
 class SystemClock:
-    """This machine's clocks.
+    """The clocks of this machine.
 
-    Its time is believed where the kernel says that it is kept by NTP (adjtimex(2)), or where it came from a clock with
-    a battery (RTC) that has not lost its own. A Raspberry Pi before its network is up has neither.
+    The wall clock is reliable if the kernel reports that NTP synchronises it (adjtimex(2)), or if it was set from a
+    battery-backed clock (RTC) that has kept its time. A Raspberry Pi has neither before its network is up.
     """
 
     def __init__(self, trust: Trust = "auto") -> None:
@@ -69,14 +69,14 @@ class SystemClock:
         return time.clock_gettime_ns(_STEADY) // 1000
 
     def trusted(self) -> bool:
-        """Kept by NTP, or taken from an RTC."""
+        """Whether NTP synchronises the clock, or it was set from an RTC."""
         if self._trust != "auto":
             return self._trust == "always"
         return self._from_rtc or _synchronised()
 
 
 def _from_rtc() -> bool:
-    """Whether the machine's time is that of an RTC, and can be right."""
+    """Return whether the wall clock was set from an RTC with a plausible time."""
     try:
         seconds = int(_RTC.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -84,7 +84,7 @@ def _from_rtc() -> bool:
     return seconds > _RELEASED and abs(time.time() - seconds) < _AGREES
 
 
-@functools.cache  # a library that is loaded again refers to itself: each would stay until the garbage collector comes
+@functools.cache  # each loaded library forms a reference cycle, which would stay until the next garbage collection
 def _adjtimex() -> Any:  # noqa: ANN401 - a function of C
     return getattr(ctypes.CDLL(None), "adjtimex", None)
 

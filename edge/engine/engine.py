@@ -1,7 +1,7 @@
-"""The SUB Engine as one object: a request and a time go in, an outcome comes out.
+"""SUB Engine as one object: it takes a request and a time, and returns an outcome.
 
-It knows neither sockets nor threads nor the wall clock. Whoever runs it decides when what it did is durable and then
-lets the notifications go, or takes it back.
+The engine uses no sockets, no threads and no wall clock. Its caller decides when the effects are durable, and then
+sends the notifications or undoes the updates.
 """
 
 from __future__ import annotations
@@ -57,80 +57,80 @@ from edge.protocol.errors import UpdateConflict, UpdateFailed
 from edge.protocol.results import Term
 
 _LONGEST_PARSED: Final = 65_536
-"""Characters of a subscribed query that is parsed in this process: that takes about 10 ms."""
+"""Characters of the longest subscribed query that is parsed in this process: about 10 ms."""
 _PARSER_MEMORY: Final = 256
-"""Bytes that Oxigraph's parser may take for each character. It took 83 for `VALUES ?x { 1 1 1 ... }`."""
+"""Memory limit of Oxigraph's parser in bytes for each character. It took 83 for `VALUES ?x { 1 1 1 ... }`."""
 _PARSING: Final = 60.0
-"""Seconds that it may take for a long text."""
+"""Time limit in seconds for parsing a long text."""
 _SWEPT: Final = 5_000
-"""Terms of which it is found out at a time whether anything refers to them: a few milliseconds."""
+"""Terms that one sweep checks for references: a few milliseconds."""
 
 
 @dataclass(slots=True)  # frozen, it would take three times as long to make, and so would the next
 class PreparedUpdate:
-    """An update that is known to be legal."""
+    """A legal, compiled update."""
 
     plan: UpdatePlan
     constants: Sequence[Term]
-    """That the plan leaves open."""
+    """Values of the plan's parameters."""
     bindings: Mapping[str, Term]
     access: Access
     spent: int = 0
-    """Nanoseconds that it took to compile."""
+    """Nanoseconds of the compilation."""
     notes: Sequence[object] = ()
-    """For the ledger."""
+    """Entries for the ledger."""
     beside: bool = False
-    """Whether all that it inserts goes there, too."""
+    """Whether all inserted quads go to the ledger, too."""
     source: str = ""
-    """Who asks, as limits count."""
+    """Client, for quotas and rate limits."""
 
 
 @dataclass(slots=True)
 class Executed:
-    """An update that the live graph has seen and nobody has been told of yet."""
+    """An update that the live graph contains, but that is not yet visible to clients."""
 
     changes: ChangeSet
     activations: list[Activation] = field(default_factory=list)
     spent: Spent = UNSPENT
     beside: Sequence[Statement] = ()
-    """What it added to the graph of the ledger."""
+    """Statements that it added to the graph of the ledger."""
     entries: int = 0
-    """What it wrote down in the ledger."""
+    """Number of entries that it wrote to the ledger."""
     growth: int = 0
-    """Bytes that the graph grew by, as its limit counts them."""
+    """Growth of the graph in bytes, as counted by its quota."""
     access: Access = ANYBODY
     transaction: Transaction | None = None
-    """What it did to the live graph; None: nothing."""
+    """Its changes of the live graph; None if there are none."""
     encoded: EncodedQuads | None = None
-    """Its quads as the journal stores them, if it was prepared in pieces."""
+    """Its quads in the encoding of the journal, if it was staged."""
 
     @property
     def outcome(self) -> UpdateOutcome:
-        """What the publisher is told."""
+        """Outcome for the client."""
         added, removed, _, _ = self.changes.sizes
         return UpdateOutcome(added, removed, self.entries)
 
 
 class Engine:
-    """The live graph and everything that works on it. One thread may write; queries may run on others."""
+    """The live graph and all components that work on it. One thread may write; queries may run on other threads."""
 
     def __init__(
         self, rules: QueryRules, load: Loader, max_graph_bytes: int = 0, quota: ByteQuota | None = None
     ) -> None:
-        """`max_graph_bytes`: 0 is a quarter of the machine's memory. `quota` is charged for what subscriptions keep."""
+        """`max_graph_bytes`: 0 for a quarter of the machine's memory. `quota` is charged for subscription results."""
         self.graph = LiveGraph(StepBudget(rules.max_steps, rules.max_text))
         self._graph_quota = GraphQuota(self.graph, max_graph_bytes)
         self.contributions = self._graph_quota.contributions
         self.rules = rules
         self.performance = PerformanceModel()
         self.writing = threading.RLock()
-        """Held by the writer while it moves the live graph, or what is noted of it; not while it waits for the disk."""
+        """Held by the writer while it changes the live graph or its copies; not while it waits for the disk."""
         self._unshown: list[ChangeSet] = []
-        """What was executed and is not committed yet, or was not to be."""
+        """Changes of executed updates that are not committed yet."""
         self._writer_mirror = Mirror(self.graph, self.writing, shared=False)
         self._reader_mirror = Mirror(self.graph, self.writing, shared=True, ahead=lambda: self._unshown)
         self.apart = ForkedEvaluator(rules.max_query_memory)
-        """Where what may take long is evaluated."""
+        """Runs evaluations that may take long."""
         world = World(self.graph, self._writer_mirror, self.apart, rules)
         self._updates = UpdateProcessor(world, load)
         committed = World(self.graph, self._reader_mirror, self.apart, rules)
@@ -140,41 +140,41 @@ class Engine:
         self._ledger: Ledger | None = None
         self._graph_copies: list[GraphCopy] = []
         self._reads: Lutt[Attempt] = Lutt(self.graph)
-        """Evaluations in forked processes, by the patterns of what they read."""
+        """Evaluations in forked processes, by the patterns that they read."""
         self._reading: dict[Attempt, None] = {}
-        """All of them."""
+        """All evaluations in forked processes."""
         self._staged: dict[Attempt, None] = {}
-        """Those whose changes are prepared in pieces."""
+        """Attempts with a staged change."""
         self._releasing: deque[Iterator[None]] = deque()
-        """References that such changes give back."""
+        """References of ended staged changes, which are released piece by piece."""
 
     def begin_copy(self) -> GraphCopy:
-        """Begin to copy the live graph while updates go on. Its pieces are taken with `writing` held."""
+        """Start to copy the live graph while updates continue. Taking a piece requires the lock `writing`."""
         with self.writing:
             copy = GraphCopy(self.graph)
             self._graph_copies.append(copy)
         return copy
 
     def end_copy(self, copy: GraphCopy) -> ChangeSet:
-        """Return the changes that were executed since the copy began, which override its pieces."""
+        """Return the changes since the copy began. They override its pieces."""
         with self.writing:
             if copy in self._graph_copies:
                 self._graph_copies.remove(copy)
             return copy.take_changes()
 
     def close(self) -> None:
-        """Stop what is evaluated in other processes, and what is copied in the background."""
+        """Stop evaluations in forked processes, and copies in the background."""
         self.apart.close()
         self._writer_mirror.close()
         self._reader_mirror.close()
 
     def mirror_ready(self) -> bool:
-        """Whether the writer's mirror is filled. If not, it is from now on, in the background."""
+        """Return whether the writer's mirror is filled. If not, start to fill it in the background."""
         self._writer_mirror.prepare()
         return self._writer_mirror.ready or not self.apart.open
 
     def write_down(self, ledger: Ledger) -> None:
-        """Have a ledger from now on. Raises `UpdateFailed` where its graph is one that has been filled already."""
+        """Attach a ledger. Raises `UpdateFailed` if its graph has been used for other data."""
         graph = self.graph.intern_graph(ox.NamedNode(ledger.graph))
         if graph in self.graph.graphs:
             raise UpdateFailed(f"The graph {ledger.graph} has been used for something else; drop it")
@@ -183,7 +183,7 @@ class Engine:
         self._ledger = ledger
 
     def restore(self, changes: Iterable[ChangeSet]) -> None:
-        """Apply journalled change sets."""
+        """Apply change sets of the journal."""
         for change in changes:
             self._apply(change)
             self._note(change)
@@ -191,7 +191,7 @@ class Engine:
             self.graph.dictionary.sweep()
 
     def replay(self, changes: ChangeSet, at: int) -> None:
-        """Apply a journalled change set, and notify the subscribers of what it changes. `at`: when it was made."""
+        """Apply a change set of the journal and notify the subscribers. `at`: time of the change set."""
         graph = self.graph
         transaction = Transaction(graph)
         for name in changes.created:
@@ -206,7 +206,7 @@ class Engine:
         graph.dictionary.sweep()
 
     def prepare(self, request: UpdateRequest) -> PreparedUpdate:
-        """Compile an update before it is queued. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`. Any thread."""
+        """Compile an update for the queue. Raises `ParsingFailed`, `Forbidden`, `UpdateFailed`. Any thread."""
         began = clock()
         if request.beside and self._ledger is None:
             raise UpdateFailed("No history is kept here")
@@ -223,17 +223,18 @@ class Engine:
         )
 
     def must_fill(self, updates: Sequence[PreparedUpdate]) -> bool:
-        """Whether the writer's mirror must be filled to execute updates: `fill` does that without the writer."""
+        """Return whether updates need the writer's mirror and it is not filled. `fill` then runs on another thread."""
         return not self._writer_mirror.ready and any(update.plan.needs_mirror for update in updates)
 
     def fill(self) -> None:
-        """Fill the writer's mirror while updates go on. Any other thread. Raises `NotReady` after `close`."""
+        """Fill the writer's mirror while updates continue. Not on the writer thread. May raise `NotReady`."""
         self._writer_mirror.fill()
 
     def execute(self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt | None = None) -> list[Executed]:
-        """Run updates in order, all or none. `now` in microseconds since 1970. Raises `EdgeError`: nothing changed.
+        """Execute updates in order, all or none. `now`: microseconds since 1970. After an error nothing has changed.
 
-        With an attempt they may not take long: raises `LongUpdate` where they do, and uses its result where it has one.
+        With an attempt, the updates may not take long: the method uses the attempt's result if it has one, and
+        otherwise raises `LongUpdate` at the step budget. Raises `EdgeError`.
         """
         if attempt is not None:
             if attempt.documents is None and attempt.error is None and any(update.plan.loads for update in updates):
@@ -247,6 +248,7 @@ class Engine:
             if attempt.staged is not None:
                 with self.writing:
                     return [self._execute_staged(updates[0], now, attempt, attempt.staged)]
+            # A process has evaluated the updates. Its result holds only if no other update changed what it read.
             if attempt.over:
                 self._end_reading(attempt)
                 try:
@@ -259,7 +261,7 @@ class Engine:
     def _run_last(
         self, updates: Sequence[PreparedUpdate], now: int, attempt: Attempt, conflict: UpdateConflict
     ) -> list[Executed]:
-        """Run updates here whose evaluations elsewhere came to nothing. Raises the conflict where that takes long."""
+        """Execute updates on the writer after several conflicts. Raises the conflict if they take too long."""
         if attempt.needed > LAST_STEPS:
             raise conflict
         try:
@@ -300,9 +302,9 @@ class Engine:
         return done
 
     def _to_stage(self, updates: Sequence[PreparedUpdate], attempt: Attempt) -> Sequence[Operation] | None:
-        """The operations of an update that is to be prepared in pieces; None: it is not.
+        """Return the operations of an update that is to be staged, or None.
 
-        Raises `LongUpdate` where they are not known yet, `ResultTooLarge` if they change too many quads.
+        Raises `LongUpdate` if they are not known yet, `ResultTooLarge` if they change too many quads.
         """
         if attempt.unstaged or attempt.error is not None or len(updates) != 1:
             return None
@@ -332,7 +334,7 @@ class Engine:
         return [each.data(update.constants) if isinstance(each, Modify) else each for each in known]
 
     def _execute_staged(self, update: PreparedUpdate, now: int, attempt: Attempt, staged: StagedChange) -> Executed:
-        """Prepare a piece of a change, and raise `Unfinished`; or apply it. Raises `EdgeError`: nothing changed."""
+        """Prepare a piece of a change and raise `Unfinished`, or apply it. After an `EdgeError` nothing has changed."""
         renewals: list[Activation] = []
         try:
             if attempt.conflict:
@@ -342,6 +344,8 @@ class Engine:
                 raise Unfinished
             began = clock()
             self.performance.begin()
+            # The order matters: `settle` computes the change for the current state, and until `apply` nothing else may
+            # change the graph. Old results of renewed subscriptions must be read before `apply`.
             changes = staged.settle()
             growth = self._graph_quota.take(changes, update.access, update.source, applied=False)
             renewals = self.spus.set_apart(staged.net, staged.ids)
@@ -377,13 +381,13 @@ class Engine:
         return executed
 
     def _discard(self, attempt: Attempt, staged: StagedChange, *, applied: bool) -> None:
-        """End the preparation of a change."""
+        """End a staged change."""
         attempt.staged = None
         del self._staged[attempt]
         self._releasing.append(staged.release(applied=applied))
 
     def fetch(self, updates: Sequence[PreparedUpdate]) -> Sequence[Documents]:
-        """Fetch the documents that updates load. Any thread. Raises `EdgeError`."""
+        """Fetch the documents that updates load. May run on any thread. Raises `EdgeError`."""
         return [
             {
                 number: self._updates.fetch(operation)
@@ -394,7 +398,7 @@ class Engine:
         ]
 
     def abandon(self, attempt: Attempt) -> None:
-        """An update is not to be executed any more: forget what was evaluated or prepared of it."""
+        """Discard the evaluation or the staged change of an update that will not be executed."""
         with self.writing:
             self._end_reading(attempt)
             if attempt.staged is not None:
@@ -402,13 +406,13 @@ class Engine:
 
     @property
     def untidy(self) -> bool:
-        """Whether large changes have left something to do (`tidy`)."""
+        """Whether large changes have left work for `tidy`."""
         mirrors, copies = (self._writer_mirror, self._reader_mirror), self._graph_copies
         deferred = any(mirror.untidy for mirror in mirrors) or any(copy.untidy for copy in copies)
         return deferred or bool(self._releasing or self.graph.dictionary.idle)
 
     def tidy(self) -> None:
-        """Do a piece of it. The writer calls this between two requests."""
+        """Do a piece of the deferred work. The writer calls this between two requests."""
         with self.writing:
             if self._releasing and next(self._releasing[0], self) is self:
                 self._releasing.popleft()
@@ -419,9 +423,9 @@ class Engine:
             self.graph.dictionary.sweep(_SWEPT)
 
     def evaluate_outside(self, updates: Sequence[PreparedUpdate], attempt: Attempt, now: int) -> Child[list[Recorded]]:
-        """Begin to evaluate updates in a forked process. Nothing may be uncommitted. Raises `EdgeError`.
+        """Start to evaluate updates in a forked process. No transaction may be uncommitted. Raises `EdgeError`.
 
-        From then on the attempt is told when something changes that they read.
+        From then on the engine marks the attempt with a conflict when an update changes something that it reads.
         """
         if not self.apart.open:
             raise self.apart.closed()
@@ -453,6 +457,7 @@ class Engine:
             child = self.apart.begin(evaluate, rules.evaluation_timeout, "engine.evaluation_timeout")
         else:
             child = self.apart.begin(evaluate, rules.update_timeout, "engine.update_timeout")
+        # After the fork, but still on the writer thread: no update can fall between the fork and the watched patterns.
         keys: set[Key] = set()
         for update in updates:
             read, names = read_set(update.plan, dictionary.intern_values(update.constants), self.graph, rules)
@@ -472,7 +477,7 @@ class Engine:
                 self._reads.remove(key, attempt)
 
     def _note_conflicts(self, transaction: Transaction) -> None:
-        """Mark the evaluations that have read what a transaction changes."""
+        """Mark the evaluations that have read quads of a transaction, and record the change for staged changes."""
         for attempt in self._reads.hits(transaction.quads, transaction.ids):
             attempt.conflict = True
         for attempt in self._staged:
@@ -483,7 +488,7 @@ class Engine:
                 attempt.conflict |= attempt.graph_names
 
     def undo(self, executed: Sequence[Executed]) -> None:
-        """Take back what was executed last, which could not be made durable."""
+        """Undo the last executed updates, which could not be made durable."""
         with self.writing:
             for step in reversed(executed):
                 inverse = step.changes.inverse()
@@ -496,26 +501,26 @@ class Engine:
                 self.spus.undo(step.activations)
                 if self._ledger is not None and step.entries:
                     self._ledger.give_back(step.entries)
-            if not self._unshown:  # else `notified` does it, after what was told before
+            if not self._unshown:  # otherwise `notified` does it, after the earlier notifications
                 self.spus.end_damaged()
 
     def show(self, executed: Sequence[Executed]) -> None:
-        """Make all that was executed visible to queries: before anybody is told that it is done."""
+        """Make executed updates visible to queries, before their clients get an answer."""
         with self.writing:
             for step in executed:
                 self._reader_mirror.note(step.changes)
             self._unshown.clear()
 
     def publish(self, executed: Sequence[Executed]) -> int:
-        """Notify the subscribers of all that was shown. Returns the notifications sent.
+        """Notify the subscribers of all shown updates. Return the number of notifications.
 
-        Without evaluation threads, queries that are re-evaluated are evaluated here, after all updates.
+        Without evaluation threads, re-evaluated queries are evaluated here, after all updates.
         """
         sent = self.notify(executed)
         return sent + self.notified()
 
     def notify(self, executed: Sequence[Executed]) -> int:
-        """Notify the subscribers of some of it. After the last call `notified`, and not before."""
+        """Notify the subscribers of some of the updates. After the last call, call `notified` once."""
         sent = 0
         for step in executed:
             began = clock()
@@ -525,9 +530,9 @@ class Engine:
         return sent
 
     def notified(self) -> int:
-        """End the subscriptions that cannot go on, and forget the terms that nothing refers to.
+        """End the subscriptions that cannot continue, and remove unreferenced terms.
 
-        Returns the notifications of what was evaluated here, for want of evaluation threads.
+        Without evaluation threads, evaluate marked queries. Return the number of their notifications.
         """
         self.spus.end_damaged()
         sent = self._settle()
@@ -535,12 +540,12 @@ class Engine:
         return sent
 
     def deliver(self, most: int) -> None:
-        """Notify the subscribers of what the evaluation threads found, of at most so many queries."""
+        """Notify the subscribers of the results of evaluation threads, for at most `most` queries."""
         self.spus.deliver(most)
         self.graph.dictionary.sweep(_SWEPT)
 
     def prepare_query(self, request: QueryRequest) -> PreparedQuery:
-        """Compile a query that is to be subscribed. Raises `ParsingFailed`, `Forbidden`. Any thread."""
+        """Compile a query for a subscription. Raises `ParsingFailed`, `Forbidden`. May run on any thread."""
         return self.spus.prepare(_seen(request))
 
     def begin(self, query: PreparedQuery, sink: Sink, alias: str | None, client: str, now: int, ready: Ready) -> None:
@@ -552,18 +557,18 @@ class Engine:
             self.graph.dictionary.sweep()
 
     def subscribe(self, request: QueryRequest, sink: Sink, alias: str | None, now: int) -> Subscription:
-        """Subscribe to a query where there are no evaluation threads; the sink gets sequence 0 before this returns.
+        """Subscribe to a query without evaluation threads. The sink gets sequence 0 before the method returns.
 
-        Raises `ParsingFailed`, `Forbidden`, and what keeps the query from being evaluated.
+        Raises `ParsingFailed`, `Forbidden`, and errors of the evaluation.
         """
         outcomes: list[Subscription | Exception] = []
         self.begin(self.prepare_query(request), sink, alias, request.source, now, outcomes.append)
         return self._begun(outcomes)
 
     def resume(self, request: QueryRequest, sink: Sink, spuid: str, sequence: int, now: int) -> tuple[str, ...]:
-        """Go on with a subscription of another process, before there are threads. Returns the columns of its result.
+        """Continue a subscription of the previous process, before threads run. Return the columns of its result.
 
-        See `SpuManager.resume`. Raises as `subscribe` does.
+        See `SpuManager.resume`. Raises the errors of `subscribe`.
         """
         outcomes: list[Subscription | Exception] = []
         query = self.prepare_query(request)
@@ -571,11 +576,11 @@ class Engine:
         return self.spus.variables(self._begun(outcomes).spuid)
 
     def _settle(self) -> int:
-        """Evaluate and notify, where there are no evaluation threads. Returns the notifications sent."""
+        """Evaluate and notify if the engine has no evaluation threads. Return the number of notifications."""
         return 0 if self.spus.reevaluation.threaded else self.spus.settle()
 
     def _begun(self, outcomes: Sequence[Subscription | Exception]) -> Subscription:
-        """The outcome of a subscribe."""
+        """Return the outcome of a subscription, or raise its error."""
         self._settle()
         self.graph.dictionary.sweep()
         (outcome,) = outcomes
@@ -589,7 +594,7 @@ class Engine:
         self.graph.dictionary.sweep()
 
     def _parse(self, text: str, base_iri: str) -> str | None:
-        """See `general.parse`. A long text is parsed in a forked process: the parser does not release Python's lock."""
+        """See `oxigraph_queries.parse`. A forked process parses long texts, because the parser holds the GIL."""
         if len(text) <= _LONGEST_PARSED:
             return parse(text, base_iri)
         memory = _PARSER_MEMORY * len(text)
@@ -597,11 +602,11 @@ class Engine:
         return child.result()
 
     def explain(self, request: QueryRequest) -> Explanation:
-        """How a subscription to a query is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
+        """Explain how a subscription is, or would be, kept up to date. Raises `ParsingFailed`, `Forbidden`."""
         return self.explain_prepared(self.prepare_query(request))
 
     def explain_prepared(self, query: PreparedQuery) -> Explanation:
-        """The same for a query that is compiled."""
+        """Explain a compiled query."""
         try:
             return self.spus.explain(query)
         finally:
@@ -639,9 +644,9 @@ class Engine:
         began: int,
         growth: int | None = None,
     ) -> Executed:
-        """Let everything take in a transaction. `growth`: what the graph's limit has taken in already.
+        """Pass a transaction to all components. `growth`: growth of the graph, if its quota was charged already.
 
-        Raises `EdgeError`: it is undone.
+        After an `EdgeError` the transaction is undone.
         """
         beside = transaction.entries() if transaction.beside else ()
         if not changes:
@@ -669,7 +674,7 @@ class Engine:
         )
 
     def _note(self, changes: ChangeSet) -> None:
-        """Note what the live graph has changed, for what follows it."""
+        """Pass changes of the live graph to its copies and the mirror."""
         self._writer_mirror.note(changes)
         for copy in self._graph_copies:
             copy.note(changes)
@@ -687,5 +692,5 @@ class Engine:
 
 
 def _seen(request: QueryRequest) -> QueryRequest:
-    """A query on what its client may see: clients that may see the same share their SPUs."""
+    """Return a query on the readable graphs of its client. Clients with equal permissions share their SPUs."""
     return QueryRequest(request.sparql, request.dataset.seen_by(request.access))

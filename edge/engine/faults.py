@@ -11,7 +11,7 @@ from edge.protocol.errors import EdgeError
 _log = logging.getLogger(__name__)
 
 _RUST: Final = "pyo3_runtime"
-"""Module of the exceptions that stand for a panic in Oxigraph. They derive from BaseException."""
+"""Module of the exceptions for panics in Oxigraph. They derive from BaseException, not from Exception."""
 
 
 def contained(error: BaseException) -> Exception:
@@ -36,15 +36,15 @@ def without_frames(error: Exception) -> Exception:
 
 
 class Incidents:
-    """Log entries of the faults of one update: the same fault of many subscriptions is logged once."""
+    """Log of the faults of one update. It logs the same fault of several subscriptions once."""
 
     def __init__(self) -> None:
         self._reasons: dict[tuple[type, object], str] = {}
 
     def reason(self, error: Exception, doing: str) -> str:
-        """Log a fault with its traceback. Returns what the subscribers are told.
+        """Log a fault with its traceback. Return the description for the subscribers.
 
-        `doing`: what the gateway did with the subscription, as a participle.
+        `doing`: the operation on the subscription, as a participle.
         """
         if isinstance(error, EdgeError):
             return error.description
@@ -62,7 +62,7 @@ class Incidents:
 
 
 def _place(error: Exception) -> object:
-    """The code and line that raised an error."""
+    """Return the code object and line that raised an error."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

@@ -1,7 +1,7 @@
-"""The performance model of the SUB Engine: what an update costs, phase by phase (SPS Architecture, section IV.B).
+"""Performance model of the SUB Engine: cost of an update by phase (SPS Architecture, section IV.B).
 
-T_TOTAL = T_UPDATE + T_LUTT + T_BOOSTER + T_NOTIFY. Running figures only: however long the gateway runs, they take the
-same few hundred bytes.
+T_TOTAL = T_UPDATE + T_LUTT + T_BOOSTER + T_NOTIFY. The statistics are running sums, so they take the same few hundred
+bytes however long the gateway runs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ clock: Final = perf_counter_ns
 """Nanoseconds of a monotonic clock, from an arbitrary start."""
 
 _FOLD: Final = 64
-"""Updates that are counted together."""
+"""Updates that are added to the statistics together."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Count, mean, standard deviation, least and greatest of values that are not kept. Nanoseconds."""
+    """Running count, mean, standard deviation, minimum and maximum of values in nanoseconds."""
 
     count: int = 0
     total: int = 0
@@ -34,38 +34,37 @@ class Statistics:
     greatest: int = 0
 
     def add(self, values: Sequence[int]) -> None:
-        """Count more values."""
+        """Add values."""
         if values:
             least, greatest = min(values), max(values)
             self.least = min(self.least, least) if self.count else least
             self.greatest = max(self.greatest, greatest)
             self.count += len(values)
             self.total += sum(values)
-            self.squares += math.hypot(*values) ** 2  # a fifth of what multiplying them one by one costs
+            self.squares += math.hypot(*values) ** 2  # five times as fast as one multiplication for each value
 
     @property
     def mean(self) -> float:
-        """Mean of the values; 0 while there are none."""
+        """Mean of the values; 0 without values."""
         return self.total / self.count if self.count else 0.0
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the sample; 0 while there are fewer than two values."""
+        """Standard deviation of the sample; 0 for fewer than two values."""
         if self.count < 2:
             return 0.0
         return math.sqrt(max(0.0, self.squares - self.total * self.mean) / (self.count - 1))
 
 
 Spent = tuple[int, int, int, int]
-"""What an update has cost until its subscribers are to be told: T_UPDATE, T_LUTT, T_BOOSTER in nanoseconds, and how
-many entries of the LUTT were hit."""
+"""Cost of an update before its notifications: T_UPDATE, T_LUTT, T_BOOSTER in nanoseconds, and number of LUTT hits."""
 
 UNSPENT: Final[Spent] = (0, 0, 0, 0)
 
 
 @dataclass(slots=True)
 class Figures:
-    """The phases of all updates since the model began."""
+    """Statistics of each phase over all updates since the last reset."""
 
     update: Statistics = field(default_factory=Statistics)
     lutt: Statistics = field(default_factory=Statistics)
@@ -73,18 +72,18 @@ class Figures:
     notify: Statistics = field(default_factory=Statistics)
     total: Statistics = field(default_factory=Statistics)
     latency: Statistics = field(default_factory=Statistics)
-    """From the change of the graph to the last subscriber, of the updates that notified any (NLmin, NLmax)."""
+    """Time from the change of the graph to the last notification, of updates with notifications (NLmin, NLmax)."""
     hits: int = 0
-    """Entries of the LUTT that were hit; subscriptions that are evaluated together are one."""
+    """Number of LUTT hits. Subscriptions that are evaluated together count as one."""
     notifications: int = 0
 
 
 class PerformanceModel:
-    """What the updates so far have cost. The thread that updates writes it, any thread may read it.
+    """Cost of the updates so far. The writer thread records it; any thread may read it.
 
-    T_UPDATE is what it takes to change the graph and to know the exact change: compiling the text, evaluating WHERE,
-    applying the templates. T_LUTT finds the SPUs that the change hits, T_BOOSTER moves their results, T_NOTIFY hands
-    the notifications to the subscribers' sinks.
+    T_UPDATE is the time to change the graph and to determine the exact change: compilation, evaluation of WHERE, and
+    instantiation of the templates. T_LUTT finds the affected SPUs, T_BOOSTER updates their results, and T_NOTIFY passes
+    the notifications to the sinks.
     """
 
     def __init__(self) -> None:
@@ -93,30 +92,30 @@ class PerformanceModel:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all updates so far."""
+        """Remove all statistics."""
         self._figures = Figures()
         self._recent: deque[tuple[int, ...]] = deque()
 
     def begin(self) -> None:
-        """An update begins to be executed."""
+        """Start the measurement of an update."""
         self._lutt = self._booster = self._hits = 0
 
     def note_lutt(self, spent: int, hits: int) -> None:
-        """Add nanoseconds to T_LUTT of the update that is being executed, and the entries it hit."""
+        """Add nanoseconds and hits to T_LUTT of the current update."""
         self._lutt += spent
         self._hits += hits
 
     def note_booster(self, spent: int) -> None:
-        """Add nanoseconds to T_BOOSTER of the update that is being executed."""
+        """Add nanoseconds to T_BOOSTER of the current update."""
         self._booster += spent
 
     def executed(self, spent: int) -> Spent:
-        """Tell the phases of an update apart that took `spent` nanoseconds to execute, activation included."""
+        """Split the `spent` nanoseconds of an update, including its activations, into phases."""
         lutt, booster = self._lutt, self._booster
         return spent - lutt - booster, lutt, booster, self._hits
 
     def published(self, spent: Spent, notify: int, notifications: int) -> None:
-        """Count an update that is over: what it had cost, nanoseconds of T_NOTIFY, notifications sent."""
+        """Count a finished update: its cost so far, nanoseconds of T_NOTIFY, and number of notifications."""
         update, lutt, booster, hits = spent
         since = lutt + booster + notify
         self._recent.append((update, lutt, booster, notify, update + since, since, hits, notifications))
@@ -124,12 +123,12 @@ class PerformanceModel:
             self._fold()
 
     def figures(self) -> Figures:
-        """The figures of all updates that are over, which go on with every update."""
+        """Return the statistics of all finished updates. The object changes with later updates."""
         self._fold()
         return self._figures
 
     def _fold(self) -> None:
-        """Take the recent updates into the figures, a phase at a time: that costs a third of counting one by one."""
+        """Add the recent updates to the statistics phase by phase: three times as fast as update by update."""
         with self._folding:
             recent = [self._recent.popleft() for _ in range(len(self._recent))]
             if not recent:

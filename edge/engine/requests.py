@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out: requests, outcomes, results, notifications."""
+"""Input and output of the engine: requests, outcomes, results and notifications."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from edge.protocol.access import ANYBODY, Access
 from edge.protocol.results import Row, Term, bindings_to_json, results_to_json, whole_to_json
 
 PIECE: Final = 2_000
-"""Rows whose JSON is written at a time: 2 to 10 ms, for which other clients wait."""
+"""Rows whose JSON is written at a time: 2 to 10 ms, during which other clients wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The RDF dataset of a request as the SPARQL 1.1 Protocol gives it (graph IRIs). None: not given.
+    """RDF dataset of a request according to the SPARQL 1.1 Protocol (graph IRIs). None: not given.
 
     For queries and subscriptions these are `default-graph-uri` and `named-graph-uri`, for updates `using-graph-uri`
-    and `using-named-graph-uri`. Giving one of the two makes the other an empty list.
+    and `using-named-graph-uri`. If a request gives one of the two, the other is an empty list.
     """
 
     default_graphs: tuple[str, ...] | None = None
     named_graphs: tuple[str, ...] | None = None
     readable: frozenset[str] | None = None
-    """Graphs that whoever asks may see: for it there are no others, whatever it names. "" is the default graph."""
+    """Graphs that the client may read. All others do not exist for it. "" is the default graph."""
 
     @property
     def given(self) -> bool:
@@ -34,7 +34,7 @@ class Dataset:
         return self.default_graphs is not None or self.named_graphs is not None
 
     def seen_by(self, access: Access) -> Dataset:
-        """The same, with no more than a client may see."""
+        """Return the dataset, limited to the graphs that a client may read."""
         return self if access.read is None else replace(self, readable=access.read)
 
 
@@ -42,25 +42,25 @@ STORE_DATASET = Dataset()
 """No dataset in the request: the store's own default graph and named graphs."""
 
 
-@dataclass(slots=True)  # there is one for each reading: frozen, it would take three times as long to make
+@dataclass(slots=True)  # one object for each reading; as a frozen class its creation would take three times as long
 class UpdateRequest:
-    """One SPARQL 1.1 Update request, run atomically.
+    """One SPARQL 1.1 Update request, which runs atomically.
 
-    `bindings` replaces variables of the text by terms, before anything is evaluated (forced bindings, SEPA paper
-    section 5.3). They are terms, never text: no value can change the update. A text with bindings is parsed once.
+    `bindings` replaces variables of the text by terms before the evaluation (forced bindings, SEPA paper, section 5.3).
+    The values are terms, not text, so they cannot inject SPARQL syntax. A text with bindings is parsed once.
     """
 
     sparql: str
     dataset: Dataset = STORE_DATASET
     bindings: Mapping[str, Term] = field(default_factory=dict)
     access: Access = ANYBODY
-    """What whoever asks for it may do."""
+    """Permissions of the client."""
     source: str = ""
-    """Who asks, as limits count: a client or its connection. Empty: the gateway itself."""
+    """Client or connection, for quotas and rate limits. Empty for the gateway itself."""
     notes: Sequence[object] = ()
-    """What is written down with it in the ledger."""
+    """Entries that the update writes to the ledger."""
     beside: bool = False
-    """Whether all that it inserts goes to the ledger, and nothing of it into the live graph."""
+    """Whether all inserted quads go to the ledger, and none of them to the live graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,23 @@ class QueryRequest:
     sparql: str
     dataset: Dataset = STORE_DATASET
     access: Access = ANYBODY
-    """What whoever asks it may see."""
+    """Permissions of the client."""
     source: str = field(default="", compare=False)
-    """Who asks, likewise."""
+    """Client or connection, for quotas and rate limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateOutcome:
-    """What an update did, after it was made durable: how many quads are new and how many are gone."""
+    """Effect of a durable update: numbers of added and removed quads."""
 
     added: int
     removed: int
     entries: int = 0
-    """What it wrote down in the ledger."""
+    """Number of entries that it wrote to the ledger."""
 
     @property
     def changed(self) -> bool:
-        """Whether the update did anything."""
+        """Whether the update changed any quad."""
         return bool(self.added or self.removed)
 
 
@@ -110,26 +110,26 @@ QueryResult = Solutions | bool | Graph
 
 
 Answer = ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples
-"""What Oxigraph answers to a query, on the state at which it began. It must be read on the thread it began on."""
+"""Oxigraph's answer to a query, for the state at its start. It must be read on the thread that created it."""
 
 
 @dataclass(slots=True)
 class Delta:
-    """How the bindings of one subscribed query changed, in bag semantics. Shared by all its subscribers."""
+    """Change of the bindings of a subscribed query, in bag semantics. All its subscribers share the object."""
 
     variables: tuple[str, ...]
     added: tuple[Row, ...]
     removed: tuple[Row, ...]
 
     row_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
-    """Bytes of memory that the rows take, as soon as they have been counted."""
+    """Bytes of memory of the rows, once they have been counted."""
     _json: tuple[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     _writing: Iterator[tuple[str, str] | None] | None = field(default=None, init=False, repr=False, compare=False)
     _length: int = field(default=0, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, variables: tuple[str, ...], rows: Mapping[Row, int]) -> Delta:
-        """Rows that were added (more than 0 times) and removed (less)."""
+        """Create a delta from rows with signed counts: positive if added, negative if removed."""
         added: list[Row] = []
         removed: list[Row] = []
         for row, count in rows.items():
@@ -141,7 +141,7 @@ class Delta:
 
     @property
     def json(self) -> tuple[str, str]:
-        """`addedResults` and `removedResults` as JSON text, written once for all who ask."""
+        """`addedResults` and `removedResults` as JSON text, serialized once for all subscribers."""
         if self._json is None and not self.long:
             variables = self.variables
             self._json = results_to_json(variables, self.added), results_to_json(variables, self.removed)
@@ -151,7 +151,7 @@ class Delta:
 
     @property
     def length(self) -> int:
-        """Characters of the JSON; if it is long, about as many: what its first piece takes, for all of the rows."""
+        """Characters of the JSON. For a long one, an estimate from its first piece."""
         if not self.long:
             return sum(map(len, self.json))
         if not self._length:
@@ -160,16 +160,16 @@ class Delta:
 
     @property
     def long(self) -> bool:
-        """Whether the JSON is worth writing in pieces."""
+        """Whether the JSON is long enough to be written in pieces."""
         return len(self.added) + len(self.removed) > PIECE
 
     @property
     def written(self) -> bool:
-        """Whether the JSON can be had at once: it is written, or it is short."""
+        """Whether the JSON is available at once: it is written already, or it is short."""
         return self._json is not None or not self.long
 
     def write_piece(self) -> None:
-        """Write a piece of the JSON. Always called on the same thread, the event loop's."""
+        """Write a piece of the JSON. All calls come from the thread of the event loop."""
         if self._writing is None:
             self._writing = self._write()
         if self._json is None:
@@ -188,19 +188,19 @@ class Delta:
 
 @dataclass(slots=True)
 class Notification:
-    """One notification to one subscriber. `sequence` 0 is the answer to the subscribe request."""
+    """One notification for one subscriber. `sequence` 0 is the response to the subscribe request."""
 
     spuid: str
     alias: str | None
     sequence: int
     delta: Delta
     merged: int = 1
-    """How many it stands for: `sequence` is that of the last of them."""
+    """Number of notifications that this one merges (conflation). `sequence` is that of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """An active subscription. Its first notification (sequence 0, everything is added) went to the sink."""
+    """An active subscription. Its first notification (sequence 0, all rows are added) went to the sink."""
 
     spuid: str
     alias: str | None
@@ -208,7 +208,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeFailed:
-    """Sent to a sink instead of a notification when a subscribed query can no longer be evaluated: it has ended."""
+    """Sent to a sink when a subscription has ended because its query can no longer be evaluated."""
 
     spuid: str
     alias: str | None
@@ -216,4 +216,4 @@ class SubscribeFailed:
 
 
 Sink = Callable[[Notification | SubscribeFailed], None]
-"""Where a subscriber's notifications go. Called on the engine's thread, in order: it must hand over and return."""
+"""Receiver of a subscriber's notifications. Called on the engine's thread, in order; it must return quickly."""

@@ -1,7 +1,7 @@
-"""Rescue mode: read what a damaged journal file still holds, without writing to it, and make a sound file of it.
+"""Rescue mode: reads the intact part of a damaged journal file without writing to it, and builds a sound file from it.
 
-Only damage is rescued. A file of another application, of a newer version, or in use is refused as ever.
-The graph is read up to the first row that cannot be read: what comes after it would be a state that never existed.
+It handles only damage. A file of another application, of a newer version, or in use is rejected as usual. The graph is
+read up to the first unreadable row, because later rows would lead to a state that never existed.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from edge.engine.store.oxigraph_transaction import GraphName
 from edge.engine.timers.timer_table import is_sound as is_sound_timer
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, MemoryError, struct.error, sqlite3.Error)
-"""What reading a damaged row can raise."""
+"""Errors that reading a damaged row can raise."""
 
 _Row = tuple[Any, ...]
 
 
 class DamagedFile:
-    """A journal file that is damaged, open for reading only. The graph comes out of it commit by commit."""
+    """A damaged journal file, open for reading only. It returns the graph commit by commit."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `DataDirectoryRefused` where it is not known whose file it is."""
+        """Raises `DataDirectoryRefused` if the file cannot be identified."""
         self.path = path
         self.fault = ""
-        """Where the graph cannot be read any further; empty: it can be read to its end, as far as it was read."""
+        """Place of the first unreadable row of the graph; empty if none was found so far."""
         self.sequence = 0
         """Number of the last update that was read."""
         self.chunks = 0
-        """Chunks of the snapshot that were read."""
+        """Number of chunks of the snapshot that were read."""
         self.commits = 0
-        """Commits after it that were read."""
+        """Number of commits after the snapshot that were read."""
         self._graphs: set[GraphName] = set()
         self.connection = sqlite_schema.open_for_reading(path)
         try:
@@ -63,7 +63,7 @@ class DamagedFile:
         self.connection.close()
 
     def units(self) -> Iterator[list[JournalEntry]]:
-        """Return the entries that lead to the last readable state, those of a commit together; see `fault` then."""
+        """Yield the entries up to the last readable state, grouped by commit. Afterwards see `fault`."""
         where = "the head of the snapshot"
         try:
             ((sequence, chunks, receipts, crc),) = self.connection.execute(
@@ -91,12 +91,12 @@ class DamagedFile:
             self.fault = f"{where} cannot be read{detail}"
 
     def rows(self, table: str, columns: str = "*") -> Iterator[_Row]:
-        """Return the rows of another table, up to the first that SQLite cannot read."""
+        """Yield the rows of another table, up to the first one that SQLite cannot read."""
         with contextlib.suppress(sqlite3.Error):
             yield from self.connection.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - constants
 
     def _checked(self, body: bytes) -> list[JournalEntry]:
-        """The entries of a body, whose quads are in graphs that exist. Raises one of `UNREADABLE`."""
+        """Return the entries of a body, and check that their graphs exist. Raises one of `UNREADABLE`."""
         entries = list(codec.decode(body))
         for entry in entries:
             changes = entry.changes
@@ -109,40 +109,40 @@ class DamagedFile:
 
 def _expect(true: bool) -> None:
     if not true:
-        raise ValueError("it is missing, or not what was written")
+        raise ValueError("it is missing, or differs from the written data")
 
 
 @dataclass
 class Report:
-    """What a damaged file still holds."""
+    """Content of a damaged file."""
 
     fault: str = ""
-    """Why the gateway cannot use the file as it is; empty: it can."""
+    """Reason why the gateway cannot use the file as it is; empty if it can."""
     graph_fault: str = ""
-    """Where the graph ends early; empty: it is whole."""
+    """Place where the graph ends early; empty if it is complete."""
     sequence: int = 0
     quads: int = 0
     kept: dict[str, int] = field(default_factory=dict)
-    """Rows by table, without those of the graph."""
+    """Readable rows by table, without the tables of the graph."""
     dropped: dict[str, int] = field(default_factory=dict)
     copy: Path | None = None
-    """Where the damaged file is now."""
+    """Path of the copy of the damaged file."""
 
 
 TABLES: Final = ("timers", "timer_outcomes", "subscriptions", "outbox")
-"""What a report counts."""
+"""Tables whose rows a report counts."""
 
 
 def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop: bool) -> Report:
-    """Report what is readable in a directory's journal file; with `drop` replace the file by that.
+    """Report the readable content of a directory's journal file. With `drop`, replace the file by this content.
 
-    `check` raises `DataDirectoryRefused` where the gateway could not use a data directory. The damaged file is kept
-    beside the new one, as FILE.`suffix`. Nothing changes where the file is sound, or where anything fails.
-    Raises `DataDirectoryRefused`.
+    `check` raises `DataDirectoryRefused` if the gateway could not use a data directory. A copy of the damaged file
+    stays next to the new one, as FILE.`suffix`. If the file is sound, or an error occurs, nothing changes. Raises
+    `DataDirectoryRefused`.
     """
     path = directory / sqlite_schema.FILE_NAME
     if not path.exists():
-        raise DataDirectoryRefused(f"There is no {path}. Name the data directory with --data-dir.")
+        raise DataDirectoryRefused(f"{path} does not exist. Name the data directory with --data-dir.")
     lock = DirectoryLock(directory)
     draft = directory / "rescue.tmp"
     try:
@@ -155,7 +155,7 @@ def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop
             damaged.close()
         report.fault = _fault(path, check, draft) or report.graph_fault
         if drop and report.fault:
-            check(draft)  # the new file is one that a gateway starts on
+            check(draft)  # a gateway must be able to start on the new file
             report.copy = _exchange(path, draft / sqlite_schema.FILE_NAME, suffix)
         return report
     except (OSError, sqlite3.Error) as error:
@@ -167,13 +167,13 @@ def rebuild(directory: Path, check: Callable[[Path], None], *, suffix: str, drop
 
 def _failed(path: Path, error: Exception) -> NoReturn:
     raise DataDirectoryRefused(
-        f"{path} could not be rescued: {error}. The damaged file is as it was. There must be room for three copies of"
-        " it on the disk."
+        f"{path} could not be rescued: {error}. The damaged file is unchanged. The disk needs free space for three"
+        " copies of it."
     ) from error
 
 
 def _fault(path: Path, check: Callable[[Path], None], draft: Path) -> str:
-    """Why a gateway would not use this file; its copy is tried."""
+    """Return the reason why a gateway would not use this file, or an empty text. The check uses a copy."""
     trial = draft / "trial"
     trial.mkdir()
     for name in (path.name, f"{path.name}-wal"):
@@ -187,7 +187,7 @@ def _fault(path: Path, check: Callable[[Path], None], draft: Path) -> str:
 
 
 def _exchange(path: Path, new: Path, suffix: str) -> Path:
-    """Put the content of the new file into the place of the damaged one, in one transaction; keep a copy."""
+    """Replace the content of the damaged file by that of the new one, in one transaction. Return the path of a copy."""
     copy = path.with_name(f"{path.name}.{suffix}")
     for end in ("-wal", ""):
         source = path.with_name(path.name + end)
@@ -197,12 +197,12 @@ def _exchange(path: Path, new: Path, suffix: str) -> Path:
             target.chmod(0o600)
             durable.sync_file(target)
     try:
-        # SQLite overwrites all pages at once and looks after its log. A file that is renamed could meet the old log.
+        # SQLite overwrites all pages in one transaction and handles its WAL. A renamed file could meet the old WAL.
         with contextlib.closing(sqlite3.connect(new)) as source_, contextlib.closing(sqlite3.connect(path)) as target_:
             target_.execute("PRAGMA synchronous = FULL")
             source_.backup(target_)
     except sqlite3.DatabaseError:
-        # Its own pages are damaged, so that until the rename, without its log, it is refused as it was with it.
+        # Its own pages are damaged. Without the WAL the gateway still rejects the file, so the deletion is safe.
         for end in ("-wal", "-shm"):
             path.with_name(path.name + end).unlink(missing_ok=True)
         new.replace(path)
@@ -213,7 +213,7 @@ def _exchange(path: Path, new: Path, suffix: str) -> Path:
 
 
 def _rebuild(damaged: DamagedFile, new: Path) -> Report:
-    """Make a file of what is readable."""
+    """Build a file from the readable content."""
     report = Report()
     quads: set[ox.Quad] = set()
     for unit in damaged.units():
@@ -247,7 +247,7 @@ def _copy_graph(damaged: DamagedFile, connection: sqlite3.Connection) -> None:
 
 
 def _copy(damaged: DamagedFile, connection: sqlite3.Connection, table: str, order: str, count: int) -> None:
-    """Copy the first rows of a table. The limit keeps SQLite from the damaged page that may come next."""
+    """Copy the first rows of a table. Without the limit, SQLite could read the damaged page after them."""
     query = f"SELECT * FROM {table} ORDER BY {order} LIMIT {count}"  # noqa: S608 - constants and a number
     for row in damaged.connection.execute(query) if count else ():
         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
@@ -261,7 +261,7 @@ def _copy_others(damaged: DamagedFile, connection: sqlite3.Connection, meta: dic
     }
     sequences = [row for row in damaged.rows("subscription_sequences") if _holds(_sound_sequence, row)]
     known = {row[0] for row in sequences}
-    if not damaged.fault:  # how far others were told is not known where the graph ends early
+    if not damaged.fault:  # if the graph ends early, the state that subscribers have seen is unknown
         start = next(damaged.connection.execute("SELECT sequence FROM snapshot"))[0]
         good["subscriptions"] = [
             row
@@ -303,7 +303,7 @@ def _sound_subscription(row: _Row) -> bool:
 
 
 def _sound_outbox(parts: tuple[str | None, list[_Row], list[_Row], list[_Row]]) -> bool:
-    """Whether all rows are what was written, with numbers that have no gap (`edge.outbox.recorder`)."""
+    """Return whether all rows are intact and their numbers have no gap (`edge.outbox.recorder`)."""
     head, rows, contexts, lost = parts
     if head is None:
         return not rows
@@ -323,7 +323,7 @@ def _sound_outbox(parts: tuple[str | None, list[_Row], list[_Row], list[_Row]]) 
 
 
 def _fresh_outbox(head: str | None) -> str:
-    """The head of an empty outbox of the same gateway. Its numbers begin again, as after a restore."""
+    """Return the head of an empty outbox of the same gateway. Its numbers start again, as after a restore."""
     with contextlib.suppress(*UNREADABLE):
         gateway, epoch, *_ = json.loads(head or "")
         return json.dumps([gateway, epoch, 0, 0])

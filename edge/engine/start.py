@@ -1,4 +1,4 @@
-"""Building a running engine: journal, live graph, scheduler."""
+"""Construction of a running engine: journal, live graph and scheduler."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 def _no_loader(document: str) -> Iterable[ox.Quad]:
-    raise Forbidden(f"Nothing here can load {document}")
+    raise Forbidden(f"This engine has no loader for {document}")
 
 
 def make_engine(settings: EngineSettings, load: Loader = _no_loader, quota: ByteQuota | None = None) -> Engine:
-    """An engine with an empty graph, which whoever has it runs. `load` fetches the documents of LOAD."""
+    """Create an engine with an empty graph and without a scheduler. `load` fetches the documents of LOAD."""
     rules = QueryRules(
         base_iri=settings.base_iri,
         union_default_graph=settings.default_graph_as_union,
@@ -63,13 +63,13 @@ def open_engine(
     rescue: bool = False,
     quota: ByteQuota | None = None,
 ) -> Scheduler:
-    """Open a data directory, or with None a memory that nothing survives, and start an engine on it.
+    """Open a data directory and start an engine on it. `directory`: None keeps all data in memory only.
 
-    `load` fetches the documents of LOAD; `rights` says what clients may do by now that gave updates to be run later.
-    `ledger` makes the ledger, in the journal's file. `start=False`: see `Scheduler`. `quota` is charged with what is
+    `load` fetches the documents of LOAD. `rights` returns the current permissions of a client whose delayed update is
+    due. `ledger` creates the ledger in the journal's file. `start=False`: see `Scheduler`. `quota` is charged for data
     held for clients.
-    Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a newer version or not writable; it is
-    then as it was. With `rescue` a damaged one is opened all the same, for reading: see `Scheduler.read_only`.
+    Raises `DataDirectoryRefused` for a directory that is damaged, in use, of a newer version or not writable, without a
+    change of it. With `rescue`, a damaged directory is opened for reading: see `Scheduler.read_only`.
     """
     settings = settings or EngineSettings()
     clock = clock or SystemClock(settings.trust_clock)
@@ -111,7 +111,7 @@ def _open(
             return Scheduler(engine, journal, settings, clock, rights, made, quota, start=start)
         except UNREADABLE as error:
             _log.exception("journal.not_restored")
-            journal.refuse(f"what it holds cannot be restored ({type(error).__name__}: {error})")
+            journal.refuse(f"its content cannot be restored ({type(error).__name__}: {error})")
     except BaseException:
         journal.close()
         raise
@@ -121,9 +121,9 @@ def _open(
 
 
 def _open_damaged(directory: Path, settings: EngineSettings, clock: Clock, damage: DataDamaged) -> Scheduler:
-    """Serve what a damaged file still holds, and take nothing in. The file is not written to.
+    """Serve the readable content of a damaged file, without updates. The file is not written to.
 
-    Raises `DataDirectoryRefused` where even that cannot be done.
+    Raises `DataDirectoryRefused` if even that is not possible.
     """
     lock = DirectoryLock(directory)
     try:
@@ -139,7 +139,7 @@ def _open_damaged(directory: Path, settings: EngineSettings, clock: Clock, damag
         )
         reason = (
             f"The gateway is in rescue mode and takes no updates or readings. {damage.fault} {end}. Restore a backup "
-            "(edge restore), or stop the gateway and continue from what can be read (edge rescue --drop)."
+            "(edge restore), or stop the gateway and continue with the readable part (edge rescue --drop)."
         )
         _log.critical("journal.rescue_mode", extra={"reason": reason, "sequence": file.sequence})
         return Scheduler(engine, Journal.in_memory(lock), settings, clock, read_only=reason)
