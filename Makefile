@@ -1,7 +1,7 @@
 # The project's two commands are `make run` and `make test`. Both make .venv first, once.
 
-# The system's Python if it is new enough, since the gateway is shipped with it, and a Python that was built without
-# optimisation can take twice as long; else the first one on the PATH, where a name may be a wrapper that starts nothing.
+# Use the system's Python if it is new enough: the gateway is shipped with it, and a Python built without optimisation can take
+# twice as long. Otherwise use the first one on the PATH that starts; a name may be a wrapper (pyenv) that starts nothing.
 new_enough = import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in /usr/bin/python3 python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$name -c '$(new_enough)' 2>/dev/null && command -v $$name && break; done)
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run spark test test-fast lint format lock docs clean
 
-help:  ## this list
+help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE")
@@ -23,38 +23,38 @@ run: $(VENV)/.run-ready  ## run the gateway (ARGS="--data-dir DIR --config FILE"
 spark: $(VENV)/.spark-ready  ## install the Spark side: edge-history
 	@command -v java >/dev/null || echo "Spark needs Java 17 or newer (Debian: apt install openjdk-17-jre-headless)"
 
-# Half of the time tests wait, so three run side by side on two cores.
+# Tests spend half of their time waiting, so three workers run on two cores.
 test: $(VENV)/spark.jsa  ## run all tests (ARGS="tests/cli -k name")
 	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
 
 test-fast: $(VENV)/.test-ready  ## run the quick, deterministic tests, in less than 2 minutes
 	$(BIN)/python -m pytest --numprocesses 2 -m "not slow" $(ARGS)
 
-lint: $(VENV)/.test-ready  ## style, types, and who may import whom
+lint: $(VENV)/.test-ready  ## check style, types and the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.test-ready  ## put the code into its form
+format: $(VENV)/.test-ready  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.test-ready  ## make the generated parts of docs/ and the page anew
+docs: $(VENV)/.test-ready  ## regenerate the generated parts of docs/ and the web page
 	$(BIN)/python -m edge.config.reference docs/configuration.md
 	$(BIN)/python -m edge.mapping.unit_symbols edge/web/units.js
 
-lock:  ## make the locked requirements anew; needs uv (docs/development.md)
+lock:  ## regenerate the locked requirements; needs uv (docs/development.md)
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark -o requirements-spark.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 pyproject.toml --extra spark --group dev --group build -o requirements-dev.txt
 	uv pip compile --universal --generate-hashes --python-version 3.11 --group build -c requirements-dev.txt -o requirements-build.txt
 
-# JVMs of tests start in two thirds of the time with an archive of Spark's classes. Without Java there is none.
+# With an archive of Spark's classes (CDS), the JVMs of tests start in two thirds of the time. It requires Java.
 $(VENV)/spark.jsa: $(VENV)/.test-ready tests/history/class_archive.py
 	@$(BIN)/python -m tests.history.class_archive || echo "There is no archive of Spark's classes: tests with Spark take longer"
 
-clean:  ## remove .venv and what tools left behind
+clean:  ## remove .venv and the caches of tools
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(BIN)/python:
@@ -64,7 +64,7 @@ $(BIN)/python:
 	@echo "Making $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 
-# A stamp says that .venv holds what the lock says; a newer lock makes it old.
+# A stamp file marks that .venv matches the lock file. A newer lock file makes it outdated.
 $(VENV)/.run-ready: requirements.txt requirements-build.txt pyproject.toml | $(BIN)/python
 	@echo "Installing the gateway into $(VENV) (the first time takes a minute)"
 	@$(PIP) install --require-hashes -r requirements.txt -r requirements-build.txt

@@ -1,8 +1,9 @@
-"""What a gateway writes to its card: bytes for 1,000 observations, by durability, by commits, with and without history.
+"""Bytes that a gateway writes to its card for 1,000 observations, by durability and batch size, with and without outbox.
 
-Each side is a gateway with readings over MQTT at its embedded broker. One at a time, the next when a subscriber has
-been told of it, shares its commit with nobody; a hundred at once share as many commits as the gateway makes of them.
-Bytes are those that the kernel sent to the disk for the process (`/proc/PID/io`), once all of them are written.
+Each side is a gateway that receives readings over MQTT at its embedded broker. Readings that are sent one at a time,
+each after the notification of the one before, have a commit each. A hundred readings at once share the commits that the
+gateway makes of them. Bytes are those that the kernel sent to the disk for the process (`/proc/PID/io`), after all
+observations are written.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SENSORS: Final = 100
 _READINGS: Final = 3_000
 """Observations of each side and run: enough to include checkpoints of the write-ahead log."""
 _TOGETHER: Final = 100
-"""Readings that come at once."""
+"""Readings in a batch."""
 _UNIT: Final = 1_000
 _YEAR: Final = 365.25 * 86_400
 _PATIENCE: Final = 20.0
@@ -121,7 +122,7 @@ async def _measure(gateway: Gateway, side: _Side, readings: int) -> float:
 
 
 async def _send(client: mqtt.Client, subscriber: ClientConnection, numbers: range, together: int) -> None:
-    """So many at a time, and each time wait until all have been committed and told. Raises `ExperimentError`."""
+    """Publish readings in batches, and wait for the notifications of each batch. Raises `ExperimentError`."""
     for first in range(0, len(numbers), together):
         some = numbers[first : first + together]
         for number in some:
