@@ -1,4 +1,4 @@
-"""The chat of the SEPA paper (section 5.5): what a gateway adds to an endpoint, and what a message to oneself takes.
+"""The chat of the SEPA paper (section 5.5): overhead of a gateway over an endpoint, and latency of messages.
 
 Requests go over HTTP, to a gateway process and to a bare Oxigraph in a process of its own. Messages go over WebSocket,
 with the client library.
@@ -44,8 +44,8 @@ _MEANINGS: Final = {
         for name in _ORDER
         for suffix, where in (("_ms", "gateway over HTTP"), ("_endpoint_ms", "bare Oxigraph over HTTP"))
     },
-    "added_ms": "what a request takes longer at the gateway, mean of all, ms (published: 1.5 % of 50 to 100)",
-    "overhead_percent": "the same in % of what the endpoint takes (published: 1.5)",
+    "added_ms": "additional time of a request at the gateway, mean of all, ms (published: 1.5 % of 50 to 100)",
+    "overhead_percent": "the same in % of the endpoint's time (published: 1.5)",
     "message_ms": f"one of {_MESSAGES} messages to oneself: three updates and four notifications, ms (published: 100)",
     "answer_p50_ms": "of these, from SEND to its answer, median, ms (published: 50 to 100)",
     "notified_p50_ms": "from SEND and SET_RECEIVED to their notifications, median, ms (published: 10 to 60)",
@@ -159,7 +159,7 @@ class _ToOneself:
         async def sender() -> None:
             nonlocal spent
             await joined.wait()
-            await app.producer("REMOVE").produce(message=_ME)  # is none; the first request asks who answers
+            await app.producer("REMOVE").produce(message=_ME)  # no such message; the first request opens the connection
             send = app.producer("SEND")
             began = time.perf_counter()
             for number in range(count):

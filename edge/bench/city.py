@@ -129,7 +129,7 @@ def _post(chance: random.Random, road: int, number: int) -> Iterator[ox.Quad]:
     yield ox.Quad(lamp, _TYPE, _INDIVIDUAL)
     yield ox.Quad(lamp, _NODES["isLampOf"], post)
     yield ox.Quad(lamp, _NODES["hasStatus"], _NODES[chance.choice(("ON", "OFF", "BROKEN"))])
-    # No more than 49, so that whoever counts down from 100 changes every value.
+    # At most 49, so that updates that count down from 100 change every value.
     yield ox.Quad(lamp, DIMMING, ox.Literal(str(chance.randrange(50))))
     yield ox.Quad(lamp, _NODES["hasLampType"], _NODES[chance.choice(("LED", "TRADITIONAL"))])
     yield ox.Quad(lamp, _NODES["hasPower"], ox.Literal(chance.choice((35, 70, 150))))

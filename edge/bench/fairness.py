@@ -1,7 +1,7 @@
 """Effect of a demanding client on others: latency of small updates alone, and under each attack.
 
-For each attack a gateway process of its own. The victim sends small updates at a steady rate over a WebSocket, and is
-subscribed to what they change; measured is the time from when an update was to be sent to its notification.
+Each attack has its own gateway process. The victim sends small updates at a steady rate over a WebSocket, and
+subscribes to their changes. The latency is the time from the scheduled time of an update to its notification.
 """
 
 from __future__ import annotations

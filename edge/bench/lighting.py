@@ -93,4 +93,4 @@ def phases(middle: Round) -> list[str]:
         lines.append(f"{name:<12} {share:>6} " + " ".join(f"{value / 1000:>10.1f}" for value in values))
     share = f"{100 * journal / middle.spent:.0f} %"
     lines.insert(2, f"{'  journal':<12} {share:>6} {journal / middle.updates / 1000:>10.1f}")
-    return [*lines, "", "t_update_ms counts the journal (its commit, and what makes the change visible) to T_UPDATE."]
+    return [*lines, "", "t_update_ms includes the journal (its commit, and the publication of the change) in T_UPDATE."]

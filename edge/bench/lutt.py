@@ -1,9 +1,10 @@
 """Benefit of the LUTT: LAMP and ROAD with it and without (SPS Architecture, section VI.B, Table 9).
 
-Without a LUTT every subscription would be evaluated on every update. As in the paper that is an estimate: what the hit
-subscriptions cost, times the subscriptions there are for each that is hit. Measured is a third way, the paper's own: a
-table for each subscription, and all of them walked on every update. That walk also counts the hits of the estimate, one
-for each subscription: the engine counts those that it evaluates together once, which would make a hit look dearer.
+Without a LUTT every update would evaluate every subscription. As in the paper, this cost is an estimate: the cost of
+the hit subscriptions, times the ratio of all subscriptions to those hit. The experiment measures a third variant, that
+of the paper: a table for each subscription, all of which are searched on every update. This search also counts the
+hits for the estimate, one for each subscription. The engine counts subscriptions that it evaluates together only once,
+which would make a hit look more expensive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A gateway under a steady mixed load for a while: what must not grow, and whether it does.
+"""Soak test: check that the resources of a gateway do not grow under a steady mixed load.
 
-What the gateway keeps is bounded, and the bounds are set low here, so that they are reached while it warms up: the
-journal before it is written anew, what became of delayed updates.
+The state of the gateway is bounded. The bounds are low here, so that the warm-up reaches them: the size of the journal
+before a snapshot, and the number of remembered outcomes of delayed updates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes that a gateway writes to its card for 1,000 observations, by durability and batch size, with and without outbox.
+"""Bytes that a gateway writes to its card for 1,000 observations, by durability, batch size and use of the outbox.
 
 Each side is a gateway that receives readings over MQTT at its embedded broker. Readings that are sent one at a time,
 each after the notification of the one before, have a commit each. A hundred readings at once share the commits that the

@@ -28,7 +28,7 @@ def held(
     Columns: those of `measured`, `start` (of the window, a timestamp), and `seconds` (a double above 0).
     """
     stop = end or latest(observations)
-    if stop is None:  # there are no observations, so any time will do
+    if stop is None:  # without observations, any time gives an empty result
         stop = datetime.fromtimestamp(0).astimezone()
     last = F.unix_micros(F.lit(stop))
     ordered = Window.partitionBy("series", "property").orderBy("ts", "seq")

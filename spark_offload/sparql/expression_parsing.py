@@ -101,7 +101,7 @@ class Expressions:
     def _aggregate(self, tree: CompValue) -> Expression:
         name = {"GroupConcat": "GROUP_CONCAT"}.get(told := tree.name.removeprefix(_AGGREGATE), told.upper())
         if not self._collected:
-            raise QueryRefused(f"{name} outside of SELECT, HAVING and ORDER BY is no SPARQL")
+            raise QueryRefused(f"{name} outside of SELECT, HAVING and ORDER BY is not valid SPARQL")
         every = isinstance(tree.vars, str) and tree.vars == "*" and not isinstance(tree.vars, rdflib.term.Identifier)
         outside, self._collected = self._collected, []  # none within another
         try:

@@ -152,7 +152,10 @@ def equal_terms(left: Value, right: Value) -> Column:
 
 
 def told_apart(value: Value) -> Value:
-    """The value as one whose columns are equal where terms are. What a text means, rows may tell otherwise."""
+    """Return a value whose columns are equal if and only if the terms are equal, as a key for grouping and DISTINCT.
+
+    The typed columns of a `KnownValue` do not qualify: rows may have several representations of one term.
+    """
     return Term(value.term()) if value.keys() is None or isinstance(value, KnownValue) else value
 
 

@@ -1,6 +1,6 @@
-"""The order of terms (SPARQL 1.1 Query, section 15.1): nothing, blank nodes, IRIs, literals by their values.
+"""Order of terms (SPARQL 1.1 Query, section 15.1): unbound, blank nodes, IRIs, then literals by value.
 
-Where the order is open, literals of other kinds come in a fixed one, and the last word have their texts.
+Where the specification leaves the order open, kinds of literals have a fixed order, and their texts break ties.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from spark_offload.sparql.values import Boolean, Iri, Measured, Number, Text, Va
 
 
 def sorting(value: Value) -> list[Column]:
-    """Columns in whose order values are sorted, null first. What is known of a value makes them few."""
+    """Return the sort columns of a value, null first. A known type needs fewer columns."""
     if isinstance(value, (Boolean, Iri, Number, Text)):
         return [value.column]
     number, moment, plain, boolean = value.number(), value.moment(), value.plain(), value.boolean()

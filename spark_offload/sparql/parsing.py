@@ -1,7 +1,7 @@
-"""From the text of a query to its algebra (SPARQL 1.1 Query, section 18.2).
+"""Translation of query texts to the algebra (SPARQL 1.1 Query, section 18.2).
 
-rdflib parses. Its own algebra is not used: it forgets a FILTER that is false, and what is hidden in SELECT *.
-What has no translation is refused by its name.
+rdflib parses the text. Its algebra is not used, because it drops FILTERs that are false, and the variables that
+SELECT * must hide. Unsupported features raise `QueryRefused` with their name.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _LITERALS_AS_WRITTEN: Final = threading.Lock()
 
 
 def parse(text: str, answers: Mapping[str, Solutions] | None = None) -> Query:
-    """Read a query. `answers`: what gateways answered, by the name that is in the place of their SERVICE (see
-    `spark_offload.services`). Raises `QueryRefused`.
+    """Parse a query. Raises `QueryRefused`.
+
+    `answers` are the solutions of gateways, by the name that replaces their SERVICE (see `spark_offload.services`).
     """
     tree = _tree(text)
     if tree.name == "DescribeQuery":
@@ -62,7 +63,7 @@ def _tree(text: str) -> CompValue:
         if _SERVICE.search(text):  # rdflib stumbles over most of these
             _refuse("SERVICE")
         raise QueryRefused(
-            f"this is no SPARQL query: line {error.lineno}, column {error.column}: {error.msg}"
+            f"this is not a valid SPARQL query: line {error.lineno}, column {error.column}: {error.msg}"
         ) from None
     except RecursionError:
         raise QueryRefused("the query is nested too deeply") from None

@@ -52,7 +52,7 @@ def scan(star: Star, content: Content, graph: Graph) -> Frame:
 
 
 class _Row:
-    """What there is in a row, as values."""
+    """Values of the columns of a row."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -99,7 +99,7 @@ def _meet(node: Node, value: Value, bound: dict[str, Value], conditions: list[Co
 
 
 def _cell(column: str, content: Content) -> Value:
-    """What is in a column, as a value."""
+    """Return a column of the table as a value."""
     if column == "value":
         text, datatype = F.coalesce("value_text", F.lit("")), F.coalesce("datatype", F.lit(STRING))
         if not content.odd_numbers:
@@ -125,10 +125,13 @@ def _is(value: Value, constant: Constant) -> list[Column]:
 
 
 def pushed(operator: str, place: tuple[Column, Column], moment: Column) -> Column:
-    """What is true of where a moment is if it compares so with a constant: the partition, which Spark cannot know."""
+    """Return the condition on timestamp and partition that follows from a comparison with a constant time.
+
+    Spark cannot derive the partition from the timestamp; the explicit condition lets it skip partitions.
+    """
     ts, date = place
-    compare, beside = _COMPARISONS[operator]
-    return compare(ts, moment) & beside(date, moment.cast("date"))
+    compare, compare_date = _COMPARISONS[operator]
+    return compare(ts, moment) & compare_date(date, moment.cast("date"))
 
 
 _Comparison = Callable[[Any, Any], Column]

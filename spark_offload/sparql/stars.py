@@ -40,19 +40,19 @@ PREDICATES: Final = frozenset({TYPE, *EDGES, *COLUMNS})
 
 @dataclass(frozen=True)
 class Star:
-    """Patterns that are about the same row."""
+    """Triple patterns about the same row of the table."""
 
     triples: tuple[TriplePattern, ...]
     resources: tuple[tuple[str, Node], ...]
-    """Which of the three a node is."""
+    """Roles of nodes: observation, result or instant."""
     cells: tuple[tuple[str, Node], ...]
-    """Columns and what is in them."""
+    """Columns and the nodes that their values must match."""
     optional: tuple[Star, ...] = ()
-    """What else of the row is told, where all of it is there."""
+    """OPTIONAL patterns about the same row, each bound only as a whole."""
 
 
 def split(triples: Iterable[TriplePattern]) -> tuple[list[Star], list[TriplePattern]]:
-    """The stars among patterns, and the patterns that belong to none."""
+    """Split patterns into stars and the patterns that belong to no star."""
     mine: list[TriplePattern] = []
     rest: list[TriplePattern] = []
     for triple in triples:
@@ -64,7 +64,7 @@ def split(triples: Iterable[TriplePattern]) -> tuple[list[Star], list[TriplePatt
 
 
 def _roles(triple: TriplePattern) -> tuple[tuple[str, Node], ...] | None:
-    """What a pattern says about which resource its nodes are; None: it is not of a star."""
+    """Return the roles that a pattern implies for its nodes, or None if it cannot be part of a star."""
     predicate = triple.predicate
     if isinstance(predicate, Variable):
         return None

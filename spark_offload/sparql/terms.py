@@ -1,4 +1,4 @@
-"""What can be asked of a term whose column is its N-Triples text (see `spark_offload.triples`); null: nothing is bound.
+"""Functions on terms in columns of N-Triples texts (see `spark_offload.triples`); null means unbound.
 
 Equal texts are equal terms. Language tags are in lower case (RDF 1.1 Concepts, section 3.3).
 """
@@ -18,7 +18,7 @@ LANG_STRING: Final = RDF + "langString"
 
 
 def written(term: rdflib.term.Identifier) -> str:
-    """rdflib's term as its N-Triples text."""
+    """Return the N-Triples text of an rdflib term."""
     if isinstance(term, rdflib.URIRef):
         return f"<{term}>"
     if isinstance(term, rdflib.BNode):
@@ -30,7 +30,7 @@ def written(term: rdflib.term.Identifier) -> str:
 
 
 def datatype_of(literal: rdflib.Literal) -> str:
-    """The IRI of its datatype."""
+    """Return the datatype IRI of a literal."""
     if literal.language:
         return LANG_STRING
     return STRING if literal.datatype is None else str(literal.datatype)
@@ -42,7 +42,7 @@ def is_iri(term: Column) -> Column:
 
 
 def is_blank(term: Column) -> Column:
-    """Whether it is a blank node."""
+    """Return whether a term is a blank node."""
     return term.startswith("_")
 
 
@@ -52,31 +52,31 @@ def is_literal(term: Column) -> Column:
 
 
 def iri_text(term: Column) -> Column:
-    """The text of an IRI; null for another term."""
+    """Return the text of an IRI; null for other terms."""
     return F.when(is_iri(term), F.substring(term, F.lit(2), F.length(term) - 2))
 
 
 def literal_text(term: Column) -> Column:
-    """The lexical form of a literal; null for another term."""
+    """Return the lexical form of a literal; null for other terms."""
     text = F.substring(term, F.lit(2), F.length(term) - F.length(_after(term)) - 2)
     return F.when(is_literal(term), F.when(text.contains("\\"), _unescaped(text)).otherwise(text))
 
 
 def datatype(term: Column) -> Column:
-    """The IRI of a literal's datatype, as a text; null for another term."""
+    """Return the datatype IRI of a literal as text; null for other terms."""
     after = _after(term)
     known = F.when(after == "", STRING).when(after.startswith("@"), LANG_STRING)
     return F.when(is_literal(term), known.otherwise(F.substring(after, F.lit(4), F.length(after) - 4)))
 
 
 def lang(term: Column) -> Column:
-    """The language of a literal, empty where it has none; null for another term."""
+    """Return the language of a literal, empty without one; null for other terms."""
     after = _after(term)
     return F.when(is_literal(term), F.when(after.startswith("@"), F.substring(after, 2, 64)).otherwise(""))
 
 
 def _after(term: Column) -> Column:
-    """What stands behind the closing quote of a literal."""
+    """Return the text after the closing quote of a literal."""
     return F.substring_index(term, '"', -1)
 
 

@@ -91,7 +91,7 @@ def _strafter(text: Value, part: Value) -> Value:
 
 
 def _beside(text: Value, part: Value, cut: Callable[[Column, Column], Column]) -> Value:
-    """What is before or after a part; where there is none, the empty string without a language."""
+    """Return the text before or after a part, or the plain empty string if the part does not occur."""
     whole, inner = stringy(text), stringy(part)
     found = _like(text, cut(whole, inner))
     missing = Text(F.when(whole.isNotNull() & inner.isNotNull(), ""))

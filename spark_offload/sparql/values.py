@@ -1,11 +1,10 @@
-# ruff: noqa: D102  the methods are told by `Value`
-"""What an expression is worth, row by row: kinds of values, from which only what is needed becomes a column.
+# ruff: noqa: D102  the docstrings of `Value` describe the methods
+"""Values of expressions in each row. Kinds of values differ in their columns; only the columns in use are generated.
 
-A column of ours is null where nothing is bound, or where evaluating is an error: SQL's three-valued logic is then that
-of SPARQL (SPARQL 1.1 Query, section 17.2). A method that returns None says that no value of this kind has such a face.
+A column is null if the value is unbound or an error. SQL's three-valued logic then equals that of SPARQL (SPARQL 1.1
+Query, section 17.2). A method that returns None means that values of this kind never have such a representation.
 
-Numbers are calculated with as doubles, but for integers that are known to be such. A decimal that was calculated is
-written with 15 significant digits.
+Arithmetic uses doubles, except for known integers. Computed decimals are written with 15 significant digits.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ DATE_TIME: Final = XSD + "dateTime"
 
 @dataclass(frozen=True)
 class Value(ABC):
-    """Any. Each kind is a dataclass whose fields are columns, the first of which is null where there is no value."""
+    """Base class of values. Each kind is a dataclass whose fields are columns; the first is null if unbound."""
 
     def columns(self) -> tuple[Column, ...]:
-        """All of it, to be columns of rows."""
+        """Return all columns, for rows of a DataFrame."""
         return tuple(column for _, column in self._columns())
 
     def of(self, *columns: Column) -> Value:
-        """A value of the same kind from others of its columns."""
+        """Return a value of the same kind with other columns."""
         return replace(self, **{name: new for (name, _), new in zip(self._columns(), columns, strict=True)})
 
     def kind(self) -> tuple[object, ...]:
-        """Values of equal kinds have the same columns."""
-        told = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return (type(self), *((name, None if isinstance(one, Column) else one) for name, one in told))
+        """Return the kind. Values of equal kinds have the same columns."""
+        members = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return (type(self), *((name, None if isinstance(one, Column) else one) for name, one in members))
 
     def keys(self) -> tuple[Column, ...] | None:
-        """Some of the columns, by which terms are told apart; None: they are not."""
+        """Return columns that identify the term, or None if only its text does."""
         return None
 
     def bound(self) -> Column:
@@ -79,7 +78,7 @@ class Value(ABC):
         return None
 
     def number(self) -> Column | None:
-        """A double, or a long, where it is a number."""
+        """Return the number as a double or a long; null for other terms."""
         return None
 
     def moment(self) -> Column | None:
@@ -91,7 +90,7 @@ class Value(ABC):
         return None
 
     def placed(self) -> tuple[Column, Column] | None:
-        """Where the moment is, if it is one: a timestamp, and the day of it by which the table is parted."""
+        """Return the timestamp and the partition date of a time from the table."""
         return None
 
     def is_blank(self) -> Column:
@@ -105,7 +104,7 @@ class Value(ABC):
 
 @dataclass(frozen=True)
 class Term(Value):
-    """Nothing is known of it before: its N-Triples text."""
+    """General term of unknown type, as its N-Triples text."""
 
     column: Column
 
@@ -145,7 +144,7 @@ class Term(Value):
 
 @dataclass(frozen=True)
 class KnownValue(Term):
-    """A term, and what it means, which a row of the table may tell better than its text."""
+    """A term with its number and time, which the columns of a row may give more exactly than its text."""
 
     value: Column
     """A double, where it is a number."""
@@ -291,7 +290,7 @@ class Measured(Value):
     value: Column
     """A double, where it is a number."""
     finite: bool = True
-    """Whether it is known to be no NaN."""
+    """Whether the number is known not to be NaN."""
 
     def keys(self) -> tuple[Column, ...]:
         return self.form, self.type
@@ -333,7 +332,7 @@ class TimeValue(Value):
         return None if self.date is None else (self.ts, self.date)
 
     def keys(self) -> tuple[Column, ...] | None:
-        """Where a text is told it may be that of `ts` all the same."""
+        """Return None with a separate lexical form, which may equal the default form of `ts`."""
         if self.form is not None:
             return None
         return (self.ts, self.type) if isinstance(self.type, Column) else (self.ts,)
