@@ -1,1 +1,1 @@
-"""SPARQL 1.1 as text: its grammar, and an explanation of what is wrong with a text. Depends on no other package."""
+"""SPARQL 1.1 as text: its grammar, and explanations of syntax errors. Depends on no other package."""

@@ -68,13 +68,13 @@ _MOST_TOKENS: Final = 5_000
 """Tokens of a text that is checked against the grammar, which takes 10 microseconds for each."""
 
 _CLOSE: Final = 0.77
-"""Similarity (`difflib`) from which a keyword that is allowed at the place is suggested."""
+"""Similarity (`difflib`) from which a keyword is suggested that is allowed here."""
 
 _CLOSE_PREFIX: Final = 0.7
-"""The same for a prefix. Two exchanged letters of four are a similarity of 0.75."""
+"""Similarity from which a prefix is suggested. Two swapped letters of four have a similarity of 0.75."""
 
 _VERY_CLOSE: Final = 0.8
-"""The same for a keyword that is not allowed at the place."""
+"""Similarity from which a keyword is suggested that is not allowed here."""
 
 
 _PLACE: Final = re.compile(r"error at (\d+):(\d+)")
@@ -85,7 +85,7 @@ _REMEDIES: Final = {
     "unbound": "Add the variable to GROUP BY, or put it in an aggregate such as SAMPLE(?x).",
     "overrid": "Use a new variable after AS.",
 }
-"""By a word of the sentence."""
+"""By a word of Oxigraph's sentence."""
 
 _CHECKLIST: Final = (
     "Check that BIND and AS assign new variables, that SELECT with GROUP BY names only grouped variables and "
@@ -155,7 +155,7 @@ def unreadable(text: str, position: int) -> Diagnosis:
 
 
 def _unexpected(form: str, tokens: Sequence[Token], failure: Failure) -> Diagnosis:
-    """A token that the grammar does not allow."""
+    """Explain a token that the grammar does not allow."""
     token = tokens[failure.token]
     expected = _phrase(sparql(), failure)
     allowed = {symbol.text or symbol.kind for symbol in failure.expected}
@@ -179,7 +179,7 @@ def _unexpected(form: str, tokens: Sequence[Token], failure: Failure) -> Diagnos
 
 
 def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[str], expected: str) -> tuple[str, str]:
-    """Problem and remedy for a word. `allowed`: texts and kinds of terminals."""
+    """Return problem and remedy for a word. `allowed`: texts and kinds of terminals."""
     name, word = _short(tokens[index].text), tokens[index].text.upper()
     keywords = _keywords(sparql())
     problem = f"{name} is not allowed here" if word in keywords else f"{name} is not a SPARQL 1.1 keyword"
@@ -204,7 +204,7 @@ def _unexpected_word(tokens: Sequence[Token], index: int, allowed: Collection[st
 
 
 def _too_short(text: str, tokens: Sequence[Token], failure: Failure) -> Diagnosis:
-    """The text ends where the grammar requires more."""
+    """Explain a text that ends where the grammar requires more."""
     expected = _phrase(sparql(), failure)
     if not tokens:
         return Diagnosis(len(text), "The text is empty", f"Expected: {expected}.")
@@ -218,7 +218,7 @@ def _too_short(text: str, tokens: Sequence[Token], failure: Failure) -> Diagnosi
 
 
 def _open_brackets(tokens: Sequence[Token]) -> list[Token]:
-    """The brackets that are still open after the tokens, the innermost last."""
+    """Return the brackets that are open after the tokens, the innermost last."""
     opened: list[Token] = []
     for token in tokens:
         if token.text in _PAIRS:
@@ -229,7 +229,7 @@ def _open_brackets(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _phrase(grammar: Grammar, failure: Failure) -> str:
-    """The alternatives in words, the most general ones first."""
+    """Return the alternatives in words, the most general ones first."""
     left = set(failure.expected)
     phrases: dict[str, None] = {}
     for rule, label in _LABELS.items():
@@ -249,7 +249,7 @@ def _phrase(grammar: Grammar, failure: Failure) -> str:
 
 
 def _keywords(grammar: Grammar) -> frozenset[str]:
-    """All keywords and functions of the grammar."""
+    """Return all keywords and functions of the grammar."""
     return frozenset(symbol.text for symbol in grammar.terminals() if symbol.kind == "word" and len(symbol.text) > 1)
 
 
@@ -259,7 +259,7 @@ def _nearest(word: str, words: Collection[str], similarity: float) -> str | None
 
 
 def _touch(token: Token, other: Token) -> bool:
-    """Whether nothing stands between two tokens."""
+    """Return whether nothing is between two tokens."""
     return token.start + len(token.text) == other.start
 
 
@@ -271,7 +271,7 @@ def _short(text: str) -> str:
 
 
 def _undeclared_prefix(tokens: Sequence[Token]) -> Diagnosis | None:
-    """The first prefixed name whose prefix has no declaration before it."""
+    """Explain the first prefixed name whose prefix is not declared before it."""
     declared: set[str] = set()
     declaring = False
     for token in tokens:
@@ -292,7 +292,7 @@ def _undeclared_prefix(tokens: Sequence[Token]) -> Diagnosis | None:
 
 
 def _beyond_grammar(form: str, tokens: Sequence[Token], parser_message: str, position: int) -> Diagnosis:
-    """A rule on IRIs, strings, variables or blank nodes that the grammar above does not express."""
+    """Explain a violation of rules on IRIs, strings, variables or blank nodes that the grammar does not express."""
     found = next(broken_rules(tokens), None)
     if found is not None:
         return found
@@ -317,7 +317,7 @@ def _beyond_grammar(form: str, tokens: Sequence[Token], parser_message: str, pos
 
 
 def reported_position(text: str, parser_message: str) -> int:
-    """The position that Oxigraph reports, which is at or after the fault."""
+    """Return the position that Oxigraph reports, which is at or after the error."""
     place = _PLACE.search(parser_message)
     if place is None:
         return len(text)

@@ -95,7 +95,9 @@ Iri         = iri | name
 Literal     = Text | Additive? number | 'TRUE' | 'FALSE'
 Text        = string ( lang | '^^' Iri )?
 """
-"""A rule a line: 'A' a keyword or a sign, a lower-case name a kind of token (`edge.protocol.syntax`), else a rule."""
+"""One rule per line: 'A' is a keyword or sign, a lower-case name a token kind (`edge.protocol.syntax`), others are
+rules.
+"""
 
 _TRIPLES: Final = r"""
 Triples     = SameSubject ( '.' Triples? )?
@@ -115,7 +117,7 @@ _TEMPLATE: Final = re.sub(
     r"Template\1",
     _TRIPLES.replace(_VERB, "Verb = VarOrIri | 'A'\n"),
 )
-"""Triples of a template or of data. There is no path in them."""
+"""Triples of a template or of data, which have no paths."""
 
 
 class Symbol(NamedTuple):
@@ -137,14 +139,14 @@ class _Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Repeat:
-    """Zero times or more; `once`: zero times or once."""
+    """Zero or more times; `once`: zero or one time."""
 
     part: _Node
     once: bool
 
 
 _Node: TypeAlias = "Symbol | str | _Sequence | _Choice | _Repeat"
-"""A part of a rule. A text is the name of another rule."""
+"""A part of a rule. A string is the name of another rule."""
 
 
 class First(NamedTuple):
@@ -174,7 +176,7 @@ class Grammar:
         self._first: dict[object, First] = {}
 
     def check(self, start: str, tokens: Iterable[Symbol]) -> Failure | None:
-        """Return where the tokens leave the rule `start`; None if they follow it to the end."""
+        """Return the failure at which the tokens leave the rule `start`; None if they follow it to the end."""
         sequence = tuple(tokens)
         index = 0
         expected: set[Symbol] = set()
@@ -197,6 +199,7 @@ class Grammar:
                 if branch is not None:
                     stack.append(branch)
                 elif first.empty:
+                    # An empty choice is allowed, so its terminals stay possible alternatives for the message.
                     expected |= first.symbols
                 else:
                     return Failure(index, frozenset(expected | first.symbols), ends=False)
@@ -287,7 +290,7 @@ _ITEM: Final = re.compile(r"\s*(?:'([^']+)'|([A-Za-z]+)|([()|?*+]))")
 
 
 def _read_rules(text: str) -> Iterator[tuple[str, _Node]]:
-    """Rules by name. A line that does not begin with a name continues the rule before it."""
+    """Yield the rules by name. A line that does not begin with a name continues the previous rule."""
     for found in re.finditer(r"^(\w+) *=(.*(?:\n[ ]+.*)*)", text, re.MULTILINE):
         items = [(match[1], match[2], match[3]) for match in _ITEM.finditer(found[2])]
         items.reverse()

@@ -20,7 +20,7 @@ _BAD_ESCAPE: Final = re.compile(r"""\\(?![tbnrf"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f
 
 
 def broken_rules(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """What breaks a rule that is easy to check: the most probable causes first."""
+    """Yield violations of rules that are easy to check, the most probable causes first."""
     yield from _characters(tokens)
     yield from _misplaced_aggregates(tokens)
     yield from _blank_nodes_deleted(tokens)
@@ -30,7 +30,7 @@ def broken_rules(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _characters(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """Escape sequences that stand for no character."""
+    """Find escape sequences that represent no character."""
     for token in tokens:
         if token.kind not in ("string", "iri"):
             continue
@@ -44,7 +44,7 @@ def _characters(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _misplaced_aggregates(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """Aggregates in FILTER and BIND, which are evaluated before anything is grouped (18.2.4)."""
+    """Find aggregates in FILTER and BIND, which are evaluated before grouping (18.2.4)."""
     clauses = [""]
     for index, token in enumerate(tokens):
         word = token.text.upper() if token.kind == "word" else ""
@@ -60,7 +60,7 @@ def _misplaced_aggregates(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _blank_nodes_deleted(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """Blank nodes in DELETE, which would match every node (SPARQL 1.1 Update, 4.1.2)."""
+    """Find blank nodes in DELETE, which would match every node (SPARQL 1.1 Update, 4.1.2)."""
     depth = 0
     for index, token in enumerate(tokens):
         if token.kind == "word" and token.text.upper() == "DELETE":
@@ -75,7 +75,7 @@ def _blank_nodes_deleted(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _values_of_other_length(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """Rows of VALUES with more or fewer terms than variables."""
+    """Find rows of VALUES with more or fewer terms than variables."""
     index = 0
     while index < len(tokens):
         if tokens[index].text.upper() == "VALUES" and followed_by_bracket(tokens, index):
@@ -92,7 +92,7 @@ def _values_of_other_length(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _row(tokens: Sequence[Token], index: int) -> tuple[int, int]:
-    """The index after a row in round brackets, and how many terms it has."""
+    """Return the index after a row in round brackets, and the number of its terms."""
     terms = 0
     index += 1
     while index < len(tokens) and tokens[index].text != ")":
@@ -103,7 +103,7 @@ def _row(tokens: Sequence[Token], index: int) -> tuple[int, int]:
 
 
 def _assigned_again(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """Variables that AS assigns although they have a value."""
+    """Find variables that AS assigns although they have a value."""
     for bound in _bound_again(tokens):
         problem = f"{bound.text} already occurs in this group, so BIND cannot assign it"
         yield Diagnosis(bound.start, problem, "Use a new variable.")
@@ -122,7 +122,7 @@ def _assigned_again(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _star_of_groups(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    """SELECT * with GROUP BY (19.8, note 12)."""
+    """Find SELECT * with GROUP BY (19.8, note 12)."""
     stars: list[Token | None] = [None]
     for index, token in enumerate(tokens):
         if token.text == "{":
@@ -137,7 +137,7 @@ def _star_of_groups(tokens: Sequence[Token]) -> Iterator[Diagnosis]:
 
 
 def _bound_again(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Variables that BIND assigns although they occur before it in the same group (18.2.1)."""
+    """Yield variables that BIND assigns although they occur before it in the same group (18.2.1)."""
     seen: list[set[str]] = [set()]
     for index, token in enumerate(tokens):
         if token.text == "{":
@@ -152,7 +152,7 @@ def _bound_again(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _assigned_by_bind(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the variable at `index` stands after the AS of a BIND."""
+    """Return whether the variable at `index` is after the AS of a BIND."""
     if not index or tokens[index - 1].text.upper() != "AS":
         return False
     depth = 1
@@ -164,5 +164,5 @@ def _assigned_by_bind(tokens: Sequence[Token], index: int) -> bool:
 
 
 def followed_by_bracket(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a round bracket follows the token at `index`."""
+    """Return whether a round bracket follows the token at `index`."""
     return index + 1 < len(tokens) and tokens[index + 1].text == "("
