@@ -1,1 +1,1 @@
-"""The algebra compiled: operators that find the solutions of a pattern in the live graph, and what they compute."""
+"""Operators: the compiled algebra, which finds the solutions of a pattern in the live graph and computes with them."""

@@ -1,14 +1,13 @@
-"""Aggregates as accumulators that solutions enter and leave (section 18.5.1).
+"""Aggregates as accumulators to which solutions are added and from which they are removed (section 18.5.1).
 
-What was added can be taken away again, with a negative weight, and the result depends only on what is there, neither
-on its order nor on what has been there; SAMPLE alone keeps what it has once chosen. Where the standard leaves a choice
-(which of the equal minima, the order of GROUP_CONCAT) it is the first by its text.
+A value is removed by a negative weight. The result depends only on the current values, not on their order or history.
+Where the standard leaves a choice (which of several equal minima, the order of GROUP_CONCAT), the first by text is
+taken.
 
-One error spoils the result of a whole group, as it does in Oxigraph, whose answer to the same query must be the same;
-only SAMPLE passes over it, and COUNT of what is merely looked up, as in `COUNT(?variable)`. In the standard COUNT
-passes over errors always. GROUP_CONCAT of anything but strings is an error in Oxigraph, too. DISTINCT tells values
-apart by their terms, as the standard has it; Oxigraph, where it counts what an expression computes, takes equal moments
-in different zones for one.
+As in Oxigraph, whose answer to the same query must be equal, one error makes the result of a whole group an error. Only
+SAMPLE ignores errors, and COUNT of plain references, as in `COUNT(?variable)`. In the standard COUNT always ignores
+errors. As in Oxigraph, GROUP_CONCAT of anything but strings is an error. DISTINCT distinguishes values by their terms,
+as in the standard. In a COUNT of computed values Oxigraph treats equal times in different zones as one value.
 """
 
 from __future__ import annotations
@@ -29,46 +28,47 @@ from edge.protocol.results import Term
 Added = Term | Hashable
 
 _FIXED: Final = 200
-"""Bytes that an accumulator takes, as measured; most have a number or two."""
+"""Bytes of an accumulator (measured). Most contain a number or two."""
 _ENTRY: Final = 150
-"""Bytes that it takes for a value that it keeps: the term, and its place in a dictionary."""
+"""Bytes of a retained value: the term and its dictionary entry."""
 
 
 class Accumulator(ABC):
-    """What an aggregate knows of one group."""
+    """State of an aggregate for one group."""
 
     __slots__ = ()
 
     @abstractmethod
     def add(self, value: Added | None, weight: int) -> None:
-        """A value comes `weight` times, or goes if that is negative: then it has come before.
+        """Add a value `weight` times; a negative weight removes values that were added before.
 
-        The value is a term (None: an error or unbound); for `COUNT(*)` the whole solution, as anything hashable.
+        The value is a term (None: an error or unbound). For `COUNT(*)` it is the whole solution, as any hashable
+        object.
         """
 
     @abstractmethod
     def result(self) -> Term | None:
-        """The aggregate of what is there. None: an error."""
+        """Return the aggregate of the current values. None: an error."""
 
     def held(self) -> int:
-        """Bytes that it takes, about."""
+        """Return the approximate bytes of the accumulator."""
         return _FIXED
 
 
-def accumulator(aggregate: Aggregate, effort: StepBudget) -> Accumulator:
-    """A new accumulator, for an empty group. `effort`: of the evaluations that ask for its result."""
+def accumulator(aggregate: Aggregate, budget: StepBudget) -> Accumulator:
+    """Return a new accumulator for an empty group. `budget`: budget of the evaluations that call `result`."""
     if aggregate.name == "COUNT":
         chosen = aggregate.expression is None or _is_choice(aggregate.expression)
         new: Accumulator = _Count() if chosen else _StrictCount()
     elif aggregate.name == "GROUP_CONCAT":
-        new = _Concatenation(aggregate.separator, effort)
+        new = _Concatenation(aggregate.separator, budget)
     else:
         new = _KINDS[aggregate.name]()
     return _Distinct(new) if aggregate.distinct and aggregate.name not in _BLIND else new
 
 
 def _is_choice(expression: Expression) -> bool:
-    """Whether an expression computes nothing: it is a term, or one of several."""
+    """Return whether an expression computes nothing: it is a term, or selects one of several."""
     if not isinstance(expression, Call):
         return isinstance(expression, Reference | Constant)
     choices = {"COALESCE": expression.arguments, "IF": expression.arguments[1:]}.get(expression.name)
@@ -76,7 +76,7 @@ def _is_choice(expression: Expression) -> bool:
 
 
 class _Distinct(Accumulator):
-    """Another accumulator that is told each value once."""
+    """Wrapper that passes each value once to another accumulator."""
 
     __slots__ = ("_characters", "_inner", "_weights")
 
@@ -111,7 +111,7 @@ class _Distinct(Accumulator):
 
 
 class _Count(Accumulator):
-    """COUNT of solutions, and of values that are there."""
+    """COUNT of solutions, and of values that are bound."""
 
     __slots__ = ("_count",)
 
@@ -129,7 +129,7 @@ class _Count(Accumulator):
 
 
 class _Strict(Accumulator):
-    """An accumulator that has no result while there is an error."""
+    """An accumulator without a result while there is an error."""
 
     __slots__ = ("_errors",)
 
@@ -147,15 +147,15 @@ class _Strict(Accumulator):
 
     @abstractmethod
     def _take(self, term: Term, weight: int) -> bool:
-        """Add a term; False: it is an error."""
+        """Add a term. Returns False if it is an error."""
 
     @abstractmethod
     def _give(self) -> Term | None:
-        """The result without errors."""
+        """Return the result without errors."""
 
 
 class _StrictCount(_Strict):
-    """COUNT of what an expression computes."""
+    """COUNT of computed values."""
 
     __slots__ = ("_count",)
 
@@ -172,7 +172,7 @@ class _StrictCount(_Strict):
 
 
 class _Sum(_Strict):
-    """SUM"""
+    """SUM."""
 
     __slots__ = ("_sum",)
 
@@ -189,7 +189,7 @@ class _Sum(_Strict):
 
 
 class _Average(_Sum):
-    """AVG"""
+    """AVG."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class _Average(_Sum):
 
 
 class _Minimum(_Strict):
-    """MIN"""
+    """MIN."""
 
     __slots__ = ("_terms",)
 
@@ -220,7 +220,7 @@ class _Minimum(_Strict):
 
 
 class _Maximum(_Minimum):
-    """MAX"""
+    """MAX."""
 
     __slots__ = ()
 
@@ -229,7 +229,7 @@ class _Maximum(_Minimum):
 
 
 class _Sample(Accumulator):
-    """SAMPLE: the first by term. A group of the same values has the same sample, whatever has been there before."""
+    """SAMPLE: the first value by term, so that the result does not depend on the history of the group."""
 
     __slots__ = ("_terms",)
 
@@ -251,13 +251,13 @@ class _Sample(Accumulator):
 
 
 class _Concatenation(_Strict):
-    """GROUP_CONCAT: a string with a language if all parts have the same."""
+    """GROUP_CONCAT: a string with a language tag if all parts have the same one."""
 
-    __slots__ = ("_characters", "_effort", "_separator", "_weights")
+    __slots__ = ("_budget", "_characters", "_separator", "_weights")
 
-    def __init__(self, separator: str, effort: StepBudget) -> None:
+    def __init__(self, separator: str, budget: StepBudget) -> None:
         super().__init__()
-        self._effort = effort
+        self._budget = budget
         self._separator = separator
         self._weights: dict[Term, int] = {}
         self._characters = 0
@@ -273,7 +273,7 @@ class _Concatenation(_Strict):
     def _give(self) -> Term | None:
         characters = [(len(term.value), weight) for term, weight in self._weights.items()]  # type: ignore[union-attr]
         length = sum((length + len(self._separator)) * weight for length, weight in characters)
-        if not self._effort.may_make(length):
+        if not self._budget.may_make(length):
             return None
         literals = sorted((term.value, term.language or "", weight) for term, weight in self._weights.items())  # type: ignore[union-attr]
         text = self._separator.join(value for value, _, weight in literals for _ in range(weight))
@@ -306,4 +306,4 @@ _KINDS: Final[dict[str, Callable[[], Accumulator]]] = {
     "SAMPLE": _Sample,
 }
 _BLIND: Final = frozenset({"MIN", "MAX", "SAMPLE"})
-"""Aggregates to which duplicates make no difference."""
+"""Aggregates whose result duplicates do not change."""

@@ -1,4 +1,4 @@
-"""Calls whose arguments must all have values: one that is an error or unbound makes the call an error."""
+"""Calls whose arguments must all have values: an error or unbound argument makes the call an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _no_rule(*values: Value) -> Result:
 
 
 def oxigraph(asked: Question) -> Function:
-    """A call as Oxigraph answers it."""
+    """Return a function that lets Oxigraph evaluate a call."""
 
     def answer(*values: Value) -> Result:
         term = ask(asked, tuple(map(encode, values)))
@@ -30,7 +30,7 @@ def oxigraph(asked: Question) -> Function:
 
 
 def strict(native: Function | None, otherwise: Function, arguments: Sequence[Evaluate]) -> Evaluate:
-    """A call: of Python's rule (None: there is none), and of another where that does not tell."""
+    """Return a call that uses Python's rule, if there is one, and `otherwise` if the rule does not apply."""
     native = native or _no_rule
     if len(arguments) == 1:
         return _unary(native, otherwise, arguments[0])
@@ -40,7 +40,7 @@ def strict(native: Function | None, otherwise: Function, arguments: Sequence[Eva
 
 
 def with_constant(native: Function | None, otherwise: Function, left: Evaluate, constant: Value) -> Evaluate:
-    """A call of two arguments, the second of which is always the same."""
+    """Return a call of two arguments, the second of which is constant."""
     rule = native or _no_rule
 
     def call(frame: Frame) -> Result:

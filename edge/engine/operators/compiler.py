@@ -1,9 +1,9 @@
-"""From the algebra in normal form to operators, and to the triggers that say what a changed quad can touch.
+"""Compiler from the algebra in normal form to operators, and to triggers: the effects of a changed quad.
 
-SPARQL evaluates bottom up; nested loops evaluate with what is bound already. The two agree on variables that a pattern
-is certain to bind. Everything else is arranged here, once: a part of a join that may leave a shared variable unbound
-gets a copy of it (`Merge`), variables that a scope hides get places of their own, and an expression sees only what its
-scope can bind.
+SPARQL evaluates bottom up, nested loops evaluate with the variables bound so far. Both agree on variables that a
+pattern certainly binds. This module handles all other cases. A part of a join that may leave a shared variable unbound
+gets a copy of it (`Merge`), variables that a scope hides get their own places, and an expression sees only the
+variables that its scope can bind.
 """
 
 from __future__ import annotations
@@ -80,25 +80,25 @@ from edge.engine.store.terms import Dictionary, canonical
 from edge.protocol.results import Term
 
 _FEW_ROWS: Final = 8
-"""Rows of VALUES that are tried one after the other."""
+"""Rows of VALUES up to which they are tried one after the other."""
 
 Lift = Callable[[int], "int | None"]
-"""Where a place of an inner pattern is seen in the solutions of the whole; None: nowhere, or not for certain."""
+"""Maps a place of an inner pattern to its place in the solutions of the whole; None if it has none for certain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A triple pattern somewhere in a plan: a quad that matches it can change the solutions, and these alone."""
+    """A triple pattern in a plan. Only a quad that matches it can change the solutions."""
 
     places: Places
     fixes: tuple[int | None, int | None, int | None, int | None]
-    """The place in the whole's solutions that each position of the quad decides, if it is not bound; None: none."""
+    """For each position of the quad the place in the whole solution that it determines, if unbound; None: no place."""
     exact: bool
-    """Whether each solution that it touches holds the quad: it goes with the quad, and comes with it."""
+    """Whether each affected solution contains the quad, so that it appears and disappears with it."""
     own: frozenset[int]
-    """The places of these that nothing else in the plan looks at."""
+    """The places of `fixes` that nothing else in the plan uses."""
     steady: bool
-    """Whether no expression looks at the others, which therefore are of few values."""
+    """Whether no expression uses the other places, which therefore have few values."""
     scan: Scan
     pattern: Triple
     inside: tuple[str, ...]
@@ -112,20 +112,20 @@ class Plan:
     operator: Operator
     triggers: tuple[Trigger, ...]
     fixed: tuple[tuple[int, int], ...]
-    """Places of variables, and of the constants that filters make them equal to."""
+    """Places of variables, and of the constants that filters require them to equal."""
     shown: Mapping[int, int]
-    """Places of parameters that may be left open, and where a solution then shows what they would have to be."""
+    """Places of parameters that may stay open, and the places of solutions that show their required values."""
     graph_names: bool
-    """Whether the solutions change when a named graph begins or ceases to exist."""
+    """Whether the creation or removal of a named graph changes the solutions."""
 
 
 class Compiler:
-    """Compiles patterns of one request, which share a layout."""
+    """Compiles the patterns of one request, which share a layout."""
 
     def __init__(
         self, graph: LiveGraph, layout: Layout, moment: Now, base_iri: str, default_graph: Slot | None = None
     ) -> None:
-        """`default_graph` takes the place of the store's own."""
+        """`default_graph` replaces the store's default graph."""
         self.graph = graph
         self.layout = layout
         self.moment = moment
@@ -134,12 +134,12 @@ class Compiler:
         self.triggers: list[Trigger] = []
         self.graph_names = False
         self.matched: set[int] = set()
-        """Places of parameters that stand in a triple pattern which every solution matches."""
+        """Places of parameters in a triple pattern that every solution matches."""
         self.bound: Names = frozenset()
-        """Every variable of the pattern that is compiled, those inside EXISTS apart."""
+        """Every variable of the compiled pattern, except those inside EXISTS."""
         self.tables: list[ValuesIndex] = []
         self.closed: list[int] = []
-        """Places of parameters that something needs to be bound, once for each that does."""
+        """Places of parameters that must be bound, once for each use that requires it."""
 
     def compile(self, node: Node) -> Plan:
         """Compile a pattern in normal form. Raises `Unsupported`."""
@@ -158,14 +158,14 @@ class Compiler:
         return Plan(operator, triggers, fixed, self._shown(node), self.graph_names)
 
     def _prepare_tables(self, triggers: Sequence[Trigger]) -> None:
-        """Index long VALUES by the columns that other patterns bind: none of them, all, and those of a changed quad."""
+        """Index long VALUES by the columns that other patterns bind: none, all, and those of a changed quad."""
         for table in self.tables:
             others = [other.places for other in self.tables if other is not table]
             joined = frozenset[int]().union(*(trigger.places for trigger in triggers), *others)
             table.prepare([(), joined, *(trigger.fixes for trigger in triggers)])
 
     def scope(self) -> Scope:
-        """The scope of a whole pattern, in which every variable has its own place."""
+        """Return the scope of a whole pattern, in which every variable has its own place."""
         return Scope(self, {}, hidden=False, given=frozenset(), sure=frozenset(), lift=_same, inside=())
 
     def _shown(self, node: Node) -> dict[int, int]:
@@ -184,7 +184,7 @@ def _same(place: int) -> int | None:
 
 
 def _at_top(trigger: Trigger, sure: frozenset[int], own: frozenset[int], looked: frozenset[int]) -> Trigger:
-    """A place can be fixed in advance only if every solution binds it."""
+    """Adapt a trigger to the whole pattern: only a place that every solution binds can be fixed in advance."""
     s, p, o, g = (place if place in sure else None for place in trigger.fixes)
     fixes = (s, p, o, g)
     return replace(
@@ -198,31 +198,32 @@ def _at_top(trigger: Trigger, sure: frozenset[int], own: frozenset[int], looked:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a node stands: which place each variable has there, and what it can see."""
+    """The context of a node: the place of each variable, and the variables that it can see."""
 
     compiler: Compiler
     names: dict[Name, int]
     hidden: bool
-    """Whether variables that have no place yet are nobody else's."""
+    """Whether variables without a place yet are invisible outside."""
     given: Names
-    """What expressions see besides what their pattern binds: inside EXISTS the variables around it."""
+    """Variables that expressions see in addition to those of their pattern: inside EXISTS those around it."""
     sure: Names
-    """What of that is certain to be bound."""
+    """Those of `given` that are certainly bound."""
     lift: Lift
     inside: tuple[str, ...]
-    """The clauses around it that keep a solution of the whole from simply holding one of it, the outermost first."""
+    """Clauses around it because of which a solution of the whole does not contain one of this pattern, outermost first.
+    """
 
     @property
     def linear(self) -> bool:
-        """Whether each solution of the whole holds one of this pattern, and goes with it."""
+        """Whether each solution of the whole contains one of this pattern, and disappears with it."""
         return not self.inside
 
     def into(self, clause: str) -> tuple[str, ...]:
-        """What is inside that clause here."""
+        """Return `inside` for the content of a clause."""
         return (*self.inside, clause)
 
     def place(self, slot: Slot | None) -> int:
-        """The place of a slot."""
+        """Return the place of a slot."""
         if not isinstance(slot, Variable | Blank):
             return self.compiler.layout.place(slot)
         known = self.names.get(slot)
@@ -231,18 +232,18 @@ class Scope:
         return known
 
     def needed(self, slot: Slot) -> int:
-        """The place of a slot that must be bound if it is a parameter."""
+        """Return the place of a slot, which must be bound if it is a parameter."""
         place = self.place(slot)
         if isinstance(slot, Parameter):
             self.compiler.closed.append(place)
         return place
 
     def places(self, names: Iterable[Name]) -> dict[Name, int]:
-        """The places of variables."""
+        """Return the places of variables."""
         return {name: self.place(name) for name in names}
 
     def operator(self, node: Node) -> Operator:
-        """The operator of a pattern that stands here. Raises `Unsupported`."""
+        """Return the operator of a pattern in this scope. Raises `Unsupported`."""
         if isinstance(node, Triple):
             return self._scan(node)
         if isinstance(node, Join):
@@ -279,7 +280,7 @@ class Scope:
             return Data(
                 graph, places, [[None if cell is None else self.needed(cell) for cell in row] for row in node.rows]
             )
-        rows = [[self.needed(c) if isinstance(c, Parameter) else _kept(c) for c in row] for row in node.rows]
+        rows = [[self.needed(c) if isinstance(c, Parameter) else _cell(c) for c in row] for row in node.rows]
         table = ValuesIndex(graph, places, rows)
         self.compiler.tables.append(table)
         return table
@@ -291,7 +292,7 @@ class Scope:
         if any(isinstance(slot, ox.Triple) for slot in slots):
             raise Unsupported("a triple term")
         s, p, o, g = (self.place(slot) for slot in slots)
-        self.needed(node.predicate)  # with any predicate, all that is known of a thing would match
+        self.needed(node.predicate)  # an open predicate would match all triples of a subject
         fixes = tuple(self._fixes(slot) for slot in slots)
         every = not any(isinstance(x, Variable | Blank) and f is None for x, f in zip(slots, fixes, strict=True))
         scan = Scan(compiler.graph, (s, p, o, g))
@@ -301,7 +302,7 @@ class Scope:
         return scan
 
     def _fixes(self, slot: Slot | None) -> int | None:
-        """What a quad decides where this slot stands."""
+        """Return the place that a quad determines at this slot."""
         if isinstance(slot, Variable | Blank):
             return self.lift(self.place(slot))
         if not isinstance(slot, Parameter):
@@ -331,9 +332,9 @@ class Scope:
         return Together(self.compiler.graph, parts, tests)
 
     def _merged(self, node: Node, others: Names, lift: Lift = _same, clause: str = "") -> Operator:
-        """A part beside others: what it may leave unbound and they may bind it has a copy of.
+        """Compile a part of a join, with copies of variables that it may leave unbound and other parts may bind.
 
-        A row of VALUES fits whatever is bound where it says UNDEF, before and after: it needs none.
+        VALUES needs no copies: a row with UNDEF is compatible with any binding, made before or after.
         """
         if isinstance(node, Values):
             return self.operator(node)
@@ -356,9 +357,9 @@ class Scope:
 
     def _optional(self, node: LeftJoin) -> Operator:
         left = self.operator(node.left)
-        kept = set(self.places(certain(node.left)).values())
+        preserved = set(self.places(certain(node.left)).values())
         right = self._merged(
-            node.right, possible(node.left), lambda place: place if place in kept else None, "OPTIONAL"
+            node.right, possible(node.left), lambda place: place if place in preserved else None, "OPTIONAL"
         )
         if node.condition is None:
             return Optional(left, right, None)
@@ -414,11 +415,11 @@ class Scope:
         return Fixed(self.compiler.graph, operator, pairs) if pairs else operator
 
     def condition(self, condition: Expression, pattern: Node, lifted: Names | None = None) -> Condition:
-        """A condition on the solutions of a pattern."""
+        """Compile a condition on the solutions of a pattern."""
         return compile_condition(condition, _Sight(self, pattern, certain(pattern) if lifted is None else lifted))
 
     def value(self, expression: Expression, pattern: Node) -> Value:
-        """The value of an expression for a solution of a pattern."""
+        """Compile an expression to a function that returns the id of its value for a solution of a pattern."""
         if isinstance(expression, Reference | Constant):
             slot = expression.variable if isinstance(expression, Reference) else expression.term
             place = _Sight(self, pattern, certain(pattern)).place(slot)
@@ -438,20 +439,21 @@ class Scope:
         return Bind(operator, self.place(node.variable), self.value(node.expression, node.pattern))
 
     def exists(self, pattern: Node, around: Names, sure: Names, lifted: Names) -> Condition:
-        """The condition that a pattern has solutions; variables `around` it stand for their values in it."""
+        """Compile the condition that a pattern has solutions. Variables `around` it keep their outer values in it."""
         given = self.given | around
         if not (mentioned(pattern) - given).isdisjoint(self.compiler.bound):
-            # Its own group does not bind it, so it is free here; Oxigraph lets some of them in.
+            # The group of EXISTS does not bind the variable, so it is free here. Oxigraph lets some of these variables
+            # in.
             raise Unsupported("EXISTS over a variable of another group")
         names = self.places(given)
-        kept = {names[name] for name in lifted | self.sure}
+        preserved = {names[name] for name in lifted | self.sure}
         scope = replace(
             self,
             names=names,
             hidden=True,
             given=given,
             sure=self.sure | sure,
-            lift=lambda place: _then(place if place in kept else None, self.lift),
+            lift=lambda place: _then(place if place in preserved else None, self.lift),
             inside=self.into("EXISTS"),
         )
         return holds(scope.operator(normal(pattern)))
@@ -486,7 +488,7 @@ class Scope:
         return Grouped(self.compiler.graph, operator, list(keys.values()), aggregates)
 
     def accumulated(self, aggregate: Aggregate, pattern: Node) -> Callable[[Frame], Hashable | None]:
-        """What an aggregate adds up, of each solution of the pattern."""
+        """Compile the value that an aggregate accumulates for each solution of the pattern."""
         if aggregate.expression is None:  # COUNT(*)
             if not aggregate.distinct:
                 return lambda frame: True
@@ -496,15 +498,15 @@ class Scope:
         return compile_expression(aggregate.expression, _Sight(self, pattern, certain(pattern)))
 
     def _inner(self, names: dict[Name, int], lifted: Names) -> Scope:
-        """The scope of a sub-query, which shows some variables and hides the others."""
+        """Return the scope of a sub-query, which exposes some variables and hides the others."""
         if self.given:
             raise Unsupported("a sub-query inside EXISTS")
-        kept = {names[name] for name in lifted}
+        preserved = {names[name] for name in lifted}
         return replace(
             self,
             names=names,
             hidden=True,
-            lift=lambda place: _then(place if place in kept else None, self.lift),
+            lift=lambda place: _then(place if place in preserved else None, self.lift),
             inside=self.into("SELECT"),
         )
 
@@ -515,12 +517,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """What an expression can see: the variables that its pattern may bind, and inside EXISTS those around it."""
+    """The variables visible to an expression: those of its pattern, and inside EXISTS those around it."""
 
     scope: Scope
     pattern: Node
     lifted: Names
-    """Variables on which a change inside an EXISTS of the expression can be told apart."""
+    """Variables by which a change inside an EXISTS of the expression can be traced to solutions."""
 
     @property
     def dictionary(self) -> Dictionary:
@@ -547,7 +549,7 @@ class _Sight:
 
 
 def equality(condition: Expression, bound: Names) -> tuple[Variable, Term | Parameter] | None:
-    """The variable and the constant of `?variable = constant` or `sameTerm`, if the variable is among the bound."""
+    """Return variable and constant of `?variable = constant` or `sameTerm`, if the variable is bound."""
     if not isinstance(condition, Call) or condition.name not in ("=", "SAMETERM"):
         return None
     for one, other in (condition.arguments, condition.arguments[::-1]):
@@ -557,7 +559,7 @@ def equality(condition: Expression, bound: Names) -> tuple[Variable, Term | Para
 
 
 def _fixed(node: Node) -> Iterator[tuple[Variable, Term | Parameter]]:
-    """What filters on the whole make equal to constants."""
+    """Yield the variables that filters on the whole pattern require to equal constants."""
     if isinstance(node, Filter):
         equal = (equality(condition, certain(node.pattern)) for condition in node.conditions)
         yield from (pair for pair in equal if pair is not None)
@@ -568,12 +570,12 @@ def _fixed(node: Node) -> Iterator[tuple[Variable, Term | Parameter]]:
 
 
 def is_iri(constant: Slot) -> bool:
-    """Whether a constant is an IRI, in all texts of the shape."""
+    """Return whether a constant is an IRI, in all texts of the template."""
     return isinstance(constant.term if isinstance(constant, Parameter) else constant, ox.NamedNode)
 
 
 def _anchored(node: Node, name: Slot) -> bool:
-    """Whether every solution has a triple of the graph, which therefore is there."""
+    """Return whether every solution contains a triple of the graph, which proves that the graph exists."""
     if isinstance(node, Triple):
         return node.graph == name
     if isinstance(node, Join):
@@ -583,8 +585,8 @@ def _anchored(node: Node, name: Slot) -> bool:
     return isinstance(node, Filter | Extend) and _anchored(node.pattern, name)
 
 
-def _kept(term: Slot | None) -> Term | None:
-    """A cell of VALUES in value form; None: UNDEF."""
+def _cell(term: Slot | None) -> Term | None:
+    """Return a cell of VALUES in value form; None: UNDEF."""
     return None if term is None else canonical(term)  # type: ignore[arg-type]
 
 

@@ -1,14 +1,14 @@
 """Expressions compiled to closures over a frame (SPARQL 1.1 Query Language, section 17).
 
-Inside an expression a value is a Python object (see `values`), or None: an error, or unbound. Both propagate alike
-through every operator but the few that are made to catch them. Operators and functions that Python has no rule for
-are asked of Oxigraph (see `library`).
+Inside an expression a value is a Python object (see `values`), or None for an error or unbound. Both propagate through
+every operator except the few that catch them. Oxigraph evaluates the operators and functions for which Python has no
+rule (see `oxigraph_functions`).
 
-Where Oxigraph departs from the standard the engine does so too, since a query on the mirror and a delta of the same
+Where Oxigraph departs from the standard the engine does the same, because a query on the mirror and a delta of the same
 query must agree: `<` has no rule for booleans, a language string or ill-typed literal has no effective boolean value,
 `"300"^^xsd:byte` is numeric, NaN is equal to itself for `<=` and `>=` (not for `=`), zero divided by a fraction is an
-error. One thing the engine decides, because Oxigraph gives now this, now that: a duration can be added to a moment, and
-not a moment to a duration (17.3 has neither).
+error. In one case Oxigraph is inconsistent and the engine decides: a duration can be added to a dateTime, but a
+dateTime cannot be added to a duration (17.3 has neither).
 """
 
 from __future__ import annotations
@@ -48,41 +48,41 @@ __all__ = ["Now", "Scope", "Unsupported", "compile_condition", "compile_expressi
 
 
 class Scope(Protocol):
-    """What an expression sees while it is compiled."""
+    """The context of an expression during compilation."""
 
     @property
     def dictionary(self) -> Dictionary:
-        """Where the ids of a frame have their terms."""
+        """Dictionary with the terms of a frame's ids."""
 
     @property
     def base_iri(self) -> str:
-        """Against what `IRI()` resolves."""
+        """Base IRI of `IRI()`."""
 
     @property
     def moment(self) -> Now:
-        """When it is."""
+        """Time of the request."""
 
     @property
     def effort(self) -> StepBudget:
-        """What the evaluation may take."""
+        """Step budget of the evaluation."""
 
     def place(self, slot: Slot) -> int | None:
-        """Where in the frame a variable or constant stands. None: it is never bound here."""
+        """Return the place of a variable or constant in the frame. None: it is never bound here."""
 
     def exists(self, pattern: Node) -> Callable[[Frame], bool]:
-        """Whether a pattern has a solution that agrees with the frame."""
+        """Compile the test whether a pattern has a solution that agrees with the frame."""
 
 
 def compile_condition(expression: Expression, scope: Scope) -> Callable[[Frame], bool]:
-    """The effective boolean value of an expression; an error is as false as False. Raises `Unsupported`."""
+    """Compile the effective boolean value of an expression; an error counts as False. Raises `Unsupported`."""
     return _counted(_Compiler(scope).truth(expression), expression, scope)
 
 
 def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame], Term | None]:
-    """The term that an expression gives. None: an error, or unbound. Raises `Unsupported`."""
+    """Compile an expression to its term. None: an error or unbound. Raises `Unsupported`."""
     if isinstance(expression, Reference):
         terms, long = scope.dictionary.terms, scope.dictionary.long
-        effort = scope.effort
+        budget = scope.effort
         place = scope.place(expression.variable)
         if place is None:
             return _nothing
@@ -92,7 +92,7 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
             if term_id is None:
                 return None
             if long and term_id in long:
-                effort.read(long[term_id])
+                budget.read(long[term_id])
             return terms[term_id]
 
         return term
@@ -106,23 +106,23 @@ def compile_expression(expression: Expression, scope: Scope) -> Callable[[Frame]
 
 
 def _counted(evaluate: Evaluate, expression: Expression, scope: Scope) -> Evaluate:
-    """The same, and its calls but one are counted as steps."""
+    """Wrap an evaluation so that all its calls except one count as steps."""
     more = _calls(expression) - 1
     if more <= 0:
         return evaluate
-    effort = scope.effort
+    budget = scope.effort
 
     def counted(frame: Frame) -> Result:
-        effort.left -= more
-        if effort.left < 0:
-            raise effort.spent()
+        budget.left -= more
+        if budget.left < 0:
+            raise budget.spent()
         return evaluate(frame)
 
     return counted
 
 
 def _calls(expression: Expression) -> int:
-    """How many calls an expression has, those inside EXISTS apart."""
+    """Return the number of calls in an expression, except those inside EXISTS."""
     calls = 0
     pending = [expression]
     while pending:
@@ -147,7 +147,7 @@ _SOURCES: Final[dict[str, Callable[[], Value]]] = {
     "STRUUID": _uuid,
     "BNODE": ox.BlankNode,
 }
-"""Functions that give another value each time."""
+"""Functions that return a different value each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _Compiler:
     scope: Scope
 
     def value(self, expression: Expression) -> Evaluate:
-        """The value of an expression."""
+        """Compile the value of an expression."""
         if isinstance(expression, Reference):
             return self._slot(expression.variable)
         if isinstance(expression, Constant):
@@ -170,7 +170,7 @@ class _Compiler:
         return self._call(expression) if special is None else special(self, expression.arguments)
 
     def truth(self, expression: Expression) -> Evaluate:
-        """The effective boolean value of an expression: True, False or None."""
+        """Compile the effective boolean value of an expression: True, False or None."""
         evaluate = self.value(expression)
         if isinstance(expression, Exists) or (isinstance(expression, Call) and expression.name in _BOOLEAN):
             return evaluate
@@ -194,7 +194,7 @@ class _Compiler:
             return _nothing
         terms = self.scope.dictionary.terms
         long = self.scope.dictionary.long
-        effort = self.scope.effort
+        budget = self.scope.effort
         literal = ox.Literal
 
         def look(frame: Frame) -> Result:
@@ -202,7 +202,7 @@ class _Compiler:
             if term_id is None:
                 return None
             if long and term_id in long:
-                effort.read(long[term_id])
+                budget.read(long[term_id])
             term = terms[term_id]
             return literal_value(term) if type(term) is literal else term
 
@@ -210,10 +210,10 @@ class _Compiler:
 
     def _long(self, constant: Value) -> Evaluate:
         characters = length(constant)
-        effort = self.scope.effort
+        budget = self.scope.effort
 
         def read(frame: Frame) -> Result:
-            effort.read(characters)
+            budget.read(characters)
             return constant
 
         return read
@@ -239,10 +239,10 @@ class _Compiler:
         return strict(native, otherwise, arguments)
 
     def _rules(self, call: Call) -> tuple[Function | None, Function]:
-        """Python's rule for a call, if there is one, and Oxigraph's."""
-        effort = self.scope.effort
-        native = affordable(call.name, FUNCTIONS.get(call.name), effort)
-        return native, affordable_answer(call.name, oxigraph(question(call, self.scope.base_iri)), effort)
+        """Return Python's rule for a call, if there is one, and Oxigraph's."""
+        budget = self.scope.effort
+        native = affordable(call.name, FUNCTIONS.get(call.name), budget)
+        return native, affordable_answer(call.name, oxigraph(question(call, self.scope.base_iri)), budget)
 
     def _now(self) -> Evaluate:
         moment = self.scope.moment
@@ -252,22 +252,22 @@ class _Compiler:
 
         return now
 
-    # Calls that catch errors, or look at some arguments only
+    # Calls that catch errors, or evaluate only some arguments
 
     def either(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """`||`"""
+        """Compile `||`."""
         return self._logic(arguments, True)
 
     def both(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """`&&`"""
+        """Compile `&&`."""
         return self._logic(arguments, False)
 
     def _logic(self, arguments: tuple[Expression, ...], decisive: bool) -> Evaluate:
-        """One argument that is `decisive` decides; else an error is an error."""
+        """Compile a disjunction or conjunction: one `decisive` argument decides, otherwise an error is an error."""
         return _decided([self.truth(argument) for argument in arguments], decisive)
 
     def negation(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """`!`"""
+        """Compile `!`."""
         evaluate = self.truth(arguments[0])
 
         def negate(frame: Frame) -> Result:
@@ -277,7 +277,7 @@ class _Compiler:
         return negate
 
     def bound(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """BOUND"""
+        """Compile BOUND."""
         (argument,) = arguments
         place = self.scope.place(argument.variable) if isinstance(argument, Reference) else None
         if place is None:
@@ -285,7 +285,7 @@ class _Compiler:
         return lambda frame: frame[place] is not None
 
     def choice(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """IF"""
+        """Compile IF."""
         condition = self.truth(arguments[0])
         then, otherwise = self.value(arguments[1]), self.value(arguments[2])
 
@@ -296,7 +296,7 @@ class _Compiler:
         return choose
 
     def first(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """COALESCE"""
+        """Compile COALESCE."""
         values = [self.value(argument) for argument in arguments]
 
         def coalesce(frame: Frame) -> Result:
@@ -309,7 +309,7 @@ class _Compiler:
         return coalesce
 
     def member(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """`IN`: `=` to one of the others."""
+        """Compile `IN`: `=` to one of the other arguments."""
         one, *others = arguments
         if not others:
             evaluate = self.value(one)
@@ -324,7 +324,7 @@ class _Compiler:
         return self._logic(tuple(Call("=", (one, other)) for other in others), True)
 
     def _among(self, one: Expression, constants: Sequence[Slot]) -> Evaluate:
-        """`=` to one of many constants."""
+        """Compile `=` to one of many constants."""
         places = [self.scope.place(slot) for slot in constants if isinstance(slot, Parameter)]
         fixed = [decode(canonical(slot)) for slot in constants if not isinstance(slot, Parameter)]  # type: ignore[arg-type]
         terms = self.scope.dictionary.terms
@@ -339,8 +339,8 @@ class _Compiler:
         _, otherwise = self._rules(Call("=", (one, one)))
         return member(self.value(one), items, otherwise, self.scope.effort)
 
-    def stranger(self, arguments: tuple[Expression, ...]) -> Evaluate:
-        """`NOT IN`"""
+    def not_member(self, arguments: tuple[Expression, ...]) -> Evaluate:
+        """Compile `NOT IN`."""
         return self.negation((Call("IN", arguments),))
 
 
@@ -349,7 +349,7 @@ _SPECIAL: Final[dict[str, Callable[[_Compiler, tuple[Expression, ...]], Evaluate
     "&&": _Compiler.both,
     "!": _Compiler.negation,
     "IN": _Compiler.member,
-    "NOT IN": _Compiler.stranger,
+    "NOT IN": _Compiler.not_member,
     "BOUND": _Compiler.bound,
     "IF": _Compiler.choice,
     "COALESCE": _Compiler.first,
@@ -371,7 +371,7 @@ def _decided(truths: Sequence[Evaluate], decisive: bool) -> Evaluate:
 
 
 _BOOLEAN: Final = frozenset({"||", "&&", "!", "IN", "NOT IN", "BOUND", "=", "!=", "<", ">", "<=", ">=", "SAMETERM"})
-"""Calls whose value, if there is one, is a boolean."""
+"""Calls that return a boolean or an error."""
 
 
 def _constant(expression: Constant) -> Value:

@@ -1,7 +1,7 @@
-"""SPARQL's operators and functions on values, where Python gives just what Oxigraph gives (section 17.3 and 17.4).
+"""SPARQL's operators and functions on values, where Python gives exactly Oxigraph's result (sections 17.3 and 17.4).
 
-Each takes values and gives a value, None for an error, or `NotImplemented` where it has no rule: then Oxigraph is
-asked. Numbers that meet are promoted: integer, decimal, float, double.
+Each takes values and returns a value, None for an error, or `NotImplemented` without a rule; Oxigraph then evaluates
+the call. Numbers of different types are promoted: integer, decimal, float, double.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import pyoxigraph as ox
 from edge.engine.operators.values import EXACT, INTEGERS, NATIVE_DATATYPES, Instant, Single, Value, encode, round_single
 
 Operand = Any
-"""A Value. Its type is looked at when the function runs."""
+"""A Value. The function checks its type at run time."""
 Result = Any
 """A Value, None or NotImplemented."""
 Function = Callable[..., Result]
 
 _COMPARED: Final = frozenset({int, Decimal, float, Single, str, Instant})
-"""Types whose values compare among themselves as Python compares them."""
+"""Types whose values Python compares like SPARQL."""
 EQUATED: Final = frozenset({*_COMPARED, bool, ox.NamedNode, ox.BlankNode})
 _NUMBERS: Final = frozenset({int, Decimal, float})
-"""Types whose values Python computes with."""
+"""Types with which Python computes."""
 NUMERIC: Final = _NUMBERS | {Single}
 _ORDER: Final = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 
 
 def _to_double(number: float | Decimal) -> float:
-    """An xsd:integer, xsd:decimal or xsd:double as a double, rounded as Oxigraph rounds."""
+    """Return an xsd:integer, xsd:decimal or xsd:double as a double, rounded as in Oxigraph."""
     if type(number) is not Decimal:
         return float(number)
     text = str(number)
@@ -44,7 +44,7 @@ def _to_double(number: float | Decimal) -> float:
 
 
 def _promoted(a: Operand, b: Operand) -> tuple[Operand, Operand] | None:
-    """Two numbers of different types in a type in which they compare; None: not two numbers."""
+    """Return two numbers of different types in a common type; None if they are not two numbers."""
     kind = type(a)
     other = type(b)
     if kind not in NUMERIC or other not in NUMERIC:
@@ -59,7 +59,7 @@ def _promoted(a: Operand, b: Operand) -> tuple[Operand, Operand] | None:
 
 
 def comparison(name: str) -> Function:
-    """One of `<`, `>`, `<=`, `>=`."""
+    """Return the function for `<`, `>`, `<=` or `>=`."""
     compares = _ORDER[name]
 
     def compare(a: Operand, b: Operand) -> Result:
@@ -73,7 +73,7 @@ def comparison(name: str) -> Function:
 
 
 def equal(a: Operand, b: Operand) -> Result:
-    """`=`."""
+    """Evaluate `=`."""
     kind = type(a)
     other = type(b)
     if kind is other:
@@ -85,13 +85,13 @@ def equal(a: Operand, b: Operand) -> Result:
 
 
 def unequal(a: Operand, b: Operand) -> Result:
-    """`!=`."""
+    """Evaluate `!=`."""
     answer = equal(a, b)
     return answer if answer is NotImplemented else not answer
 
 
 def truth(value: Operand) -> Result:
-    """The effective boolean value (section 17.2.2)."""
+    """Return the effective boolean value (section 17.2.2)."""
     kind = type(value)
     if kind is bool:
         return value
@@ -108,9 +108,9 @@ _LAST: Final = Decimal("1e-18")
 
 
 def _exactly(number: int | Decimal) -> Decimal | None:
-    """An xsd:integer or xsd:decimal of at most nine digits on each side of the point, as a Decimal; None: it has more.
+    """Return a number with at most nine digits on each side of the point as a Decimal; None if it has more.
 
-    Whatever is computed of two such numbers fits into the 18 digits that Oxigraph keeps.
+    The result of any operation on two such numbers fits into the 18 digits of Oxigraph's decimals.
     """
     if not -_SMALL < number < _SMALL:
         return None
@@ -205,7 +205,7 @@ def _is_numeric(a: Operand) -> Result:
 
 
 def same_term(a: Value, b: Value) -> bool:
-    """`sameTerm`: the same literal, IRI or blank node, not the same value."""
+    """Evaluate `sameTerm`: the same literal, IRI or blank node, not only the same value."""
     return type(a) is type(b) and encode(a) == encode(b)
 
 
@@ -236,11 +236,11 @@ def _lower(a: Operand) -> Result:
 
 
 _TAGS: Final = 512
-"""Characters of a tag and a range that are taken apart."""
+"""Characters of a tag and a range up to which Python splits them."""
 
 
 def _lang_matches(tag: str, language_range: str) -> Result:
-    """Basic filtering of RFC 4647."""
+    """Match a language tag by basic filtering (RFC 4647, section 3.3.1)."""
     if not tag.isascii() or not language_range.isascii() or len(tag) + len(language_range) > _TAGS:
         return NotImplemented
     if language_range == "*":
@@ -249,7 +249,7 @@ def _lang_matches(tag: str, language_range: str) -> Result:
     return tags[: len(ranges)] == ranges
 
 
-# Moments (section 17.4.5)
+# Dates and times (section 17.4.5)
 
 
 def _part(start: int, end: int) -> Function:

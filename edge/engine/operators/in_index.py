@@ -1,7 +1,7 @@
-"""`IN` over a long list (SPARQL 1.1 Query Language, 17.4.1.9): what can be looked up in it is not searched for.
+"""`IN` over a long list (SPARQL 1.1 Query Language, 17.4.1.9), by look-up instead of comparison.
 
-`=` of a value and a constant of the same kind is Python's for most kinds (see `functions.equal`), so a set tells. What
-a set cannot tell is compared one by one: numbers of different types, and what Oxigraph has to judge.
+For most kinds of values, `=` with a constant of the same kind is Python's (see `functions.equal`), so a set finds equal
+ones. Other cases are compared one by one: numbers of different types, and values that only Oxigraph can compare.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from edge.engine.operators.values import Value
 from edge.engine.store.step_budget import StepBudget
 
 LONG: Final = 8
-"""Items from which a list is worth it."""
+"""Items from which an index is worthwhile."""
 
 _Kind = type | str
 _LANGUAGE: Final = "language string"
-_TOLD_BY_ONE: Final = (ox.NamedNode, str, _LANGUAGE)
-"""Kinds of constants: what `=` says of one and of a value that it is not says it of all, false or an error."""
+_REPRESENTED_BY_ONE: Final = (ox.NamedNode, str, _LANGUAGE)
+"""Kinds of constants of which one represents all: `=` with a different value gives the same for each, false or error.
+"""
 
 
 class InIndex:
-    """Constants of a list."""
+    """Index of the constants of a list."""
 
     __slots__ = ("_by_kind", "_others")
 
@@ -43,12 +44,12 @@ class InIndex:
         self._others: dict[_Kind | None, list[Value]] = {}
 
     def have(self, value: Value) -> bool:
-        """Whether a constant of the value's own kind is equal to it."""
+        """Return whether a constant of the same kind equals the value."""
         kind = _kind(value)
         return kind is not None and value in self._by_kind.get(kind, ())
 
     def others(self, value: Value) -> Sequence[Value]:
-        """What else a value must be compared with, if there is none."""
+        """Return the constants that must be compared one by one if `have` returns False."""
         kind = _kind(value)
         found = self._others.get(kind)
         if found is None:
@@ -59,22 +60,22 @@ class InIndex:
         for other, values in self._by_kind.items():
             if kind in EQUATED and other in EQUATED and not (kind in NUMERIC and other in NUMERIC and kind != other):
                 continue
-            if other in _TOLD_BY_ONE:
+            if other in _REPRESENTED_BY_ONE:
                 yield next(iter(values))
             else:
                 yield from values
 
 
 def _kind(value: Value) -> _Kind | None:
-    """None: a kind of which a set cannot tell what is equal."""
+    """Return the kind of a value. None: equality within this kind cannot be decided by a set."""
     kind = type(value)
     if kind in EQUATED:
         return int if kind is Decimal else kind  # Python compares these two exactly
     return _LANGUAGE if kind is ox.Literal and value.language else None  # type: ignore[union-attr]
 
 
-def member(one: Evaluate, items: Callable[[Frame], InIndex], otherwise: Function, effort: StepBudget) -> Evaluate:
-    """Whether a value is equal to an item. `otherwise`: `=` where Python's rule does not tell."""
+def member(one: Evaluate, items: Callable[[Frame], InIndex], otherwise: Function, budget: StepBudget) -> Evaluate:
+    """Return a test whether a value equals an item. `otherwise`: `=` for values without a rule in Python."""
 
     def evaluate(frame: Frame) -> Result:
         value = one(frame)
@@ -84,7 +85,7 @@ def member(one: Evaluate, items: Callable[[Frame], InIndex], otherwise: Function
         if list_.have(value):
             return True
         others = list_.others(value)
-        effort.spend(len(others))
+        budget.spend(len(others))
         result: bool | None = False
         for other in others:
             answer = equal(value, other)

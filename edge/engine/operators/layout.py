@@ -1,8 +1,8 @@
-"""Frames: where the constants and variables of a plan stand while it runs.
+"""Frames: the storage of a plan's constants and variables while it runs.
 
-All slots of a plan live in one *frame*, a list of term ids: constants are filled in before anything runs, variables
-while it runs. To an operator a constant is then nothing but a variable that is bound already, and so is a forced
-binding, and so is what a changed quad fixes in advance.
+All slots of a plan are in one *frame*, a list of term ids. A *place* is an index into it. Constants are filled in
+before the plan runs, variables while it runs. So to an operator a constant is just a variable that is already bound, as
+is a forced binding, or a value that a changed quad fixes in advance.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ Frame = list[int | None]
 """Term ids by place; None: not bound."""
 
 Places = tuple[int, int, int, int]
-"""Where in the frame the subject, predicate, object and graph of a quad stand."""
+"""Places of the subject, predicate, object and graph of a quad."""
 
 
 class Hidden:
-    """A variable that no text names: a copy of one, or one of a scope that nobody else sees."""
+    """A variable that no text names: a copy, or a variable of a scope that is invisible outside."""
 
     __slots__ = ()
 
 
 Key = Slot | Hidden | None
-"""What has a place. None: the default graph."""
+"""An object with a place. None: the default graph."""
 
 
 class Layout:
-    """Which slot stands at which place of the frame."""
+    """Assignment of places to slots."""
 
     def __init__(self, same: Sequence[int] = ()) -> None:
-        """`same`: for each parameter's index that of the first parameter which is always equal to it."""
+        """`same`: for each parameter's index that of the first parameter that always equals it."""
         self._same = same
         self._by_index: dict[int, int] = {}
         self.places: dict[Key, int] = {}
         self.fresh: list[int] = []
-        """The places of the blank nodes of templates: a new one for each solution."""
+        """Places of the blank nodes of templates: a new one for each solution."""
         self.parameters: list[tuple[Parameter, int]] = []
-        """The constants that differ between texts of one shape, and their places."""
+        """The constants that differ between texts of one template, and their places."""
 
     def place(self, key: Key) -> int:
-        """The place of a slot, given one if it has none."""
+        """Return the place of a slot; assign one if needed."""
         known = self.places.get(key)
         if known is not None:
             return known
@@ -59,19 +59,18 @@ class Layout:
         return place
 
     def quad(self, triple: Triple) -> Places:
-        """The places of a triple of a template."""
+        """Return the places of a triple of a template."""
         place = self.place
         return place(triple.subject), place(triple.predicate), place(triple.object), place(triple.graph)
 
     def template(self, triples: Iterable[Triple]) -> tuple[Places, ...]:
-        """The places of a template."""
+        """Return the places of a template."""
         return tuple(self.quad(triple) for triple in triples)
 
     def frame(self, graph: LiveGraph, parameters: Sequence[int | None] = ()) -> Frame:
-        """A new frame with everything filled in that does not vary.
+        """Return a new frame with all constants filled in.
 
-        `parameters` are term ids in the order of `self.parameters`; without them it is the terms of the text that was
-        parsed.
+        `parameters`: term ids in the order of `self.parameters`. Without them the terms of the parsed text are used.
         """
         intern = graph.dictionary.intern
         frame: Frame = [None] * len(self.places)

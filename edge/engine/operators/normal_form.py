@@ -1,8 +1,8 @@
-"""The algebra in the form that operators are made of: no paths, no order, filters as high as they can be.
+"""The algebra in the normal form that operators need: no paths, no order, filters as high as possible.
 
-Every rewriting keeps the solutions with their multiplicities. A path is a join or a union of triple patterns (SPARQL
-1.1 Query Language, 18.2.2.4 and 18.4); an order without a slice changes nothing in a bag; a filter whose variables a
-part of a join binds for certain may as well look at the whole join.
+Every rewriting preserves the solutions with their multiplicities. A path is a join or a union of triple patterns
+(SPARQL 1.1 Query Language, 18.2.2.4 and 18.4). An order without a slice has no effect on a bag. A filter on a part of a
+join can move to the whole join if the part certainly binds its variables.
 """
 
 from __future__ import annotations
@@ -43,16 +43,19 @@ from edge.engine.sparql.algebra import (
 )
 
 MAX_ALTERNATIVES = 16
-"""A union in a join is evaluated for its branches apart, if that does not make more joins than this."""
+"""Joins up to which a union in a join is distributed over its branches."""
 
 
 def normal(node: Node) -> Node:
-    """The pattern in normal form. Raises `Unsupported` for what no operator can do."""
+    """Return the pattern in normal form. Raises `Unsupported` if no operator can evaluate it."""
     return _Rewriter().node(node)
 
 
 def alternatives(node: Node) -> list[Node]:
-    """The pattern as a union of patterns without unions at their top: join and the left of OPTIONAL distribute."""
+    """Return the pattern as alternatives without unions at the top.
+
+    Joins and the left side of OPTIONAL distribute over unions.
+    """
     if isinstance(node, Union):
         return [alternative for branch in node.branches for alternative in alternatives(branch)]
     if isinstance(node, Join):
@@ -69,7 +72,7 @@ def alternatives(node: Node) -> list[Node]:
 
 
 def join(parts: tuple[Node, ...]) -> Node:
-    """A join of parts that are in normal form, in normal form."""
+    """Return the join of parts in normal form, in normal form."""
     flat: list[Node] = []
     conditions: list[Expression] = []
     pending = list(reversed(parts))
@@ -134,13 +137,13 @@ class _Rewriter:
         if isinstance(path, Alternative):
             branches = tuple(self._path(subject, choice, object_, graph) for choice in path.choices)
             return _pairs(branches, subject, object_, graph)
-        if isinstance(path, Negated):  # Oxigraph counts them differently when both ends are known
+        if isinstance(path, Negated):  # Oxigraph counts the solutions differently if both ends are known
             raise Unsupported("a negated property set")
         raise Unsupported("a path of any length (*, + or ?)")
 
 
 def _pairs(branches: tuple[Node, ...], *ends: Slot | None) -> Node:
-    """The ends that the branches of a path connect, each pair once: so does Oxigraph; the standard counts the ways."""
+    """Return the pairs of ends of a path's branches, each pair once as in Oxigraph. The standard counts every way."""
     names = tuple(dict.fromkeys(end for end in ends if isinstance(end, Variable | Blank)))
     return Distinct(Project(_union(branches), names), reduced=False)
 

@@ -1,4 +1,4 @@
-"""When it is for a request: what NOW() (SPARQL 1.1 Query, 17.4.5.1) and `<urn:sepa:function:now>()` give."""
+"""Time of a request: the value of NOW() (SPARQL 1.1 Query, 17.4.5.1) and `<urn:sepa:function:now>()`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Now:
-    """When it is for the request that runs."""
+    """Time of the running request."""
 
     __slots__ = ("now",)
 
@@ -24,5 +24,5 @@ class Now:
 
 
 def date_time(now: int) -> str:
-    """Microseconds since 1970 as an xsd:dateTime lexical form in UTC."""
+    """Return microseconds since 1970 as an xsd:dateTime lexical form in UTC."""
     return (_EPOCH + timedelta(microseconds=now)).isoformat().replace("+00:00", "Z")

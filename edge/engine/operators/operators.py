@@ -1,8 +1,8 @@
 """Operators: the algebra as nested loops with backtracking over the live graph.
 
-An operator enumerates its solutions into a frame. What is bound in the frame when it begins restricts it: it gives the
-solutions that agree with that. What it binds is unbound again when it goes on and when it ends; the frame is the
-caller's to read between two steps, and copy.
+An operator enumerates its solutions into a frame. Variables that are bound at its start restrict it: it yields only the
+solutions that agree with them. It unbinds its own variables when it continues and when it ends. Between two steps the
+caller may read and copy the frame.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edge.engine.store.terms import LITERAL
 
 Condition = Callable[[Frame], bool]
 Value = Callable[[Frame], "int | None"]
-"""The id of an expression's value; None: it has none."""
+"""Returns the id of an expression's value; None: an error or unbound."""
 
 
 class Operator(ABC):
@@ -29,38 +29,41 @@ class Operator(ABC):
 
     @abstractmethod
     def solutions(self, frame: Frame) -> Iterator[None]:
-        """Every solution that agrees with the frame, with its multiplicity; the frame holds it until the next."""
+        """Yield once for every solution that agrees with the frame, with multiplicity.
+
+        The frame holds the solution until the next step.
+        """
 
     @abstractmethod
     def estimate(self, frame: Frame) -> float:
-        """About how many solutions there are, without looking for them."""
+        """Return the approximate number of solutions, without searching for them."""
 
     def narrowed(self, cost: float, frame: Frame, places: Collection[int]) -> float:
-        """About how many there are if these places are bound, too. `cost`: if they are not."""
+        """Return the estimate if these places are bound as well. `cost`: the estimate if they are not."""
         return cost * 0.1 ** len(places)
 
 
 class Scan(Operator):
     """The matches of one triple pattern."""
 
-    __slots__ = ("_effort", "_graphs", "given", "places")
+    __slots__ = ("_budget", "_graphs", "given", "places")
 
     def __init__(self, graph: LiveGraph, places: Places) -> None:
         self._graphs = graph.graphs
-        self._effort = graph.effort
+        self._budget = graph.effort
         self.places = places
         self.given = False
-        """Whether a quad is known to match: the frame holds all of it, and nothing is looked up."""
+        """Whether a quad is known to match: the frame contains all of it, so no look-up is needed."""
 
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
         if self.given:
             yield
             return
-        effort = self._effort
-        effort.left -= 1
-        if effort.left < 0:
-            raise effort.spent()
+        budget = self._budget
+        budget.left -= 1
+        if budget.left < 0:
+            raise budget.spent()
         s, p, o, g = self.places
         name = frame[g]
         if name is None:
@@ -77,7 +80,7 @@ class Scan(Operator):
         if predicate is None or (subject is None and object_ is None):
             yield from self._triples(there, frame)
             return
-        # What joins are made of: one look at the index, and often one answer.
+        # The common case of joins: one look-up, and often one result.
         if subject is None:
             free, leaf = s, there.subjects(predicate, object_)  # type: ignore[arg-type]
         elif object_ is None:
@@ -93,7 +96,7 @@ class Scan(Operator):
             yield
         else:
             for term_id in leaf:
-                effort.left -= 1
+                budget.left -= 1
                 frame[free] = term_id
                 yield
         frame[free] = None
@@ -110,9 +113,9 @@ class Scan(Operator):
     def _triples(self, index: TripleIndex, frame: Frame) -> Iterator[None]:
         s, p, o, _ = self.places
         subject, predicate, object_ = frame[s], frame[p], frame[o]
-        effort = self._effort
+        budget = self._budget
         for triple in index.match(subject, predicate, object_):
-            effort.left -= 1
+            budget.left -= 1
             if subject is None:
                 frame[s] = triple[0]
             if predicate is None:
@@ -133,9 +136,10 @@ class Scan(Operator):
 
 
 class Together(Operator):
-    """Join: parts in the order that promises the least work, and conditions as soon as they can be told.
+    """Join: parts in the order of least expected work, and conditions as soon as their variables are bound.
 
-    A part may look only at what it is certain to bind itself (see `compiler`), so any order gives the same.
+    A part depends only on variables that it certainly binds itself (see `compiler`), so every order gives the same
+    result.
     """
 
     __slots__ = ("_binds", "_conditions", "_graph", "_orders", "_parts", "_places")
@@ -146,7 +150,7 @@ class Together(Operator):
         parts: Sequence[tuple[Operator, frozenset[int]]],
         conditions: Sequence[tuple[Condition, frozenset[int]]],
     ) -> None:
-        """Each part with the places it is certain to bind, each condition with the places that it needs."""
+        """`parts` with the places that each certainly binds, `conditions` with the places that each needs."""
         self._graph = graph
         self._parts = [part for part, _ in parts]
         self._binds = [binds for _, binds in parts]
@@ -180,7 +184,7 @@ class Together(Operator):
         return min((part.estimate(frame) for part in self._parts), default=1.0)
 
     def _levels(self, frame: Frame) -> Levels:
-        """The parts in order, which is kept for frames in which the same is bound while the graph is about as large."""
+        """Return the parts in order. The order is cached by the set of bound places until the graph's size changes."""
         bound = tuple([frame[place] is None for place in self._places])
         order = self._orders.get(bound)
         if order is None or not order.uses % 64:
@@ -191,7 +195,7 @@ class Together(Operator):
         return order.levels
 
     def _ordered(self, frame: Frame) -> Levels:
-        """The parts, the most selective first, then what is connected to those before; each with what to test then."""
+        """Order the parts: the most selective first, then connected ones; each with the conditions to test then."""
         parts = self._parts
         left = list(range(len(parts)))
         costs = [part.estimate(frame) + 0.01 for part in self._parts]
@@ -209,20 +213,20 @@ class Together(Operator):
 
 
 Levels = list[tuple[Operator, list[Condition]]]
-"""Parts of a join in order, each with the conditions that can be told once it is matched."""
+"""Parts of a join in order, each with the conditions that can be tested after its match."""
 
 
 @dataclass(slots=True)
 class _Order:
     levels: Levels
     size: int
-    """Of the graph, in quads, when the order was chosen."""
+    """Size of the graph in quads when the order was chosen."""
     uses: int = 1024
-    """After which it is chosen anew."""
+    """Uses until the order is chosen again."""
 
 
 class Optional(Operator):
-    """Left join: each solution of the left extended by those of the right that fit, or as it is."""
+    """Left join: each left solution extended by the compatible right ones, or unchanged without one."""
 
     __slots__ = ("_condition", "_left", "_right")
 
@@ -249,18 +253,18 @@ class Optional(Operator):
 
 
 class Either(Operator):
-    """Union: the solutions of each branch."""
+    """Union: the solutions of all branches."""
 
-    __slots__ = ("_branches", "_effort")
+    __slots__ = ("_branches", "_budget")
 
     def __init__(self, graph: LiveGraph, branches: Sequence[Operator]) -> None:
         self._branches = branches
-        self._effort = graph.effort
+        self._budget = graph.effort
 
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
         for branch in self._branches:
-            self._effort.spend(1)
+            self._budget.spend(1)
             yield from branch.solutions(frame)
 
     def estimate(self, frame: Frame) -> float:
@@ -269,7 +273,7 @@ class Either(Operator):
 
 
 class Without(Operator):
-    """MINUS: the solutions of the left with which none of the right agrees on at least one variable."""
+    """MINUS: left solutions without a compatible right solution that shares at least one variable."""
 
     __slots__ = ("_left", "_overlap", "_right", "_same")
 
@@ -282,7 +286,7 @@ class Without(Operator):
     ) -> None:
         """`overlap`: pairs of places of which one must be bound on both sides; None: one always is.
 
-        `same`: pairs that may not differ where both are bound. Other shared variables have the same place.
+        `same`: pairs that must not differ if both are bound. Other shared variables have the same place.
         """
         self._left = left
         self._right = right
@@ -307,13 +311,13 @@ class Without(Operator):
         for _ in self._right.solutions(frame):
             differ = any(left[a] is not None and frame[b] is not None and left[a] != frame[b] for a, b in self._same)
             if not differ and (before is None or any(frame[b] is not None for _, b in before)):
-                frame[:] = left  # for it is left half way
+                frame[:] = left  # the search stopped half way, with bindings in the frame
                 return True
         return False
 
 
 class Where(Operator):
-    """FILTER: the solutions for which every condition is true."""
+    """FILTER: solutions for which every condition is true."""
 
     __slots__ = ("_conditions", "_pattern")
 
@@ -336,13 +340,14 @@ class Where(Operator):
 class Fixed(Operator):
     """A pattern under filters `?variable = constant`: the variable is bound before the pattern runs.
 
-    The pattern is certain to bind it. Where `=` compares values, not terms, nothing is fixed; the filter is above.
+    The pattern certainly binds it. Nothing is fixed where `=` compares values instead of terms; a filter above tests
+    that.
     """
 
     __slots__ = ("_graph", "_pairs", "_pattern")
 
     def __init__(self, graph: LiveGraph, pattern: Operator, pairs: Sequence[tuple[int, int]]) -> None:
-        """`pairs` of places: of a variable and of a constant."""
+        """`pairs`: places of a variable and of a constant."""
         self._graph = graph
         self._pattern = pattern
         self._pairs = pairs
@@ -379,7 +384,7 @@ _STRINGS: Final = frozenset(
 
 
 def same_term(graph: LiveGraph, term_id: int) -> bool:
-    """Whether `=` is true of this constant and a term only if they are the same term (SPARQL 1.1 Query, 17.4.1.7)."""
+    """Return whether `=` with this constant is true only for the same term (SPARQL 1.1 Query, 17.4.1.7)."""
     if graph.dictionary.kinds[term_id] != LITERAL:
         return True
     return graph.dictionary.terms[term_id].datatype.value in _STRINGS  # type: ignore[union-attr]
@@ -414,13 +419,13 @@ class Bind(Operator):
 
 
 class Data(Operator):
-    """VALUES: a few rows of constants."""
+    """VALUES with a few rows of constants."""
 
-    __slots__ = ("_effort", "_places", "_rows")
+    __slots__ = ("_budget", "_places", "_rows")
 
     def __init__(self, graph: LiveGraph, places: Sequence[int], rows: Sequence[Sequence[int | None]]) -> None:
-        """`places` of the variables; each row holds the places of its constants, None for UNDEF."""
-        self._effort = graph.effort
+        """`places` of the variables. Each row has the places of its constants, None for UNDEF."""
+        self._budget = graph.effort
         self._places = places
         self._rows = rows
 
@@ -429,7 +434,7 @@ class Data(Operator):
         places = self._places
         given = [frame[place] for place in places]
         for row in self._rows:
-            self._effort.spend(1)
+            self._budget.spend(1)
             values = [None if constant is None else frame[constant] for constant in row]
             if all(old is None or new is None or old == new for old, new in zip(given, values, strict=True)):
                 for place, old, new in zip(places, given, values, strict=True):
@@ -444,13 +449,13 @@ class Data(Operator):
 
 
 class InGraph(Operator):
-    """GRAPH: a pattern for each named graph that there is, or for one if it is there."""
+    """GRAPH: a pattern for each named graph, or for one that is given and exists."""
 
-    __slots__ = ("_effort", "_graphs", "_name", "_pattern")
+    __slots__ = ("_budget", "_graphs", "_name", "_pattern")
 
     def __init__(self, graph: LiveGraph, name: int, pattern: Operator) -> None:
         self._graphs = graph.graphs
-        self._effort = graph.effort
+        self._budget = graph.effort
         self._name = name
         self._pattern = pattern
 
@@ -463,7 +468,7 @@ class InGraph(Operator):
                 yield from self._pattern.solutions(frame)
             return
         for graph in self._graphs:
-            self._effort.spend(1)
+            self._budget.spend(1)
             if graph != DEFAULT_GRAPH:
                 frame[name] = graph
                 yield from self._pattern.solutions(frame)
@@ -475,16 +480,16 @@ class InGraph(Operator):
 
 
 class Merge(Operator):
-    """A part of a join that was compiled on copies of variables that it may leave unbound.
+    """A part of a join that was compiled with copies of the variables that it may leave unbound.
 
-    So nothing that is bound elsewhere can steer it (an OPTIONAL in it could fail that would else succeed). Each of its
-    solutions is then compared with what is bound.
+    So outer bindings cannot affect it: they could make an OPTIONAL in it fail. Each of its solutions is then compared
+    with the outer bindings.
     """
 
     __slots__ = ("_copies", "_pattern")
 
     def __init__(self, pattern: Operator, copies: Sequence[tuple[int, int]]) -> None:
-        """`copies`: pairs of places, of a variable and of its copy."""
+        """`copies`: pairs of places of a variable and its copy."""
         self._pattern = pattern
         self._copies = copies
 
@@ -518,7 +523,7 @@ class Once(Operator):
     __slots__ = ("_pattern", "_places")
 
     def __init__(self, pattern: Operator, places: Sequence[int]) -> None:
-        """`places` of the variables that it selects."""
+        """`places` of the selected variables."""
         self._pattern = pattern
         self._places = places
 
@@ -540,12 +545,12 @@ class Once(Operator):
 
 
 def holds(pattern: Operator) -> Condition:
-    """EXISTS: whether the pattern has a solution that agrees with the frame."""
+    """EXISTS: return the test whether the pattern has a solution that agrees with the frame."""
 
     def condition(frame: Frame) -> bool:
         before = frame.copy()
         for _ in pattern.solutions(frame):
-            frame[:] = before  # for it is left half way
+            frame[:] = before  # the search stopped half way, with bindings in the frame
             return True
         return False
 
@@ -564,7 +569,7 @@ class Grouped(Operator):
         keys: Sequence[int],
         aggregates: Sequence[tuple[int, Callable[[], Accumulator], Callable[[Frame], Hashable | None]]],
     ) -> None:
-        """`keys` are places. Each aggregate: its place, a new accumulator, what it accumulates."""
+        """`keys`: places. Each aggregate: its place, a factory of accumulators, and the accumulated value."""
         self._intern = graph.dictionary.intern
         self._pattern = pattern
         self._keys = keys

@@ -1,7 +1,7 @@
-"""Oxigraph as the library of SPARQL's functions: whatever has no rule of our own is asked of it, call by call.
+"""Oxigraph as a library of SPARQL functions: it evaluates every call for which the engine has no rule.
 
-So a function gives the same here and in a query that runs on a mirror, by construction. A call takes about 25 us; the
-answers to recent ones are kept.
+So a function gives the same result here and in a query on a mirror. A call takes about 25 us; recent results are
+cached.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _PREFIXES: Final = {"!": "!", "unary-": "-", "unary+": "+"}
 _STORE: Final = ox.Store()
 
 Question = tuple[str, str]
-"""A call as a query in which functions stand for the arguments, and the base IRI."""
+"""A call as a query, with functions in place of the arguments, and the base IRI."""
 
 
 class Unsupported(Exception):
-    """What the engine has no rule for."""
+    """A construct that the engine cannot evaluate."""
 
 
 def question(call: Call, base_iri: str) -> Question:
-    """The question that stands for a call. Raises `Unsupported` if Oxigraph knows no such function."""
+    """Return the query for a call. Raises `Unsupported` if Oxigraph does not know the function."""
     return _question(call.name, call.function, len(call.arguments), base_iri)
 
 
@@ -38,7 +38,7 @@ def question(call: Call, base_iri: str) -> Question:
 def _question(name: str, function: Term | None, arity: int, base_iri: str) -> Question:
     arguments = [f"<{_argument(position)}>()" for position in range(arity)]
     if name == "+":
-        # Oxigraph exchanges the operands, and adds a duration to a moment in this order only (see `oxigraph_text`).
+        # Oxigraph swaps the operands, and adds a duration to a dateTime in this order only (see `oxigraph_text`).
         one, other = arguments
         text = f"IF(ISNUMERIC({one}) && ISNUMERIC({other}), {one} + {other}, {one} - - {other})"
     elif name in _OPERATORS:
@@ -61,9 +61,9 @@ def _size(asked: Question, arguments: tuple[Term, ...]) -> int:
 
 @bounded_cache(8192, _size)
 def ask(asked: Question, arguments: tuple[Term, ...]) -> Term | None:
-    """What a call gives for these arguments. None: an error."""
-    # Written into the text the arguments would be constants, and some calls with constants Oxigraph simplifies wrongly
-    # ("NaN"^^xsd:double = "NaN"^^xsd:double would be true).
+    """Return the value of a call for these arguments. None: an error."""
+    # In the text of the query the arguments would be constants, and Oxigraph simplifies some calls with constants
+    # wrongly ("NaN"^^xsd:double = "NaN"^^xsd:double would be true).
     functions = {_name(position): _constant(term) for position, term in enumerate(arguments)}
     answer = _evaluate(asked, functions)
     return None if answer is None else canonical(answer)

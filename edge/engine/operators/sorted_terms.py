@@ -1,4 +1,4 @@
-"""The least and the greatest of terms that come and go, in the order in which Oxigraph sorts terms (section 15.1)."""
+"""Minimum and maximum of a changing bag of terms, in the order in which Oxigraph sorts terms (section 15.1)."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from edge.engine.sparql.algebra import Call, Constant
 from edge.protocol.results import Term
 
 _SORTED: Final = frozenset({int, Decimal, float, Single, str, Instant})
-"""Types whose values have one order among themselves."""
+"""Types whose values have a total order."""
 
 _KINDS: Final[dict[type, int]] = {ox.BlankNode: 0, ox.NamedNode: 1, ox.Literal: 2, ox.Triple: 3}
 _ENTRY: Final = 180
-"""Bytes of a sorted value beside its characters."""
+"""Bytes of a sorted value in addition to its characters."""
 _OTHER: Final = 300
-"""Bytes of any other term, likewise."""
+"""Bytes of any other term in addition to its characters."""
 _PLACEHOLDER: Final = Constant(ox.Literal(""))
 _LESS: Final = question(Call("<", (_PLACEHOLDER, _PLACEHOLDER)), "urn:x-edge:")
 
 
 class SortedTerms:
-    """A bag of terms, of which the least and the greatest are quickly found.
+    """A bag of terms with fast access to the least and the greatest.
 
-    Numbers of one type, strings, IRIs and moments in UTC are kept sorted. All else is rare and is compared one by one.
+    Numbers of one type, strings, IRIs and times in UTC are in sorted lists. All others are rare and compared one by
+    one.
     """
 
     __slots__ = ("_others", "_sorted", "held")
 
     def __init__(self) -> None:
         self.held = 0
-        """Bytes that the terms take, about."""
+        """Approximate bytes of the terms."""
         self._sorted: dict[type, list[Any]] = {}
         """Type -> its values, ascending."""
         self._others: dict[Term, int] = {}
-        """Term -> how often it is there."""
+        """Term -> its number."""
 
     def add(self, term: Term, weight: int) -> None:
-        """A term comes `weight` times, or goes if that is negative. Raises KeyError if it was not there so often."""
+        """Add a term `weight` times; a negative weight removes it. Raises KeyError if it was not there so often."""
         value = decode(term)
         kind = type(value)
         if kind is ox.NamedNode:
@@ -77,7 +78,7 @@ class SortedTerms:
             del self._others[term]
 
     def least(self) -> Term | None:
-        """The least; among equals the first by its text. None: there is nothing."""
+        """Return the least term; among equals the first by text. None if the bag is empty."""
         result = None
         for term in sorted(self._candidates(0), key=str):
             if result is None or _less(term, result):
@@ -85,7 +86,7 @@ class SortedTerms:
         return result
 
     def greatest(self) -> Term | None:
-        """The greatest; among equals the first by its text. None: there is nothing."""
+        """Return the greatest term; among equals the first by text. None if the bag is empty."""
         result = None
         for term in sorted(self._candidates(-1), key=str):
             if result is None or _less(result, term):
@@ -99,12 +100,12 @@ class SortedTerms:
 
 
 def _is_negative_zero(value: Value) -> bool:
-    """Whether it is another term than what is equal to it."""
+    """Return whether the value is negative zero, which equals zero but is a different term."""
     return isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0
 
 
 def _less(a: Term, b: Term) -> bool:
-    """Whether a term sorts before another."""
+    """Return whether a term sorts before another."""
     kind = _KINDS[type(a)]
     other = _KINDS[type(b)]
     if kind != other:
@@ -120,7 +121,7 @@ def _less(a: Term, b: Term) -> bool:
 
 
 def _text(literal: ox.Literal) -> tuple[str, str, str]:
-    """How literals are sorted that `<` cannot compare."""
+    """Return the sort key of literals that `<` cannot compare."""
     return literal.value, literal.datatype.value, literal.language or ""
 
 

@@ -1,8 +1,8 @@
-"""Stages: what turns changed solutions of a pattern into changed rows of a result.
+"""Stages: turn changed solutions of a pattern into changed rows of a result.
 
-Everything that flows is a Z-set: rows with signed weights. A stage that depends on more than the rows that changed
-keeps what it needs (counts of a DISTINCT, the accumulators of each group), and holds on to the terms of what it keeps.
-Weights taken back with the opposite sign bring a stage back to where it was.
+All data are Z-sets: rows with signed weights. A stage that depends on more than the changed rows retains state (counts
+for DISTINCT, the accumulators of each group), and references to the terms in it. The same weights with the opposite
+sign restore the earlier state.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Row = tuple[int | None, ...]
 """Term ids; None: unbound."""
 
 _ROW: Final = 100
-"""Bytes that a row takes that a stage keeps, with its place in a dictionary, as measured with 10,000 rows."""
+"""Bytes of a retained row and its dictionary entry, measured with 10,000 rows."""
 _CELL: Final = 60
-"""Bytes more for each of its cells."""
+"""Bytes of each cell in addition."""
 
 Weights = dict[Row, int]
-"""Rows that come (positive) and go (negative), by how often. No weight is zero."""
+"""Rows and the number of times that they are added (positive) or removed (negative). No weight is zero."""
 
 
 class Stage(ABC):
@@ -40,22 +40,22 @@ class Stage(ABC):
 
     @abstractmethod
     def change(self, weights: Mapping[Row, int]) -> Weights:
-        """What comes out when this goes in."""
+        """Return the output changes for input changes."""
 
     def start(self) -> Weights:
-        """What comes out before anything has gone in."""
+        """Return the output for empty input."""
         return {}
 
     def size(self) -> int:
-        """How many rows or groups it keeps."""
+        """Return the number of retained rows or groups."""
         return 0
 
     def held(self) -> int:
-        """Bytes that it takes for that, about."""
+        """Return the approximate bytes of the retained state."""
         return 0
 
     def release(self) -> None:
-        """Let go of the terms of what it keeps."""
+        """Release the references to the terms of the retained state."""
         return
 
 
@@ -63,7 +63,7 @@ class Columns(Stage):
     """Projection: the selected places of each row."""
 
     def __init__(self, places: Sequence[int | None]) -> None:
-        """A place is None for a variable that nothing can bind."""
+        """`places`: None for a variable that nothing can bind."""
         self._places = places
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
@@ -77,7 +77,7 @@ class Columns(Stage):
 
 
 class Distinct(Stage):
-    """Each row once, as long as it is there at all."""
+    """Each row once while its count is not zero."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
@@ -126,27 +126,27 @@ class _Group:
     size: int
     accumulators: list[Accumulator]
     row: Row | None
-    """What it gives; None: HAVING leaves it out."""
+    """Output row; None if HAVING rejects it."""
     held: int = 0
-    """Bytes that it takes, about."""
+    """Approximate bytes of the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How rows are grouped. All places are those of the plan's layout."""
+    """Definition of groups. All places are those of the plan's layout."""
 
     keys: Sequence[int]
     aggregates: Sequence[tuple[int, Callable[[], Accumulator], Callable[[Frame], Hashable | None]]]
-    """Where each aggregate goes, a new accumulator for it, and what it adds up."""
+    """For each aggregate its place, a factory of accumulators, and the accumulated value."""
     after: Sequence[tuple[int, Value] | Condition]
-    """What is bound, and what must hold, once the aggregates are known (SELECT expressions, HAVING), in order."""
+    """Bindings and conditions after the aggregates (SELECT expressions, HAVING), in order."""
 
 
 class Groups(Stage):
-    """GROUP BY: one row for each group, moved by what comes and goes, never added up anew."""
+    """GROUP BY: one row for each group, updated by the changes and never recomputed."""
 
     def __init__(self, graph: LiveGraph, constants: Frame, grouping: Grouping) -> None:
-        """`constants` is a frame in which nothing but constants is bound."""
+        """`constants`: a frame in which only constants are bound."""
         self._dictionary = graph.dictionary
         self._constants = constants
         self._grouping = grouping
@@ -154,12 +154,12 @@ class Groups(Stage):
         self._held = 0
 
     def start(self) -> Weights:
-        """See `Stage`. Without keys there is one group, also of nothing (SPARQL 1.1 Query, 18.2.4.1)."""
+        """See `Stage`. Without keys there is one group even for empty input (SPARQL 1.1 Query, 18.2.4.1)."""
         if self._grouping.keys:
             return {}
         group = self._groups[()] = self._new()
         group.row = self._row((), group)
-        return {} if group.row is None else {self._kept(group.row): 1}
+        return {} if group.row is None else {self._retained(group.row): 1}
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
         """See `Stage`."""
@@ -192,7 +192,7 @@ class Groups(Stage):
                 add_weight(out, before, -1)
                 release(self._dictionary, before)
             if group.row is not None:
-                add_weight(out, self._kept(group.row), 1)
+                add_weight(out, self._retained(group.row), 1)
         for key, group in touched.items():
             if not group.size and keys:
                 del self._groups[key]
@@ -238,7 +238,7 @@ class Groups(Stage):
                 return None
         return tuple(frame)
 
-    def _kept(self, row: Row) -> Row:
+    def _retained(self, row: Row) -> Row:
         retain(self._dictionary, row)
         return row
 
@@ -272,11 +272,11 @@ BOOLEANS = tuple(ox.Literal(text, datatype=ox.NamedNode(XSD + "boolean")) for te
 class ConstructTemplate(Stage):
     """CONSTRUCT: the triples of its template for each solution.
 
-    The blank nodes of the template are named after the solution, so that a solution that stays keeps its own.
+    The labels of the template's blank nodes derive from the solution, so they are stable while the solution exists.
     """
 
     def __init__(self, graph: LiveGraph, template: Sequence[Places], fresh: Sequence[int]) -> None:
-        """`fresh` are the places of the template's blank nodes."""
+        """`fresh`: places of the template's blank nodes."""
         self._graph = graph
         self._template = template
         self._fresh = fresh
@@ -284,7 +284,7 @@ class ConstructTemplate(Stage):
         self._held = 0
 
     def change(self, weights: Mapping[Row, int]) -> Weights:
-        """See `Stage`. Each triple has as many derivations as it has weight."""
+        """See `Stage`. The weight of a triple is the number of its derivations."""
         out: Weights = {}
         for row, weight in weights.items():
             if not self._fresh:
@@ -336,7 +336,7 @@ class ConstructTemplate(Stage):
 
 
 def add_weight(weights: dict[R, int], row: R, weight: int) -> None:
-    """Add to the weight of a row; no weight is left zero."""
+    """Add to the weight of a row, and delete the row if its weight becomes zero."""
     total = weights.get(row, 0) + weight
     if total:
         weights[row] = total
@@ -345,7 +345,7 @@ def add_weight(weights: dict[R, int], row: R, weight: int) -> None:
 
 
 def flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
-    """Let solutions flow through stages, one after the other. `start`: they are the first ones. Returns rows."""
+    """Pass solutions through the stages in order, and return rows. `start`: they are the first ones."""
     for stage in stages:
         first = stage.start() if start else {}
         weights = stage.change(weights)
@@ -355,13 +355,13 @@ def flow(stages: Sequence[Stage], weights: Weights, *, start: bool) -> Weights:
 
 
 def long_texts(dictionary: Dictionary, weights: Mapping[tuple[int | None, ...], int]) -> int:
-    """Characters of the long terms of rows, as often as they occur."""
+    """Return the characters of the long terms in rows, multiplied by their weights."""
     long = dictionary.long
     return sum(abs(weight) * long[cell] for row, weight in weights.items() for cell in row if cell in long)
 
 
 def row_bytes(dictionary: Dictionary, row: Sequence[int | None]) -> int:
-    """Bytes that a kept row takes, about. Long terms count, also those that the graph has as well."""
+    """Return the approximate bytes of a retained row. Long terms count, even if the graph contains them as well."""
     held = _ROW + _CELL * len(row)
     if long := dictionary.long:
         held += sum([long[cell] for cell in row if cell in long])
@@ -369,14 +369,14 @@ def row_bytes(dictionary: Dictionary, row: Sequence[int | None]) -> int:
 
 
 def retain(dictionary: Dictionary, row: Sequence[int | None]) -> None:
-    """Hold on to the terms of a row."""
+    """Add references to the terms of a row."""
     for cell in row:
         if cell is not None:
             dictionary.retain(cell)
 
 
 def release(dictionary: Dictionary, row: Sequence[int | None]) -> None:
-    """Let go of the terms of a row."""
+    """Release the references to the terms of a row."""
     for cell in row:
         if cell is not None:
             dictionary.release(cell)

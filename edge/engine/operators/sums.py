@@ -1,4 +1,4 @@
-"""Sums of numbers that come and go: exact, so that no order of them and no history changes the result."""
+"""Sums of changing bags of numbers: exact, so the result depends neither on the order nor on the history."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Number = int | Decimal | float
 _PLACES: Final = 18
 _SCALE: Final = 10**_PLACES
 _FINEST: Final = 1074
-"""The finest double is 2 to the power of minus this."""
+"""The smallest positive double is 2 to the power of minus this."""
 
 
 class Sum:
-    """The sum of a bag of numbers, and the type that adding them up gives: the widest that is there."""
+    """The sum of a bag of numbers, in the widest of their types."""
 
     __slots__ = ("_binary", "_decimals", "_doubles", "_exact", "_floats", "_infinite", "_infinities", "_nans", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        """How many numbers there are."""
+        """Number of values."""
         self._exact = 0
-        """The sum of the integers and decimals, times 10 to the power of 18."""
+        """Sum of the integers and decimals, times 10 to the power of 18."""
         self._binary = 0
-        """The sum of the finite floats and doubles, times 2 to the power of 1074."""
+        """Sum of the finite floats and doubles, times 2 to the power of 1074."""
         self._decimals = 0
         self._floats = 0
         self._doubles = 0
@@ -51,7 +51,7 @@ class Sum:
         self._nans = 0
 
     def add(self, value: Value, weight: int) -> bool:
-        """Count a number in, `weight` times. False: it is none."""
+        """Add a number `weight` times. Returns False if it is not a number."""
         if type(value) is int:
             self._exact += weight * value * _SCALE
         elif isinstance(value, Decimal):
@@ -83,7 +83,7 @@ class Sum:
             self._binary += weight * (numerator << (_FINEST + 1 - denominator.bit_length()))
 
     def total(self) -> Term | Number | None:
-        """The sum: int, Decimal, float, or a literal of xsd:float or NaN. None: too large for Oxigraph."""
+        """Return the sum: int, Decimal, float, or a literal of xsd:float or NaN. None: too large for Oxigraph."""
         if self._doubles:
             value = self._floating()
             return ox.Literal("NaN", datatype=DOUBLE) if math.isnan(value) else value
@@ -95,7 +95,7 @@ class Sum:
         return whole if whole in INTEGERS else None
 
     def mean(self) -> Term | Number | None:
-        """The sum divided by the count, cut off after 18 places; zero of nothing."""
+        """Return the sum divided by the count, truncated to 18 decimal places; zero for an empty bag."""
         if not self.count:
             return 0
         if self._doubles:
@@ -117,9 +117,9 @@ class Sum:
         try:
             return numerator / (_SCALE << _FINEST)
         except OverflowError:
-            return math.inf if numerator > 0 else -math.inf  # copysign would make a float of it
+            return math.inf if numerator > 0 else -math.inf  # copysign would convert the numerator to a float
 
 
 def _single(value: float) -> Term:
-    """A number as an xsd:float."""
+    """Return a number as an xsd:float."""
     return canonical(ox.Literal(double_text(round_single(value)), datatype=FLOAT))

@@ -1,6 +1,6 @@
-"""Functions that make texts, or search them: what a call can take is taken before it begins.
+"""Functions that create or search texts. Their steps are taken before the call.
 
-One call can make a text of any length of one that a client once stored, and nothing can stop it meanwhile.
+One call can create a text of any length from a stored one, and nothing can stop it.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from edge.engine.store.step_budget import StepBudget
 from edge.engine.store.terms import size
 
 _ASKED: Final = 8
-"""Steps that a call takes of which Oxigraph is asked."""
+"""Steps of a call that Oxigraph evaluates."""
 _ESCAPED: Final = 3
-"""Characters that stand for a byte in an IRI."""
+"""Characters that represent a byte in an IRI."""
 
 
 def length(value: Value) -> int:
-    """The characters of a value; 0: they are few."""
+    """Return the characters of a value; 0 if they are few."""
     if isinstance(value, str):
         return len(value)
     return size(value) if isinstance(value, ox.Literal | ox.NamedNode | ox.Triple) else 0
 
 
-def affordable(name: str, native: Function | None, effort: StepBudget) -> Function | None:
-    """Python's rule for a call, which gives None where the text that it makes would be too long."""
+def affordable(name: str, native: Function | None, budget: StepBudget) -> Function | None:
+    """Return Python's rule for a call, limited by the budget: None if the created text would be too long."""
     if native is None or name not in _NATIVE:
         return native
 
     def call(*values: Operand) -> Result:
-        if effort.may_make(sum(map(length, values))):
+        if budget.may_make(sum(map(length, values))):
             return native(*values)
         return None
 
     return call
 
 
-def affordable_answer(name: str, answer: Function, effort: StepBudget) -> Function:
-    """The same for Oxigraph's."""
+def affordable_answer(name: str, answer: Function, budget: StepBudget) -> Function:
+    """Return Oxigraph's rule for a call, limited in the same way."""
     result = _RESULTS.get(name, _no_longer)
 
     def call(*values: Value) -> Result:
         given = sum(map(length, values))
         searched = _searched(name, values)
-        effort.spend(_ASKED)
-        if (not given or effort.may_make(result(values, given))) and (not searched or effort.may_take(searched)):
+        budget.spend(_ASKED)
+        if (not given or budget.may_make(result(values, given))) and (not searched or budget.may_take(searched)):
             return answer(*values)
         return None
 
@@ -66,7 +66,10 @@ def _escaped(values: tuple[Value, ...], given: int) -> int:
 
 
 def _replaced(values: tuple[Value, ...], given: int) -> int:
-    """REPLACE: at each character, once in between, and all that matched for each group."""
+    """Return the longest result of REPLACE.
+
+    The replacement can occur at each position, and each group in it can insert all characters of the text.
+    """
     text, _, by = map(length, values[:3])
     groups = str(values[2]).count("$")
     return text + (text + 1) * by + text * groups
@@ -81,6 +84,6 @@ def _searched(name: str, values: tuple[Value, ...]) -> int:
 
 
 _NATIVE: Final = frozenset({"CONCAT", "UCASE", "LCASE"})
-"""Functions of Python's that make texts."""
+"""Python's functions that create texts."""
 _RESULTS: Final[dict[str, Callable[[tuple[Value, ...], int], int]]] = {"ENCODE_FOR_URI": _escaped, "REPLACE": _replaced}
-"""How long the results of others can be."""
+"""Longest results of other functions."""

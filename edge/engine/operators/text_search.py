@@ -1,8 +1,9 @@
-"""What it takes to search a text with a regular expression, at the most.
+"""Upper bound of the work to search a text with a regular expression.
 
-Oxigraph's take time in proportion to the length of the text, times that of the pattern with its counted repetitions
-written out: (a{1,100}){1,50} takes a second for a few kilobytes of text. REPLACE begins a new search after each match,
-and one that can look far ahead does so each time. Nothing stops a call, so this is read off the pattern before it.
+Oxigraph's time is proportional to the length of the text, times the length of the pattern with its counted repetitions
+expanded: (a{1,100}){1,50} takes a second for a few kilobytes of text. REPLACE starts a new search after each match, and
+a pattern that can look far ahead does so each time. Nothing stops a call, so the bound is computed from the pattern
+before it.
 """
 
 from __future__ import annotations
@@ -22,52 +23,52 @@ _PIECE: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MANY: Final = 64
-"""States for a class of Unicode."""
+"""States of a Unicode class."""
 _UNICODE: Final = re.compile(r"\\[pPdDsSwW]|\[:|[^\0-\x7f]")
-"""There may be one, also inside a class in brackets."""
+"""Pattern that may contain a Unicode class, also inside brackets."""
 _CLASS: Final = 8
-"""States for any other."""
+"""States of any other class."""
 _MOST: Final = 32_768
-"""States; Oxigraph refuses patterns that have many more."""
+"""Maximum of states; Oxigraph rejects patterns with many more."""
 _SWITCHES: Final = re.compile(r"\(\?[a-zA-Z]*x")
-"""The pattern begins to have blanks and comments in it somewhere, or all over it."""
+"""The flag `x` (ignore whitespace and comments) is switched on somewhere, or for the whole pattern."""
 _BEGINS: Final = re.compile(r"\(\?[a-zA-Z]*x[a-zA-Z]*\)")
-"""All over it, if it stands at the beginning."""
+"""The flag is switched on for the whole pattern, if at its beginning."""
 _SWITCHES_BACK: Final = re.compile(r"\(\?[a-zA-Z]*-")
-"""It may cease to have them."""
+"""The flag may be switched off."""
 _BLANKS: Final = re.compile(
     r"(\\.)|[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+|\#[^\n]*\n?", re.DOTALL
 )
-"""What the flag `x` leaves out, in brackets, too, and what it leaves alone since it is escaped."""
+"""Text that the flag `x` ignores, also in brackets, and escaped text that it does not ignore."""
 _RUN: Final = re.compile(r"(?:\[[^\]\\]*\]|\\?[^\\()\[|])[*+]")
-"""A pattern that matches all there is at once, and looks no further."""
+"""A pattern that matches a whole run at once, and looks no further."""
 
 _SPEED: Final = 16
-"""Characters, times states, that are searched in a step."""
+"""Characters times states that are searched in one step."""
 
 
 class Search:
-    """What is known of a call of REGEX or REPLACE."""
+    """The cost of a call of REGEX or REPLACE."""
 
     __slots__ = ("_begin", "_far", "_states")
 
     def __init__(self, pattern: str, flags: str, all_: bool) -> None:
-        """`all_`: all that matches is looked for."""
+        """`all_`: the call searches all matches."""
         states, far = _read(pattern, "x" in flags)
         self._begin = states + len(pattern)
         self._states = states
         self._far = far and all_
 
     def steps(self, length: float) -> float:
-        """Steps to search a text of so many characters."""
+        """Return the steps to search a text of `length` characters."""
         return self._begin + length * (self._states + (length / 2 if self._far else 0)) / _SPEED
 
 
 @lru_cache(maxsize=256)
 def _read(pattern: str, verbose: bool) -> tuple[int, bool]:
-    """The states of a pattern, and whether a search can look far ahead of what it finds.
+    """Return the states of a pattern, and whether a search can look far ahead of its matches.
 
-    `verbose`: it is read with the flag `x`.
+    `verbose`: the pattern has the flag `x`.
     """
     begins = _BEGINS.match(pattern)
     if begins is not None:
@@ -102,4 +103,4 @@ def _read(pattern: str, verbose: bool) -> tuple[int, bool]:
 
 
 UNKNOWN: Final = Search("(?x:)", "", all_=True)
-"""One of which nothing is known before it is there."""
+"""Cost of a search whose pattern is not known yet."""

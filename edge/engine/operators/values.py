@@ -1,8 +1,8 @@
-"""Literals as values: the ones that operators meet often as Python objects, all others as the terms they are.
+"""Literals as values: frequent types as Python objects, all others as terms.
 
-A number, string, boolean or moment in the form that the engine keeps literals in (`edge.engine.store.terms`) becomes a
-Python object that compares and computes as SPARQL wants it. What is left a term (NaN, language strings, dates,
-durations, moments in other zones, huge numbers, ill-typed literals) is for Oxigraph to judge.
+A number, string, boolean or dateTime in the engine's value form (`edge.engine.store.terms`) becomes a Python object
+that compares and computes as SPARQL requires. The others stay terms (NaN, language strings, dates, durations, dateTimes
+in other zones, huge numbers, ill-typed literals), and Oxigraph evaluates them.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ FALSE: Final = ox.Literal("false", datatype=BOOLEAN)
 
 
 class Single(float):
-    """An xsd:float, with the literal that it is."""
+    """An xsd:float, with its literal."""
 
     __slots__ = ("literal",)
     literal: ox.Literal
 
 
 class Instant(str):
-    """An xsd:dateTime in UTC as its lexical form without the Z: of years of four digits it sorts as time does."""
+    """An xsd:dateTime in UTC: its lexical form without the Z. With four-digit years it sorts by time."""
 
     __slots__ = ()
 
 
 Value = int | Decimal | float | Single | bool | str | Instant | Term
-"""xsd:integer, xsd:decimal, xsd:double, xsd:float, xsd:boolean, xsd:string, xsd:dateTime, or a term of any kind."""
+"""xsd:integer, xsd:decimal, xsd:double, xsd:float, xsd:boolean, xsd:string, xsd:dateTime, or any term."""
 
 EXACT: Final = Context(prec=80)
-"""For arithmetic of decimals: wide enough that nothing is rounded."""
+"""Context for decimal arithmetic: precise enough that nothing is rounded."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,18})?")
@@ -60,9 +60,9 @@ _INSTANT = re.compile(
 )
 
 INTEGERS: Final = range(-(2**63), 2**63)
-"""The integers that Oxigraph can compute with."""
+"""The integers with which Oxigraph can compute."""
 DECIMALS: Final = range(-(2**127), 2**127)
-"""The decimals that Oxigraph can compute with, times 10 to the power of 18."""
+"""The decimals with which Oxigraph can compute, times 10 to the power of 18."""
 
 
 def _integer(literal: ox.Literal, text: str) -> Value:
@@ -83,7 +83,7 @@ def _double(literal: ox.Literal, text: str) -> Value:
 
 
 def _same_double(text: str) -> bool:
-    """Whether it is how a double is written, be it a very large, small or infinite one."""
+    """Return whether the text is the canonical form of a double, including very large, small and infinite ones."""
     try:
         return double_text(float(text)) == text != "NaN"
     except ValueError:
@@ -91,7 +91,7 @@ def _same_double(text: str) -> bool:
 
 
 def round_single(value: float) -> float:
-    """The nearest xsd:float."""
+    """Return the nearest xsd:float."""
     try:
         return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
     except OverflowError:
@@ -99,7 +99,8 @@ def round_single(value: float) -> float:
 
 
 def _float(literal: ox.Literal, text: str) -> Value:
-    # Nine digits tell every xsd:float, so the nearest double is on the right side of the middle between two of them.
+    # Nine digits identify every xsd:float, so the nearest double lies on the right side of the midpoint between two
+    # floats.
     if text in ("INF", "-INF") or _SHORT.fullmatch(text) or (_PLAIN.fullmatch(text) and len(_digits(text)) <= 9):
         single = Single(round_single(float(text)))
         single.literal = literal
@@ -141,18 +142,18 @@ _DECODERS: Final[dict[str, Callable[[ox.Literal, str], Value]]] = {
 
 @bounded_cache(8192, size)
 def literal_value(literal: ox.Literal) -> Value:
-    """The value of a literal that is in value form."""
+    """Return the value of a literal in value form."""
     decoder = _DECODERS.get(literal.datatype.value)
     return literal if decoder is None else decoder(literal, literal.value)
 
 
 def decode(term: Term) -> Value:
-    """The value of a term that is in value form."""
+    """Return the value of a term in value form."""
     return literal_value(term) if type(term) is ox.Literal else term
 
 
 def decimal_text(value: Decimal) -> str:
-    """The canonical lexical form of an xsd:decimal."""
+    """Return the canonical lexical form of an xsd:decimal."""
     text = format(value, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -160,7 +161,7 @@ def decimal_text(value: Decimal) -> str:
 
 
 def double_text(value: float) -> str:
-    """The lexical form that Oxigraph gives an xsd:double: the shortest digits that tell it, never an exponent."""
+    """Return the lexical form that Oxigraph gives an xsd:double: the shortest unique digits, without an exponent."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
     text = repr(value)
@@ -174,7 +175,7 @@ def double_text(value: float) -> str:
 
 
 def _has_twin(value: float, text: str) -> bool:
-    """Whether another text is as short and as near: then Oxigraph may take that one."""
+    """Return whether another text is equally short and near: then Oxigraph may choose that one."""
     numerator, denominator = value.as_integer_ratio()
     if denominator == 1:
         return len(_digits(text)) + 1 == len(_digits(str(numerator)))
@@ -186,7 +187,7 @@ def _digits(text: str) -> str:
 
 
 def encode(value: Value) -> Term:
-    """The term of a value."""
+    """Return the term of a value."""
     encoder = _ENCODERS.get(type(value))
     return value if encoder is None else encoder(value)  # type: ignore[return-value]
 

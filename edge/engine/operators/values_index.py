@@ -1,4 +1,4 @@
-"""VALUES of many rows, with indexes: the rows that agree with the bound variables are looked up, not searched for."""
+"""VALUES with many rows: rows that agree with the bound variables are looked up in an index."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ Row = tuple[Term | None, ...]
 """Terms by column; None: UNDEF."""
 
 _INDEXES: Final = 8
-"""Indexes that are kept at a time, for different columns being bound."""
+"""Indexes retained at a time, for different sets of bound columns."""
 _BUILT: Final = 4
-"""Rows that are put into an index in one step."""
+"""Rows added to an index in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The rows that have values in the same columns, by their values in those that are bound."""
+    """Rows with values in the same columns, indexed by their values in the bound columns."""
 
     key: Callable[[Sequence[Term | None]], object]
-    """Of a row, the values in the columns that are bound."""
+    """Returns a row's values in the bound columns."""
     free: tuple[tuple[int, int], ...]
-    """The places and columns of the others."""
+    """Places and columns of the unbound columns."""
     index: dict[object, list[Row]]
     size: int
 
 
 class ValuesIndex(Operator):
-    """Rows of constants that stand in the operator as terms, so that no frame has to hold them all."""
+    """Rows of constants. The operator contains them as terms, so frames need not contain all of them."""
 
-    __slots__ = ("_by_columns", "_dictionary", "_effort", "_frame", "_parts", "_rows", "places")
+    __slots__ = ("_budget", "_by_columns", "_dictionary", "_frame", "_parts", "_rows", "places")
 
     def __init__(self, graph: LiveGraph, places: Sequence[int], rows: Sequence[Sequence[Term | int | None]]) -> None:
-        """`places` of the variables; cells are terms in value form, places of open constants, and None for UNDEF."""
+        """`places` of the variables. Cells are terms in value form, places of open constants, or None for UNDEF."""
         self._dictionary = graph.dictionary
-        self._effort = graph.effort
+        self._budget = graph.effort
         self.places = places
         self._rows = [tuple(row) for row in rows]
         open_ = any(isinstance(cell, int) for row in self._rows for cell in row)
         self._by_columns = None if open_ else _by_columns(self._rows)  # type: ignore[arg-type]
-        """The rows by the columns that have values; None: there are open constants, so it depends on the frame."""
+        """Rows by the columns with values; None: open constants, so they depend on the frame."""
         self._frame: Frame | None = None
-        """The frame of which the open constants were read: a frame's never change."""
+        """The frame whose open constants were read. They never change within a frame."""
         self._parts: dict[tuple[bool, ...], list[_Part]] = {}
 
     def prepare(self, bound: Iterable[Collection[int | None]]) -> None:
         """Build the indexes for frames in which these places are bound.
 
-        To be called by the thread that compiles the plan, so that the writer, which evaluates it, need not build them.
+        The thread that compiles the plan calls it, so that the writer thread need not build them.
         """
         if self._by_columns is None:
             return
@@ -66,12 +66,12 @@ class ValuesIndex(Operator):
     def solutions(self, frame: Frame) -> Iterator[None]:
         """See `Operator`."""
         terms, intern = self._dictionary.terms, self._dictionary.intern_value
-        effort = self._effort
+        budget = self._budget
         given = [None if (term_id := frame[place]) is None else terms[term_id] for place in self.places]
         for part in self._split(frame, ()):
-            effort.spend(1)
+            budget.spend(1)
             for row in part.index.get(part.key(given), ()):
-                effort.left -= 1
+                budget.left -= 1
                 for place, column in part.free:
                     frame[place] = intern(row[column])  # type: ignore[arg-type]
                 yield
@@ -83,18 +83,18 @@ class ValuesIndex(Operator):
         return self.narrowed(0.0, frame, ())
 
     def narrowed(self, cost: float, frame: Frame, places: Collection[int]) -> float:
-        """See `Operator`: as many rows as one look-up finds on average."""
+        """See `Operator`. Returns the average number of rows per look-up."""
         return sum(part.size / len(part.index) for part in self._split(frame, places))
 
     def _split(self, frame: Frame, places: Collection[int]) -> list[_Part]:
-        """The rows, for a frame in which these places are bound, too."""
+        """Return the rows for a frame in which these places are bound as well."""
         if self._by_columns is None and frame is not self._frame:
             self._frame = frame
             self._parts.clear()
         bound = tuple([frame[place] is not None or place in places for place in self.places])
         parts = self._parts.get(bound)
         if parts is None:
-            self._effort.spend(len(self._rows) // _BUILT)
+            self._budget.spend(len(self._rows) // _BUILT)
             if len(self._parts) >= _INDEXES:
                 del self._parts[next(iter(self._parts))]
             parts = self._parts[bound] = self._indexed(frame, bound)
@@ -130,7 +130,7 @@ class ValuesIndex(Operator):
 
 
 def _by_columns(rows: Sequence[Row]) -> dict[tuple[int, ...], list[Row]]:
-    """Rows by the columns in which they have values."""
+    """Return rows by the columns in which they have values."""
     every = tuple(range(len(rows[0])))
     found: dict[tuple[int, ...], list[Row]] = {}
     for row in rows:

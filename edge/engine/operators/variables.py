@@ -1,4 +1,4 @@
-"""What a pattern binds: possibly, and certainly, in each of its solutions (SPARQL 1.1 Query Language, 18.2.1)."""
+"""Variables of a pattern: those that its solutions may bind, and certainly bind (SPARQL 1.1 Query Language, 18.2.1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from edge.engine.sparql.algebra import (
 )
 
 Name = Variable | Blank
-"""What a pattern can bind."""
+"""A name that a pattern can bind."""
 
 Names = frozenset[Name]
 
@@ -41,7 +41,7 @@ _NONE: Names = frozenset()
 
 @lru_cache(maxsize=4096)
 def possible(node: Node) -> Names:
-    """What may be bound in a solution."""
+    """Return the names that a solution may bind."""
     if isinstance(node, Triple):
         return _names(node.subject, node.predicate, node.object, node.graph)
     if isinstance(node, Path):
@@ -67,7 +67,7 @@ def possible(node: Node) -> Names:
 
 @lru_cache(maxsize=4096)
 def certain(node: Node) -> Names:
-    """What is bound in every solution."""
+    """Return the names that every solution binds."""
     if isinstance(node, Triple | Path):
         return possible(node)
     if isinstance(node, Values):
@@ -96,22 +96,22 @@ def certain(node: Node) -> Names:
 
 
 def binds(node: Node) -> Names:
-    """What anything in a pattern may bind, also where it is hidden, but not inside EXISTS."""
+    """Return the names that any part of a pattern may bind, even hidden ones, but not inside EXISTS."""
     return possible(node).union(*map(binds, children(node)))
 
 
 def references(expression: Expression) -> Names:
-    """The variables that an expression looks at; those inside EXISTS are all that its pattern may bind or look at."""
+    """Return the variables that an expression uses. For EXISTS these are all that its pattern binds or uses."""
     return frozenset(_references(expression))
 
 
 def mentioned(node: Node) -> Names:
-    """What a pattern may bind or look at."""
+    """Return the names that a pattern may bind or use."""
     return frozenset(_mentioned(node))
 
 
 def usage(node: Node) -> Counter[Name]:
-    """In how many triple patterns each variable is; what anything else looks at counts more than once."""
+    """Return the number of triple patterns with each variable. A use anywhere else counts as two."""
     used: Counter[Name] = Counter()
     for each in nodes(node):
         if isinstance(each, Triple):
@@ -123,7 +123,7 @@ def usage(node: Node) -> Counter[Name]:
 
 
 def _tied(node: Node) -> Names:
-    """The variables that a node itself binds, compares or keeps apart."""
+    """Return the variables that the node itself binds, compares or exposes."""
     if isinstance(node, LeftJoin | Minus):
         return possible(node.right)
     if isinstance(node, Extend):
@@ -134,7 +134,7 @@ def _tied(node: Node) -> Names:
 
 
 def has_exists(expression: Expression) -> bool:
-    """Whether there is an EXISTS in it."""
+    """Return whether an expression contains EXISTS."""
     if isinstance(expression, Call):
         return any(map(has_exists, expression.arguments))
     return isinstance(expression, Exists)
@@ -159,7 +159,7 @@ def _mentioned(node: Node) -> Iterator[Name]:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The patterns directly below a node."""
+    """Return the patterns directly below a node."""
     if isinstance(node, Triple | Path | Values):
         return ()
     if isinstance(node, Join):
@@ -172,7 +172,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def own_expressions(node: Node) -> list[Expression]:
-    """The expressions of a node itself."""
+    """Return the expressions of the node itself."""
     own: list[Expression | None] = []
     if isinstance(node, Filter):
         own += node.conditions
@@ -188,7 +188,7 @@ def own_expressions(node: Node) -> list[Expression]:
 
 
 def nodes(node: Node) -> Iterator[Node]:
-    """Every node of a pattern, also inside EXISTS."""
+    """Yield every node of a pattern, also inside EXISTS."""
     yield node
     for expression in own_expressions(node):
         for pattern in _exists_patterns(expression):
@@ -198,7 +198,7 @@ def nodes(node: Node) -> Iterator[Node]:
 
 
 def expressions(node: Node) -> Iterator[Expression]:
-    """Every expression of a pattern, also inside EXISTS."""
+    """Yield every expression of a pattern, also inside EXISTS."""
     for each in nodes(node):
         yield from own_expressions(each)
 

@@ -1,4 +1,4 @@
-"""What of an expression can change although the graph does not."""
+"""Volatility: expressions whose value can change although the graph does not."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from edge.engine.sparql.algebra import Call, Exists, Expression, Extend, Filter,
 
 
 def volatile(expression: Expression) -> bool:
-    """Whether it gives another value each time: RAND, UUID, STRUUID, BNODE."""
+    """Return whether an expression gives a different value each time: RAND, UUID, STRUUID, BNODE."""
     return any(call.name in _VOLATILE for call in _calls(expression))
 
 
 def uses_now(expression: Expression) -> bool:
-    """Whether it looks at the time."""
+    """Return whether an expression uses the current time."""
     return any(call.name == "NOW" or call.function == NOW_FUNCTION for call in _calls(expression))
 
 
@@ -40,7 +40,7 @@ def _calls_within(node: Node) -> Iterator[Call]:
 
 
 def _expressions(node: Node) -> Iterator[Expression]:
-    """The expressions that stand in a node itself."""
+    """Yield the expressions of the node itself."""
     if isinstance(node, Filter):
         yield from node.conditions
     elif isinstance(node, Extend):
