@@ -1,4 +1,4 @@
-"""The `edge` command: a group whose commands are imported when they are used, so that it starts fast."""
+"""The `edge` command. Subcommands are imported on use, which keeps the start fast."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from edge.cli.failures import EXIT_CODES, INTERRUPTED
 
 _COMMANDS: Final = {
     "run": ("edge.cli.run", "Run the gateway."),
-    "query": ("edge.cli.sparql", "Ask the running gateway a SPARQL query."),
+    "query": ("edge.cli.sparql", "Send a SPARQL query to the running gateway."),
     "update": ("edge.cli.sparql", "Change the graph of the running gateway with a SPARQL update."),
-    "subscribe": ("edge.cli.subscribe", "Print what changes in the results of a SPARQL query, as it changes."),
-    "timers": ("edge.cli.timers", "List delayed updates, look at one, cancel one."),
-    "explain": ("edge.cli.explain", "Say what a subscription to a SPARQL query costs, and why."),
+    "subscribe": ("edge.cli.subscribe", "Subscribe to a SPARQL query and print its notifications."),
+    "timers": ("edge.cli.timers", "List, show and cancel delayed updates."),
+    "explain": ("edge.cli.explain", "Explain the cost of a subscription to a SPARQL query."),
     "publish": ("edge.cli.publish", "Publish one reading to the gateway's MQTT broker."),
-    "health": ("edge.cli.health", "Say whether the gateway does its work, as an exit code."),
-    "engine": ("edge.cli.engine", "Show what updates cost, and how they are processed."),
-    "outbox": ("edge.cli.outbox", "Look at what waits for the history, and ship it."),
-    "new": ("edge.cli.new", "Write a program to begin with: producer, consumer, aggregator or negation."),
+    "health": ("edge.cli.health", "Check the health of the gateway; the exit code is the result."),
+    "engine": ("edge.cli.engine", "Show what updates cost, and set how the engine processes them."),
+    "outbox": ("edge.cli.outbox", "Show the observations that wait for the history, and ship them."),
+    "new": ("edge.cli.new", "Create an example program: producer, consumer, aggregator or negation."),
     "app": ("edge.cli.app", "Check and show the profiles (JSAP) of applications."),
-    "clients": ("edge.cli.clients", "Say who may come in and what they may do."),
-    "cert": ("edge.cli.cert", "Make the gateway's certificate."),
+    "clients": ("edge.cli.clients", "Manage clients and their permissions."),
+    "cert": ("edge.cli.cert", "Create the gateway's TLS certificate."),
     "config": ("edge.cli.config", "Check, show and describe the settings."),
-    "mapping": ("edge.cli.mapping", "Check, try and describe mapping files."),
-    "doctor": ("edge.cli.doctor", "Look whether all is well with the gateway and its machine."),
-    "diag": ("edge.cli.diag", "Collect what helps to find a fault, without secrets."),
-    "backup": ("edge.cli.backup", "Write all that must survive into one file, while the gateway runs."),
-    "restore": ("edge.cli.backup", "Put a backup in the place of the data directory."),
-    "rescue": ("edge.cli.rescue", "Report what can be read of a damaged data directory, and continue from there."),
-    "bench": ("edge.cli.bench", "Measure the engine on this machine."),
+    "mapping": ("edge.cli.mapping", "Check, test and describe mapping files."),
+    "doctor": ("edge.cli.doctor", "Check the gateway and its host for problems."),
+    "diag": ("edge.cli.diag", "Collect diagnostic data, without secrets."),
+    "backup": ("edge.cli.backup", "Back up the data directory into one file, while the gateway runs."),
+    "restore": ("edge.cli.backup", "Restore the data directory from a backup."),
+    "rescue": ("edge.cli.rescue", "Recover the readable part of a damaged data directory."),
+    "bench": ("edge.cli.bench", "Benchmark the engine on this machine."),
     "completion": ("edge.cli.completion", "Print the completion script of a shell."),
 }
 
@@ -42,7 +42,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 10
 
 
 class _LazyGroup(click.Group):
-    """Knows its commands' names and help lines without importing them."""
+    """Group that lists the names and summaries of its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -60,7 +60,7 @@ class _LazyGroup(click.Group):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # Whoever read our output has seen enough (`edge query ... | head`). Python would complain at exit.
+            # The reader closed the pipe (`edge query ... | head`). Without this, Python reports an error at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
 
@@ -72,9 +72,9 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings=CONTEXT, epilog=EXIT_CODES)
 @click.version_option(__version__, "-V", "--version", prog_name="edge", message="%(prog)s %(version)s")
 def edge() -> None:
-    """sepa-edge: sensor readings in over MQTT, a live RDF graph, and subscribers told exactly what changed.
+    """sepa-edge: a gateway from sensor readings over MQTT to a live RDF graph with SPARQL subscriptions.
 
-    Start the gateway with `edge run`; the other commands talk to a gateway that runs.
+    Start the gateway with `edge run`; most other commands connect to the running gateway.
     """
 
 

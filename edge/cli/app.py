@@ -1,4 +1,4 @@
-"""`edge app`: is the profile of an application right, and what would it send."""
+"""`edge app`: check the profile (JSAP) of an application and show the SPARQL that it would send."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def app() -> None:
 @app.command(
     epilog="""\b
     Exit codes:
-      0  all are good
-      1  something is wrong
+      0  all profiles are valid
+      1  a profile has problems
       2  a file cannot be read
     """
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def check(files: tuple[Path, ...]) -> None:
-    """Check profiles (JSON or YAML); a line FILE:LINE:COLUMN: REASON for each fault.
+    """Check profiles (JSON or YAML). Prints a line FILE:LINE:COLUMN: REASON for each problem.
 
-    Everything is looked at: members, prefixes, forced bindings, hosts, ports, and whether each text is SPARQL. Notes
-    are no faults. Of good profiles the entries are listed, with their forced bindings and where they go.
+    Checks members, prefixes, forced bindings, hosts, ports and the SPARQL syntax of each text. Notes are not
+    problems. For valid profiles the entries are listed, with their forced bindings and target addresses.
     """
     reports = [_checked(file) for file in files]
     for file, report in zip(files, reports, strict=True):
@@ -54,11 +54,9 @@ def check(files: tuple[Path, ...]) -> None:
 @app.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("name", required=False)
-@click.option(
-    "-b", "--bind", "bindings", multiple=True, metavar="VARIABLE=VALUE", help="A forced binding; several may be given."
-)
+@click.option("-b", "--bind", "bindings", multiple=True, metavar="VARIABLE=VALUE", help="A forced binding; may repeat.")
 def show(file: Path, name: str | None, bindings: tuple[str, ...]) -> None:
-    """Print the SPARQL of an update or query as it would be sent. Without NAME: list what there is.
+    """Print the SPARQL of an update or query as it would be sent. Without NAME: list the entries.
 
     \b
     edge app show chat.jsap SENT --bind receiver=schema:PersonURI2
@@ -107,7 +105,7 @@ def _entries(profile: Profile) -> list[ProfileEntry]:
 
 
 def _summary(profile: Profile) -> list[str]:
-    """One line for each entry: what it is, its forced bindings, where it goes."""
+    """Return one line for each entry: kind, name, forced bindings, target addresses."""
     return columns([[printable(cell) for cell in _row(entry)] for entry in _entries(profile)])
 
 

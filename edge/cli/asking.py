@@ -1,4 +1,7 @@
-"""The gateway of a data directory, asked by who looks after it: whatever it answers counts, and soon."""
+"""HTTP requests to the gateway of a data directory, for diagnostic commands.
+
+Unlike `edge.cli.http`, every response counts, including errors, and the timeout is short.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,24 @@ from typing import TYPE_CHECKING, Final
 
 from edge import endpoints
 from edge.cli.failures import Failure
-from edge.cli.http import Nowhere
+from edge.cli.http import NoRedirects
 from edge.cli.token import token_for
 
 if TYPE_CHECKING:
     from edge.doctor.context import Ask
 
 PATIENCE: Final = 5.0
-"""Seconds: one that does not answer in that time does not answer its clients, either."""
+"""Timeout in seconds. A gateway that does not answer in this time does not answer its clients, either."""
 LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of an answer that are read."""
+"""Maximum bytes read of a response."""
 
 
 def asked(data_dir: Path) -> Ask:
-    """How to ask the gateway of this data directory, with the token in the environment."""
+    """Return a function that sends a GET request to the gateway of this data directory.
+
+    It takes a path and returns status and body, and raises `Unasked` without an answer. The token comes from the
+    environment.
+    """
     from edge.doctor.context import Unasked
 
     def ask(path: str) -> tuple[int, bytes]:
@@ -31,11 +38,11 @@ def asked(data_dir: Path) -> Ask:
             url = f"{endpoints.read(data_dir)['http'].rstrip('/')}/{path}"
             token = token_for(url)
         except (OSError, ValueError, KeyError):
-            raise Unasked(f"there is no {endpoints.NAME} that says where it listens") from None
+            raise Unasked(f"{endpoints.NAME} is missing or not readable, so its address is not known") from None
         except Failure as error:
             raise Unasked(error.message) from None
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310 - the gateway wrote it
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Nowhere)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirects)
         try:
             with opener.open(request, timeout=PATIENCE) as answer:
                 return answer.status, answer.read(LARGEST)

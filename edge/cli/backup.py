@@ -1,4 +1,4 @@
-"""`edge backup` and `edge restore`: all that must survive as one file, and back."""
+"""`edge backup` and `edge restore`: the data directory as one file, and back."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _CODES = """\b
 Exit codes:
-  0  it worked
-  1  refused, or failed: standard error says why; everything is as it was
+  0  success
+  1  refused, or failed: standard error says why; nothing was changed
   2  wrong command line or settings
 """
 _PIPE = "-"
@@ -34,9 +34,10 @@ _PIPE = "-"
 def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
     """Write a backup of the data directory into FILE (a .tar.gz), or to standard output (-).
 
-    The gateway may run, and is not held up. The backup holds the graph, delayed updates, what waits for the history,
-    clients, certificates with their keys, mappings and queries, as far as they are in the data directory. Who has it
-    has all of that: it is for its owner alone (0600). It has been verified as the gateway would at its start.
+    The gateway may run and continues its work. The backup contains the graph, delayed updates, observations that wait
+    for the history, clients, certificates with their keys, mappings and queries, if they are in the data directory.
+    Anyone who can read it has all of these, so only its owner may read it (mode 0600). The command verifies the copy
+    as the gateway does at its start.
 
     \b
     edge backup /mnt/usb/gateway-$(date +%F).tar.gz
@@ -45,7 +46,7 @@ def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
     settings = load_settings(file, data_dir).settings
     to_pipe = str(target) == _PIPE
     if to_pipe and sys.stdout.isatty():
-        raise misused("a backup is no text for a terminal; name a file, or send it through a pipe")
+        raise misused("a backup is binary: name a file, or redirect standard output")
 
     from edge.backup import make
 
@@ -54,27 +55,28 @@ def backup(target: Path, file: Path | None, data_dir: Path | None) -> None:
     except EdgeError as error:
         raise refused(printable(error.description)) from None
     where = "standard output" if to_pipe else str(target)
-    click.echo(f"{len(manifest.files)} files, {manifest.size / 1e6:,.1f} MB, are in {printable(where)}", err=to_pipe)
+    click.echo(
+        f"{len(manifest.files)} files, {manifest.size / 1e6:,.1f} MB, written to {printable(where)}", err=to_pipe
+    )
     for path in _elsewhere(settings, file):
         click.echo(
-            f"edge: not in it, since it is not in the data directory, or a link: {printable(str(path))}", err=True
+            f"edge: not in the backup, because it is outside the data directory, or a link: {printable(str(path))}",
+            err=True,
         )
 
 
 @click.command(epilog=_CODES)
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
-@click.option(
-    "--replace", is_flag=True, help="Also where the data directory is not empty: it is kept beside the new one."
-)
-@click.option("--remove", is_flag=True, help="With --replace: do not keep it.")
+@click.option("--replace", is_flag=True, help="Replace a data directory that is not empty. The old one is renamed.")
+@click.option("--remove", is_flag=True, help="With --replace: delete the old directory.")
 @config_option
 @data_dir_of_gateway
 def restore(source: Path, replace: bool, remove: bool, file: Path | None, data_dir: Path | None) -> None:
-    """Put a backup from FILE, or from standard input (-), in the place of the data directory.
+    """Restore the data directory from a backup in FILE, or from standard input (-).
 
-    The gateway must not run. Everything is checked before anything is touched; then the directory is exchanged in one
-    step, and what was there before is kept as DATA_DIR.before-restore. What the gateway told the history meanwhile is
-    not told apart by its numbers any more, so it goes on under another epoch (docs/offload.md).
+    The gateway must not run. The command checks the whole backup before it changes anything. Then it exchanges the
+    directory in one step and keeps the old one as DATA_DIR.before-restore. The outbox continues under a new epoch,
+    because observations shipped after the backup may have the same numbers (docs/offload.md).
 
     \b
     sudo systemctl stop edge
@@ -82,7 +84,7 @@ def restore(source: Path, replace: bool, remove: bool, file: Path | None, data_d
     sudo systemctl start edge
     """
     if remove and not replace:
-        raise misused("--remove goes with --replace")
+        raise misused("--remove requires --replace")
     settings = load_settings(file, data_dir).settings
 
     from edge.backup import restore as put_back
@@ -93,13 +95,11 @@ def restore(source: Path, replace: bool, remove: bool, file: Path | None, data_d
         except EdgeError as error:
             raise refused(printable(error.description)) from None
     manifest = restored.manifest
-    click.echo(f"{settings.data_dir} is as it was at {manifest.made}, with version {manifest.version}")
+    click.echo(f"{settings.data_dir} is restored to its state of {manifest.made}, with version {manifest.version}")
     if restored.before is not None:
-        click.echo(f"what was there before is in {restored.before}")
+        click.echo(f"the old data directory is {restored.before}")
     if any(entry.path == "clients.sqlite3" for entry in manifest.files):
-        click.echo(
-            "clients are as they were then: revoke those once more that were revoked since (`edge clients list`)"
-        )
+        click.echo("clients have their permissions of that time: revoke later revocations again (`edge clients list`)")
 
 
 @contextlib.contextmanager
@@ -116,7 +116,7 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
 
 
 def _elsewhere(settings: Settings, file: Path | None) -> list[Path]:
-    """Files and directories that the settings name, and their own, outside of the data directory; links in it."""
+    """Return paths that are not in the backup: settings that point outside the data directory, and links in it."""
     from edge.config.explain import fields
 
     inside, found = settings.data_dir.absolute(), [] if file is None else [file]

@@ -1,4 +1,4 @@
-"""`edge bench`: the benchmark of the SUB Engine, on the machine at hand."""
+"""`edge bench`: the benchmark of the SUB Engine on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EPILOG: Final = "\n".join(
         *(f"  {name:<12} {meaning}" for name, meaning in EXPERIMENTS.items()),
         "",
         "\b",
-        "Attacks of fairness:",
+        "Attacks of the fairness experiment:",
         *(f"  {name:<14} {meaning}" for name, meaning in ATTACKS.items()),
         "",
         "\b",
@@ -54,10 +54,10 @@ _EPILOG: Final = "\n".join(
     type=click.Choice(["memory", "commit"]),
     default="memory",
     show_default=True,
-    help="Whether each update is on disk before anybody is told. If not, the journal is in memory; that of a gateway "
-    "process (latency) is flushed once a second. `readings` and `soak` always commit; `wear` measures both.",
+    help="Whether each update is on disk before its notifications. With memory the journal is in memory; a gateway "
+    "process (latency) flushes its journal once a second. `readings` and `soak` always commit; `wear` measures both.",
 )
-@click.option("--small", is_flag=True, help="A small city and short runs: to see that it works, not for figures.")
+@click.option("--small", is_flag=True, help="A small city and short runs: a smoke test, not for figures.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=10_000),
@@ -70,7 +70,7 @@ _EPILOG: Final = "\n".join(
     "attacks",
     multiple=True,
     type=click.Choice(list(ATTACKS)),
-    help="Attack that fairness tries, can be repeated; all without it. It takes about 40 seconds for each.",
+    help="Attack of the fairness experiment; may repeat.  [default: all, about 40 seconds each]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def bench(
@@ -83,10 +83,10 @@ def bench(
     attacks: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Measure the engine with the benchmark of the SPS Architecture, and what else its user wants to know.
+    """Measure the engine with the benchmark of the SPS Architecture, and with further experiments.
 
-    The knowledge base is a city of 310 roads with 9,500 lamp posts, 334 K triples. Where updates are measured, a bare
-    Oxigraph store runs the same ones in the same run. A gateway that runs is left alone. Give it a quiet machine.
+    The knowledge base is a city of 310 roads with 9,500 lamp posts, 334 K triples. For comparison, a bare
+    Oxigraph store executes the same updates in the same run. A running gateway is not affected. Use an idle machine.
 
     \b
     edge bench lamp
@@ -95,7 +95,7 @@ def bench(
     edge bench fairness --attack updates --attack timers
     """
     if mode == "parallel" and name not in BOTH_MODES:
-        raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} do")
+        raise misused(f"{name} has no parallel mode; {', '.join(BOTH_MODES)} have one")
     try:
         report = experiment(name)(Options(runs, mode, durability == "commit", small, minutes, attacks))
     except ExperimentError as error:

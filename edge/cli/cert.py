@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog=EXIT_CODES)
 def cert() -> None:
-    """Make and show the gateway's certificate, and the local authority that signs it."""
+    """Create and show the gateway's certificate, and the local authority that signs it."""
 
 
 @cert.command()
@@ -25,10 +25,10 @@ def cert() -> None:
 @config_option
 @data_dir_of_gateway
 def init(names: tuple[str, ...], file: Path | None, data_dir: Path | None) -> None:
-    """Make a certificate for these host names and addresses, and an authority if there is none.
+    """Create a certificate for these host names and addresses, and an authority if necessary.
 
-    localhost and this machine's name are in it anyway, and so are the names that it had before. Clients are to trust
-    the authority's certificate, ca.pem. A gateway that runs takes the new certificate within seconds.
+    The certificate always includes localhost, this machine's name and the names of the previous one. Clients must
+    trust the authority's certificate, ca.pem. A running gateway loads the new certificate within seconds.
 
     \b
     edge cert init gateway.example.org 192.168.1.5
@@ -47,7 +47,7 @@ def init(names: tuple[str, ...], file: Path | None, data_dir: Path | None) -> No
 @config_option
 @data_dir_of_gateway
 def show(file: Path | None, data_dir: Path | None) -> None:
-    """Show which names the certificate is for, and when it ends."""
+    """Show the names and the expiry date of the certificate."""
     from edge.security import certificates
 
     directory = load_settings(file, data_dir).settings.tls_dir

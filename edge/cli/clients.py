@@ -1,7 +1,7 @@
-"""`edge clients`: who may come in, and what they may do.
+"""`edge clients`: clients and their permissions.
 
-The commands work on the file in the data directory, with or without a gateway that runs; one that does follows at once.
-Whoever may read that file is the operator: there is no password for this, and no way to it over the network.
+The commands change the file in the data directory, whether or not the gateway runs; a running one applies changes at
+once. Access to that file makes an operator: the commands need no password and do not work over the network.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST: Final = 3650
-"""Days that a code or token is good at the most."""
+"""Longest lifetime of a code or token, in days."""
 
 
 class _Duration(click.ParamType[int]):
-    """A time as people write it; in seconds."""
+    """A duration such as 90s, 10m, 24h or 7d; the value is in seconds."""
 
     name = "TIME"
 
@@ -46,10 +46,10 @@ class _Duration(click.ParamType[int]):
             return value
         match = re.fullmatch(r"(\d{1,9})([smhd])", value)
         if match is None:
-            self.fail(f'"{value}" is no duration: write 90s, 10m, 24h or 7d', param, ctx)
+            self.fail(f'"{value}" is not a duration: write 90s, 10m, 24h or 7d', param, ctx)
         seconds = int(match[1]) * _UNITS[match[2]]
         if seconds < self._least:
-            self.fail(f'"{value}" is no time at all: nobody could use it', param, ctx)
+            self.fail(f'"{value}" is too short: the code or token could not be used', param, ctx)
         if seconds > _LONGEST * _UNITS["d"]:
             self.fail(f'"{value}" is too long: {_LONGEST}d is the longest time', param, ctx)
         return seconds
@@ -60,13 +60,13 @@ def _where(command: _Command) -> _Command:
 
 
 _issuer: Final = click.option(
-    "--issuer", metavar="URL", default="", help="The client is one of this authorisation server (issuer.url)."
+    "--issuer", metavar="URL", default="", help="The client has its tokens from this authorization server (issuer.url)."
 )
 
 
 @click.group(epilog=EXIT_CODES)
 def clients() -> None:
-    """Say who may come in and what they may do, where security.enabled is set.
+    """Manage clients and their permissions. They apply with security.enabled.
 
     \b
     edge clients invite kitchen-sensor --action none --publish 'kitchen/#'
@@ -83,8 +83,8 @@ def clients() -> None:
 def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
     """Show all clients.
 
-    "until" is when the code of an invited client ends, or the last token that `edge clients token` printed for one;
-    a code that has ended makes it "expired". "oscore" is whether it has keys for CoAP.
+    "until" is the expiry of an invitation code, or of the last token that `edge clients token` printed. The state is
+    "expired" if an invitation was not used in time. "oscore" shows whether the client has keys for CoAP.
     """
     with opened(file, data_dir) as security:
         clients, ends = security.clients.all(), security.clients.ends()
@@ -103,7 +103,7 @@ def list_(json_wanted: bool, file: Path | None, data_dir: Path | None) -> None:
     for row in rows if found else []:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     if not found:
-        click.echo("(no clients; `edge clients invite NAME` lets one in)")
+        click.echo("(no clients; `edge clients invite NAME` adds one)")
 
 
 @clients.command()
@@ -118,16 +118,16 @@ def allow(
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Let whoever says this name first register, or change what a client may do.
+    """Allow the first client with this name to register, or change the permissions of a client.
 
-    Names can be guessed; `edge clients invite` is safer. With --issuer nobody registers: the client has its tokens
-    from there.
+    Names can be guessed; `edge clients invite` is safer. With --issuer the client does not register: it gets its
+    tokens from that server.
     """
     check_issuer(issuer, file, data_dir)
     with opened(file, data_dir) as security:
         clients = security.clients
         client = clients.trust(issuer, identity, rights) if issuer else clients.allow(identity, rights)
-    done = "may register" if client.state == "allowed" else "has these rights now"
+    done = "may register" if client.state == "allowed" else "has these permissions now"
     click.echo(f"{client.identity} {done}")
 
 
@@ -139,7 +139,7 @@ def allow(
     type=_Duration(),
     default="24h",
     show_default=True,
-    help="How long the code is good.",
+    help="How long the code is valid.",
 )
 @rights_options
 @_where
@@ -150,13 +150,13 @@ def invite(
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Print a code with which a client registers as IDENTITY, once: it gives the code as its client_identity."""
+    """Print an invitation code. A client registers once with it as its client_identity, and gets the name IDENTITY."""
     with opened(file, data_dir) as security:
         click.echo(security.clients.invite(identity, rights, seconds))
 
 
 @clients.command("open")
-@click.option("--for", "seconds", type=_Duration(0), required=True, help="How long; 0s ends it.")
+@click.option("--for", "seconds", type=_Duration(0), required=True, help="How long; 0s ends it now.")
 @rights_options
 @_where
 def open_(
@@ -165,11 +165,11 @@ def open_(
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Let everybody who is not known yet register for a time, with these rights."""
+    """Allow all new clients to register for a limited time, with these permissions."""
     with opened(file, data_dir) as security:
         security.clients.open(rights, seconds)
     until = (datetime.now().astimezone() + timedelta(seconds=seconds)).isoformat(" ", "seconds")
-    click.echo(f"new clients may register until {until}" if seconds else "new clients may not register any more")
+    click.echo(f"new clients may register until {until}" if seconds else "new clients may no longer register")
 
 
 @clients.command()
@@ -177,7 +177,7 @@ def open_(
 @_issuer
 @_where
 def revoke(identity: str, issuer: str, file: Path | None, data_dir: Path | None) -> None:
-    """End all rights of a client: its tokens, its secret, its subscriptions, its delayed updates, its code."""
+    """Revoke a client: its tokens, secret, subscriptions, delayed updates and invitation code end."""
     check_issuer(issuer, file, data_dir)
     with opened(file, data_dir) as security:
         from edge.security.clients import foreign
@@ -197,7 +197,7 @@ def revoke(identity: str, issuer: str, file: Path | None, data_dir: Path | None)
 )
 @_where
 def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path | None) -> None:
-    """Print a token of a client that is allowed or registered, for programs that cannot ask for one themselves.
+    """Print a token of an allowed or registered client, for programs that cannot request one themselves.
 
     \b
     export EDGE_TOKEN=$(edge clients token operator)
@@ -207,17 +207,17 @@ def token(identity: str, seconds: int | None, file: Path | None, data_dir: Path 
 
 
 @clients.command("rotate-key")
-@click.option("--now", is_flag=True, help="End all tokens that were signed before: for a key that somebody else has.")
+@click.option("--now", is_flag=True, help="Invalidate all existing tokens, for example after the key has leaked.")
 @_where
 def rotate_key(now: bool, file: Path | None, data_dir: Path | None) -> None:
-    """Sign tokens with a new key from now on. Those that were signed before stay valid until they end.
+    """Sign tokens with a new key from now on. Existing tokens stay valid until they expire.
 
-    With --now they end at once, and the subscriptions that began with them. Registered clients ask for new ones with
-    their secrets; who was given a token (`edge clients token`) needs another.
+    With --now existing tokens and their subscriptions end at once. Registered clients request new tokens with their
+    secrets. Clients with a token of `edge clients token` need a new one.
     """
     with opened(file, data_dir) as security:
         security.keys.rotate(forget=now)
-    ended = "; all tokens that were signed before have ended" if now else ""
+    ended = "; all earlier tokens are invalid" if now else ""
     click.echo(f"tokens are signed with a new key from now on{ended}")
 
 
@@ -226,27 +226,27 @@ clients.add_command(oscore)
 
 @dataclass(frozen=True)
 class _Listed:
-    """A client as it is shown."""
+    """Row of the list of clients."""
 
     client: Client
     until: int | None
-    """When its code or token ends, in microseconds since 1970."""
+    """Expiry of its code or token, in microseconds since 1970."""
     oscore: bool
 
     @property
     def state(self) -> str:
-        """The state; of who did not use his code in time, that."""
+        """State of the client; `expired` if the invitation was not used in time."""
         late = self.until is not None and self.until <= time.time_ns() // 1000
         return "expired" if late and self.client.state == "invited" else self.client.state
 
     def as_row(self) -> tuple[str, ...]:
-        """For people."""
-        until = "" if self.until is None else _moment(self.until)
+        """Return the cells of the table."""
+        until = "" if self.until is None else _local_time(self.until)
         keys = "yes" if self.oscore else ""
-        return self.client.identity, self.state, _moment(self.client.since), until, keys, *shown(self.client.rights)
+        return self.client.identity, self.state, _local_time(self.client.since), until, keys, *shown(self.client.rights)
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return the members of the JSON object."""
         return {
             "identity": self.client.identity,
             "state": self.state,
@@ -257,5 +257,5 @@ class _Listed:
         }
 
 
-def _moment(microseconds: int) -> str:
+def _local_time(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC).astimezone().isoformat(" ", "seconds")

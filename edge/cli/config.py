@@ -1,4 +1,4 @@
-"""`edge config`: are the settings right, what is in effect, what can be set."""
+"""`edge config`: check, show and describe the settings."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ data_dir_of_gateway = click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Directory of all that must survive a restart.  [env: EDGE__DATA_DIR]",
+    help="Directory of everything that must survive a restart.  [env: EDGE__DATA_DIR]",
 )
 
 
 def load_settings(file: Path | None, data_dir: Path | None) -> Loaded:
-    """The settings in effect. Raises `Failure` (exit code 2) with a line for each fault."""
+    """Return the settings in effect. Raises `Failure` (exit code 2) with a line for each problem."""
     from edge.config import ConfigurationError, load
 
     try:
@@ -49,16 +49,16 @@ def config() -> None:
 @config_option
 @data_dir_of_gateway
 def check(file: Path | None, data_dir: Path | None) -> None:
-    """Check settings file and environment; exit code 2 and a line for each fault."""
+    """Check settings file and environment. Prints a line for each problem, with exit code 2."""
     loaded = load_settings(file, data_dir)
-    click.echo(f"{file or 'no settings file'}: good, {len(loaded.sources)} of its keys and variables apply")
+    click.echo(f"{file or 'no settings file'}: valid, {len(loaded.sources)} of its keys and variables apply")
 
 
 @config.command()
 @config_option
 @data_dir_of_gateway
 def show(file: Path | None, data_dir: Path | None) -> None:
-    """Show all settings in effect as TOML, and where each that was set comes from. Secrets are left out."""
+    """Show all settings in effect as TOML, with the source of each that was set. Secrets are left out."""
     from edge.config.reference import to_toml
 
     loaded = load_settings(file, data_dir)

@@ -1,4 +1,4 @@
-"""`edge diag collect`: what helps to find a fault, in one archive without secrets."""
+"""`edge diag collect`: diagnostic data in one archive, without secrets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from edge.cli.table import printable
 
 _CODES = """\b
 Exit codes:
-  0  the archive is written; what could not be had is told in it
-  1  it cannot be written: standard error says why
+  0  the archive is written; it lists the data that was not available
+  1  the archive cannot be written: standard error says why
   2  wrong command line or settings
 """
 
 
 @click.group()
 def diag() -> None:
-    """Collect what helps to find a fault."""
+    """Collect diagnostic data."""
 
 
 @diag.command(epilog=_CODES)
@@ -36,16 +36,16 @@ def diag() -> None:
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="A file with the gateway's log lines, where it is not the journal of systemd; may repeat.",
+    help="A log file of the gateway, if it does not log to the journal of systemd; may repeat.",
 )
 @config_option
 @data_dir_of_gateway
 def collect(out: Path | None, logs: tuple[Path, ...], file: Path | None, data_dir: Path | None) -> None:
-    """Write an archive with what the doctor says, settings, health, metrics, the last log lines, and the machine.
+    """Write an archive with the doctor's findings, settings, health, metrics, the last log lines and facts of the host.
 
-    Passwords, tokens and keys are taken out, names of files and topics are not: look into it before you give it away.
-    Nothing of the graph is in it. It works whether the gateway runs or not, and takes a minute at the most. EDGE_TOKEN
-    as for `edge doctor`.
+    Passwords, tokens and keys are removed. Names of files and topics are not, so check the archive before you share
+    it. It contains no graph data. The gateway may run or not. The command takes at most a minute. For EDGE_TOKEN see
+    `edge doctor`.
 
     \b
     edge diag collect --out fault.tar.gz

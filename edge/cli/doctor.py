@@ -1,4 +1,4 @@
-"""`edge doctor`: what is wrong with the gateway and its machine, why it matters, and what to do."""
+"""`edge doctor`: problems of the gateway and its host, with reasons and remedies."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ if TYPE_CHECKING:
 
 _CODES: Final = """\b
 Exit codes:
-  0  there is no problem; there may be warnings, and what could not be looked at
-  1  there is a problem
+  0  no problems; there may be warnings and checks without a result
+  1  at least one problem
   2  wrong command line or settings
 """
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "cyan"}
 
 
 @click.command(epilog=_CODES)
-@click.option("--fix", is_flag=True, help="Do what is safe: modes and owners of files, left-overs. No data is deleted.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Fix what is safe to fix: modes and owners of files, leftover files. No data is deleted.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, for programs.")
 @config_option
 @data_dir_of_gateway
 def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -> None:
-    """Look whether all is well with the gateway and with the machine that it runs on.
+    """Check the gateway and its host for problems.
 
-    Gateway, restarts, disk, card, files, clock, broker, certificates, backlog, memory, temperature, units: what is so,
-    why it matters, what to do.
+    Checks gateway, restarts, disk, card, files, clock, broker, certificates, backlog, memory, temperature and units.
+    Each finding has the state, why it matters, and the remedy.
 
-    To be run on the machine of the gateway, by the user that runs it or by root, whether it runs or not. Where the
-    gateway wants to know who asks, the variable EDGE_TOKEN holds the token of a client that may administer.
+    Run it on the gateway's host, as the user of the gateway or as root. The gateway may run or not. With security,
+    set EDGE_TOKEN to the token of a client that may administer.
 
     \b
     edge doctor
@@ -53,7 +57,7 @@ def doctor(fix: bool, as_json: bool, file: Path | None, data_dir: Path | None) -
     for name, finding in examine(Context(settings, asked(settings.data_dir))):
         rows.append(_row(name, finding, fix=fix))
         if not as_json:
-            _tell(rows[-1])
+            _print(rows[-1])
     if as_json:
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
     if any(row["state"] == "problem" and not row["fixed"] for row in rows):
@@ -78,7 +82,7 @@ def _row(name: str, finding: Finding, *, fix: bool) -> dict[str, str]:
     }
 
 
-def _tell(row: dict[str, str]) -> None:
+def _print(row: dict[str, str]) -> None:
     state = click.style(f"{row['state']:<8}", fg=_COLOURS[row["state"]])
     click.echo(f"{state} {row['check']:<13} {printable(row['what'])}")
     for name in ("why", "do", "fixed"):

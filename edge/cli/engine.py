@@ -1,4 +1,4 @@
-"""`edge engine`: what updates cost, phase by phase, and how they are processed."""
+"""`edge engine`: the cost of updates, phase by phase, and the processing mode."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 
 _PHASES: Final = {
-    "t_update": "the update compiled, the graph changed",
-    "t_lutt": "the subscriptions found that the change hits",
-    "t_booster": "their results moved",
-    "t_notify": "the notifications handed over",
-    "t_total": "all of that",
+    "t_update": "compile the update, change the graph",
+    "t_lutt": "find the subscriptions that the change affects (LUTT)",
+    "t_booster": "update their results",
+    "t_notify": "pass the notifications to the gates",
+    "t_total": "all phases",
 }
-"""Members of the answer's `phases`, and what they mean."""
+"""Members of `phases` in the response, and their meanings."""
 
 _EPILOG: Final = "\n".join(
     [
@@ -36,15 +36,15 @@ _EPILOG: Final = "\n".join(
 @click.option(
     "--processing",
     type=click.Choice(["sequential", "parallel"]),
-    help="From now on, evaluate subscribed queries that have no delta rule one after another, or beside each other. "
-    "engine.processing in the settings says how the gateway begins.",
+    help="From now on, re-evaluate subscribed queries without incremental evaluation one by one, or in parallel. "
+    "The setting engine.processing is the mode at the start.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @url_option
 @data_dir_option
 @timeout_option
 def engine(processing: str | None, as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
-    """Show what updates cost since the gateway began, phase by phase, and how they are processed.
+    """Show what updates have cost since the gateway started, phase by phase, and how they are processed.
 
     \b
     edge engine
@@ -70,7 +70,7 @@ def _as_table(found: dict[str, Any]) -> list[str]:
         f"processing     {found['processing']}{workers}",
         f"booster        {found['booster']}",
         f"subscriptions  {found['subscriptions']:,} in {found['spus']:,} SPUs",
-        f"updates        {found['updates']:,}, and {found['pending_updates']:,} that wait",
+        f"updates        {found['updates']:,}, {found['pending_updates']:,} waiting",
         f"hits           {found['hits']:,} of SPUs by updates",
         f"notifications  {found['notifications']:,}",
         "",

@@ -1,4 +1,4 @@
-"""`edge explain`: what a subscription to a query costs, and why."""
+"""`edge explain`: the cost of a subscription to a query, and its reasons."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from edge.cli.source import SOURCE_HELP, read_source
 from edge.cli.table import printable
 
 _WIDEST: Final = 100
-"""Columns, at the most: longer lines are hard to read."""
+"""Most columns of a line: longer lines are hard to read."""
 
 Explanation = dict[str, Any]
 
 
 @click.command(
     epilog=EXIT_CODES,
-    help=f"""Say what a subscription to a query costs, and why. {SOURCE_HELP}
+    help=f"""Explain the cost of a subscription to a query. {SOURCE_HELP}
 
-    Nothing is subscribed and nothing evaluated. For each triple pattern it says what is looked at when a matching
-    triple comes or goes, and how many match now.
+    The command neither subscribes nor evaluates the query. For each triple pattern it shows the work when a matching
+    triple is added or removed, and the number of matching triples now.
 
     \b
     edge explain 'SELECT ?lamp ?state {{ ?lamp <urn:is> ?state }}'
@@ -50,7 +50,7 @@ def explain(
     data_dir: Path | None,
     timeout: float,
 ) -> None:
-    """Ask for an explanation, print it."""
+    """Request an explanation and print it."""
     parameters = [("query", read_source(text))]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
@@ -71,32 +71,36 @@ Line = tuple[str, dict[str, Any]]
 """A line and its style."""
 
 
-def _lines(told: Explanation) -> Iterator[Line]:
-    yield from _paragraph(f"{told['form']}. {told['summary']}")
-    if told["reason"]:
-        yield from _paragraph(f"Why: {told['reason']}", color="yellow")
-    parts = told["parts"]
+def _lines(explanation: Explanation) -> Iterator[Line]:
+    yield from _paragraph(f"{explanation['form']}. {explanation['summary']}")
+    if explanation["reason"]:
+        yield from _paragraph(f"Why: {explanation['reason']}", color="yellow")
+    parts = explanation["parts"]
     for number, part in enumerate(parts, 1):
         yield from _heading("Patterns" if len(parts) == 1 else f"Patterns, part {number} of {len(parts)}")
         for pattern in part:
             yield from _pattern(pattern)
     if len(parts) > 1:
         yield from _paragraph("A change that matches a pattern of one part leaves the other parts alone.", 2)
-    if told["steps"]:
+    if explanation["steps"]:
         yield from _heading("From the patterns to the result")
-        for step in told["steps"]:
+        for step in explanation["steps"]:
             yield from _paragraph(f"{step['name']}: {step['text']}.", 2)
     yield from _heading("In memory")
-    now = f" (now {_count(told['kept_rows'], 'row or group', 'rows or groups')})" if told["kept_rows"] else ""
-    yield from _paragraph(told["memory"] + now, 2)
+    now = (
+        f" (now {_count(explanation['kept_rows'], 'row or group', 'rows or groups')})"
+        if explanation["kept_rows"]
+        else ""
+    )
+    yield from _paragraph(explanation["memory"] + now, 2)
     yield from _heading("Shared with other subscriptions")
-    yield from _sharing(told["sharing"])
-    if told["evaluations"]:
+    yield from _sharing(explanation["sharing"])
+    if explanation["evaluations"]:
         yield from _heading("Evaluations so far")
-        yield from _evaluations(told["evaluations"])
-    if told["advice"]:
+        yield from _evaluations(explanation["evaluations"])
+    if explanation["advice"]:
         yield from _heading("Good to know")
-        for advice in told["advice"]:
+        for advice in explanation["advice"]:
             yield from _paragraph(f"- {advice}", 2, hanging=2)
 
 

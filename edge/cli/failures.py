@@ -1,4 +1,4 @@
-"""How a command ends when it does not succeed: exit codes and the line on standard error."""
+"""Errors of a command: exit codes, and the message on standard error."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import IO, Any, Final
 import click
 
 REFUSED: Final = 1
-"""The gateway understood and refused, or failed while it ran."""
+"""The gateway refused the request, or failed while it ran."""
 
 USAGE: Final = 2
-"""The command line or the settings are wrong; nothing was done."""
+"""The command line or the settings are wrong. Nothing was done."""
 
 UNREACHABLE: Final = 3
 """The gateway cannot be reached."""
@@ -20,7 +20,7 @@ INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = """\b
 Exit codes:
-  0    it worked (an ASK that is false worked, too)
+  0    success (also for an ASK that is false)
   1    the gateway refused: standard error says why
   2    wrong command line or settings
   3    the gateway cannot be reached
@@ -29,13 +29,13 @@ Exit codes:
 
 
 _TRUST: Final = (
-    "Set SSL_CERT_FILE=DATA_DIR/tls/ca.pem, of a gateway elsewhere to a copy of that file; `edge cert show` says there "
-    "which names it is for, and `edge cert init NAME` adds one"
+    "Set SSL_CERT_FILE=DATA_DIR/tls/ca.pem, or a copy of the file from the gateway's host. `edge cert show` there "
+    "lists the names of the certificate, and `edge cert init NAME` adds one"
 )
 
 
 class Failure(click.ClickException):
-    """A failure told in one line, `edge: what happened and what to do`."""
+    """An error with its exit code. The message is `edge: problem and remedy`."""
 
     exit_code: int  # type: ignore[misc]  # click writes a class variable, and reads it from the instance
 
@@ -50,24 +50,27 @@ class Failure(click.ClickException):
 
 
 def refused(message: str) -> Failure:
-    """The gateway said no: exit code 1."""
+    """Return the error for a request that the gateway refused: exit code 1."""
     return Failure(message, REFUSED)
 
 
 def misused(message: str) -> Failure:
-    """What was asked makes no sense: exit code 2."""
+    """Return the error for a wrong command line or wrong settings: exit code 2."""
     return Failure(message, USAGE)
 
 
 def unreachable(what: str, reason: object) -> Failure:
-    """Nobody answers, or somebody who may be another: exit code 3. `reason` is an error of the network, or a text."""
+    """Return the error for a gateway that cannot be reached or is not trusted: exit code 3.
+
+    `reason` is a network error or a text.
+    """
     if distrust := getattr(reason, "verify_message", None):  # of ssl.SSLCertVerificationError
         return Failure(
-            f"{what} shows a certificate that is not trusted: {str(distrust).rstrip('.')}. {_TRUST}", UNREACHABLE
+            f"{what} has a certificate that is not trusted: {str(distrust).rstrip('.')}. {_TRUST}", UNREACHABLE
         )
     reason = getattr(reason, "strerror", None) or reason
     return Failure(
         f"cannot reach the gateway at {what}: {reason}. Is it running (`edge run`)? "
-        "--data-dir, --url and --ws say where to look",
+        "--data-dir, --url and --ws set its address",
         UNREACHABLE,
     )

@@ -1,4 +1,4 @@
-"""`edge health`: does the gateway do its work, as an exit code; for scripts, units and updates that may be undone."""
+"""`edge health`: the health of the gateway as an exit code, for scripts, units and update rollbacks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edge.cli.table import printable
 
 _JSON: Final = {"Accept": "application/json"}
 _BETWEEN: Final = 1.0
-"""Seconds between two questions."""
+"""Seconds between two requests."""
 _PATIENCE: Final = 10.0
-"""Seconds for an answer."""
+"""Timeout of a request in seconds."""
 
 
 @click.command(epilog=EXIT_CODES)
@@ -26,12 +26,12 @@ _PATIENCE: Final = 10.0
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Ask again for so long, until it does.  [default: 0, ask once]",
+    help="Repeat for this time until it is healthy.  [default: 0, one request]",
 )
 @url_option
 @data_dir_option
 def health(wait: float, url: str | None, data_dir: Path | None) -> None:
-    """Say whether the gateway takes requests and all its parts move; exit code 0 where they do.
+    """Check that the gateway accepts requests and that all its components make progress: exit code 0.
 
     \b
     edge health --wait 120
@@ -41,7 +41,7 @@ def health(wait: float, url: str | None, data_dir: Path | None) -> None:
         try:
             found = send("GET", http_endpoint(url, data_dir, "health"), None, _JSON, _PATIENCE).json()
         except Failure as failure:
-            if failure.exit_code != USAGE and time.monotonic() < last:  # what makes no sense now makes none later
+            if failure.exit_code != USAGE and time.monotonic() < last:  # a wrong command line does not improve
                 time.sleep(_BETWEEN)
                 continue
             raise
@@ -51,5 +51,5 @@ def health(wait: float, url: str | None, data_dir: Path | None) -> None:
 
 def _as_line(found: dict[str, Any]) -> str:
     parts = found.get("parts")
-    count = f", {len(parts)} parts move" if isinstance(parts, dict) else ""
-    return f"good: version {printable(str(found.get('version', 'unknown')))}{count}"
+    count = f", {len(parts)} components make progress" if isinstance(parts, dict) else ""
+    return f"healthy: version {printable(str(found.get('version', 'unknown')))}{count}"

@@ -1,4 +1,4 @@
-"""One request to the gateway over HTTP, and its refusals in words."""
+"""One HTTP request to the gateway, and messages for its errors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _ADVICE = {
     406: "choose another --format",
     408: "make the query simpler, or raise engine.query_timeout",
     413: "send less at once, or raise http.max_body",
-    429: "try again in a moment",
-    503: "the gateway is starting or stopping; try again in a moment",
-    507: "make room on the gateway's disk",
+    429: "try again shortly",
+    503: "the gateway is starting or stopping; try again shortly",
+    507: "free space on the gateway's disk",
 }
 
 
@@ -41,7 +41,7 @@ class Answer:
     media_type: str
 
     def json(self) -> dict[str, Any]:
-        """The body as an object. Raises `Failure` where it is none."""
+        """Return the body as an object. Raises `Failure` if it is not a JSON object."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -52,30 +52,32 @@ class Answer:
 
 
 def post(url: str, form: list[tuple[str, str]], *, accept: str, timeout: float) -> Answer:
-    """Send a form (SPARQL 1.1 Protocol), return the answer. As `send`."""
+    """Send a form (SPARQL 1.1 Protocol) and return the response. Raises as `send`."""
     headers = {"Accept": accept, "Content-Type": "application/x-www-form-urlencoded"}
     return send("POST", url, urlencode(form).encode("ascii"), headers, timeout)
 
 
 def send(method: str, url: str, body: bytes | None, headers: dict[str, str], timeout: float) -> Answer:
-    """Send a request, return the answer. `timeout` in seconds.
+    """Send a request and return the response. `timeout` is in seconds.
 
-    Raises `Failure`: refused (exit code 1) with the gateway's own words, or unreachable (3).
+    Raises `Failure`: refused (exit code 1) with the gateway's message, or unreachable (3).
     """
     if not url.startswith(("http://", "https://")):
-        raise misused(f"{url} is not an address of HTTP; it looks like http://127.0.0.1:8000")
+        raise misused(f"{url} is not an HTTP address such as http://127.0.0.1:8000")
     if (token := token_for(url)) is not None:
         headers = {**headers, "Authorization": f"Bearer {token}"}
     request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the scheme is checked above
-    # A gateway is near, proxies are not.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Nowhere)
+    # Gateways are on the local network, so proxy settings of the environment do not apply.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirects)
     try:
         with opener.open(request, timeout=timeout) as response:
             return Answer(response.read(), response.headers.get_content_type())
     except urllib.error.HTTPError as error:
         with error:
             if (elsewhere := error.headers.get("Location")) is not None and 300 <= error.code < 400:
-                raise refused(f"{url} sends on to {printable(elsewhere)}; if that is right, give it as --url") from None
+                raise refused(
+                    f"{url} redirects to {printable(elsewhere)}; if this address is right, set it with --url"
+                ) from None
             raise refusal(error.code, error.read()) from None
     except urllib.error.URLError as error:
         raise _no_answer(url, error.reason, timeout) from None
@@ -83,13 +85,13 @@ def send(method: str, url: str, body: bytes | None, headers: dict[str, str], tim
         raise _no_answer(url, error, timeout) from None
 
 
-class Nowhere(urllib.request.HTTPRedirectHandler):
-    """Follows nobody who sends it elsewhere: what it carries is for the gateway alone."""
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Does not follow redirects: requests carry a token for the gateway only."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """No request: the answer is an error then."""
+        """Return None, which turns the redirect into an error."""
 
 
 def _no_answer(url: str, reason: object, timeout: float) -> Failure:
@@ -99,16 +101,16 @@ def _no_answer(url: str, reason: object, timeout: float) -> Failure:
 
 
 def refusal(status: int, body: bytes | str) -> Failure:
-    """What the gateway says, and what to do: exit code 1."""
-    told = describe(body)
-    message = told or f"the gateway answered {status}"
-    # A gateway that says what it does not have is one.
-    advice = None if told and status == 404 else _ADVICE.get(status)
+    """Return the error for a refused request: the gateway's message and a remedy. Exit code 1."""
+    description = describe(body)
+    message = description or f"the gateway answered {status}"
+    # An error message in the gateway's format shows that the address is right.
+    advice = None if description and status == 404 else _ADVICE.get(status)
     return refused(f"{message} ({advice})" if advice else message)
 
 
 def describe(body: bytes | str) -> str:
-    """The `error_description` of an error message on one line; "" where the body is something else."""
+    """Return the `error_description` of an error message on one line, or "" for any other body."""
     try:
         error: Any = json.loads(body)
     except ValueError:
@@ -118,7 +120,7 @@ def describe(body: bytes | str) -> str:
 
 
 def dataset_options(default: str, named: str) -> Callable[[_Command], _Command]:
-    """The two options that give a request its RDF dataset; `default` and `named` are the protocol's parameters."""
+    """Return a decorator with the options for the RDF dataset; `default` and `named` are the protocol's parameters."""
 
     def decorate(command: _Command) -> _Command:
         add_named = click.option(

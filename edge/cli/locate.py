@@ -1,4 +1,4 @@
-"""Where the gateway is: options, environment, the endpoints file of a data directory, default ports."""
+"""Address of the gateway: options, environment, the endpoints file of a data directory, default ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def data_dir_option(command: _Command) -> _Command:
-    """The option that names the data directory of a gateway on this machine."""
+    """Add the option for the data directory of a gateway on this machine."""
     return click.option(
         "--data-dir",
         type=click.Path(path_type=Path, file_okay=False),
@@ -27,7 +27,7 @@ def data_dir_option(command: _Command) -> _Command:
 
 
 def url_option(command: _Command) -> _Command:
-    """The option that names the HTTP gate of a gateway anywhere."""
+    """Add the option for the address of the HTTP gate."""
     return click.option(
         "--url",
         envvar="EDGE_URL",
@@ -37,7 +37,7 @@ def url_option(command: _Command) -> _Command:
 
 
 def timeout_option(command: _Command) -> _Command:
-    """The option that says how long to wait."""
+    """Add the option for the timeout."""
     return click.option(
         "--timeout",
         type=click.FloatRange(min=0.1),
@@ -49,13 +49,13 @@ def timeout_option(command: _Command) -> _Command:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where one gateway listens. Values are URLs; a service that it does not offer is missing."""
+    """Addresses of one gateway: URL by service. Services that it does not offer are missing."""
 
     known: dict[str, str]
     origin: str
 
     def get(self, service: str) -> str:
-        """The URL of "http", "ws" or "mqtt". Raises `Failure` where the gateway has none."""
+        """Return the URL of "http", "ws" or "mqtt". Raises `Failure` if the gateway does not offer the service."""
         try:
             return self.known[service]
         except KeyError:
@@ -63,9 +63,10 @@ class Endpoints:
 
 
 def locate(data_dir: Path | None) -> Endpoints:
-    """The endpoints of the gateway of `data_dir`; without one, of the default data directory, else default ports.
+    """Return the endpoints of the gateway of `data_dir`.
 
-    Raises `Failure` where `data_dir` is given and no gateway runs on it.
+    Without `data_dir` use the default data directory, then the default ports. Raises `Failure` if `data_dir` is given
+    and no gateway runs on it.
     """
     directory = data_dir if data_dir is not None else _default_dir()
     file = directory / endpoints.NAME
@@ -87,18 +88,18 @@ def locate(data_dir: Path | None) -> Endpoints:
 
 
 def http_endpoint(url: str | None, data_dir: Path | None, path: str) -> str:
-    """The URL of a path of the HTTP gate. Raises `Failure`."""
+    """Return the URL of a path of the HTTP gate. Raises `Failure`."""
     base = url if url is not None else locate(data_dir).get("http")
     if "://" not in base:
-        raise misused(f'"{base}" is not an address; it looks like http://127.0.0.1:8000')
+        raise misused(f'"{base}" is not an address such as http://127.0.0.1:8000')
     return f"{base.rstrip('/')}/{path}"
 
 
 def _reason(error: OSError | ValueError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "not what a gateway writes"
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not a file of a gateway"
 
 
 def _default_dir() -> Path:
-    from edge.config.keys import default_data_dir  # late: pydantic takes a while to import
+    from edge.config.keys import default_data_dir  # late: pydantic is slow to import
 
     return default_data_dir()

@@ -1,4 +1,4 @@
-"""`edge mapping`: is a mapping file right, what becomes of a message, what can be written in one."""
+"""`edge mapping`: check mapping files, test them with a message, and print their schema."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _KEYS: Final = (
 
 @click.group()
 def mapping() -> None:
-    """Check, try and describe mapping files."""
+    """Check, test and describe mapping files."""
 
 
 @mapping.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def check(files: tuple[Path, ...]) -> None:
-    """Check mapping files; exit code 2 and a line for each fault."""
+    """Check mapping files. Prints a line for each problem, with exit code 2."""
     from edge.mapping import check_file
     from edge.packs import load_file
 
@@ -65,8 +65,8 @@ def check(files: tuple[Path, ...]) -> None:
 @mapping.command(
     epilog="""\b
     Exit codes:
-      0  mapped, every value could be read
-      1  no mapping matches, or a value could not be read
+      0  mapped, every value is valid
+      1  no mapping matches, or a value is not valid
       2  wrong command line, settings or mapping file
     """
 )
@@ -78,10 +78,10 @@ def check(files: tuple[Path, ...]) -> None:
     "own",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Try this mapping file and the packs, instead of the gateway's own files and the packs.",
+    help="Test this mapping file and the packs, instead of the gateway's own files and the packs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-@click.option("--hex", "as_hex", is_flag=True, help="PAYLOAD is written in hexadecimal: bytes, as of a serial port.")
+@click.option("--hex", "as_hex", is_flag=True, help="PAYLOAD is hexadecimal: bytes, for example from a serial port.")
 @click.option(
     "--actuator",
     is_flag=True,
@@ -99,10 +99,10 @@ def test(
     file: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Show which mapping matches a message and the observations it yields. Nothing is sent anywhere.
+    """Show the mapping that matches a message, and the resulting observations. Nothing is sent.
 
-    PAYLOAD is the payload itself, @FILE a file that holds it, - standard input. A solution is a JSON object of
-    variables and their values; an IRI is written "<http://...>".
+    PAYLOAD is the payload itself, @FILE a file that contains it, - standard input. A solution is a JSON object of
+    variables and their values; write an IRI as "<http://...>".
 
     \b
     edge mapping test zigbee2mqtt/kitchen '{"temperature": 21.5}'
@@ -139,7 +139,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _test_actuator(mapper: Mapper, name: str, solution: bytes, *, as_json: bool) -> None:
-    """Print what an actuator sends when a solution is there, and when it is gone."""
+    """Print the messages of an actuator for a new solution, and for a removed one."""
     from edge.mapping import CommandError
 
     found = [each for each in mapper.actuators if name in (each.name, each.name.partition("/")[2])]
@@ -176,7 +176,10 @@ def _test_actuator(mapper: Mapper, name: str, solution: bytes, *, as_json: bool)
 
 
 def _terms(solution: bytes) -> dict[str, Term]:
-    """A solution from a JSON object: texts, numbers, truth values, IRIs in angle brackets; null: no value."""
+    """Return the terms of a solution from a JSON object.
+
+    Texts, numbers and booleans become literals, texts in angle brackets become IRIs. null means unbound.
+    """
     from edge.mapping import Term
     from edge.mapping.reading import XSD_BOOLEAN, XSD_DOUBLE, XSD_INTEGER, XSD_STRING
 
@@ -198,12 +201,12 @@ def _terms(solution: bytes) -> dict[str, Term]:
             iri = len(value) > 2 and value.startswith("<") and value.endswith(">")
             terms[name] = Term(value[1:-1], None) if iri else Term(value, XSD_STRING)
         elif value is not None:
-            raise misused(f'"{name}" is neither a text, a number nor a truth value')
+            raise misused(f'"{name}" is neither a text, a number nor a boolean')
     return terms
 
 
 def _mapper(settings: Settings, own: Path | None) -> Mapper:
-    """The mapper that the gateway would have, with `own` in place of its own files where that is given."""
+    """Return a mapper as the gateway would build it; `own` replaces the gateway's own files."""
     from edge.mapping import Mapper, MappingError, MappingLimits, load_builtin
     from edge.packs import load_file
 
@@ -240,7 +243,7 @@ def _from_hex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:
-        raise misused("the payload is not hexadecimal; write it like 01 00 D7") from None
+        raise misused("the payload is not hexadecimal, such as 01 00 D7") from None
 
 
 def _as_text(explanation: Explanation) -> list[str]:
@@ -261,9 +264,9 @@ def _as_text(explanation: Explanation) -> list[str]:
         return lines
     lines.append(f"no mapping matches {printable(explanation.topic)}")
     if explanation.nearest:
-        lines.append(f"most alike: {', '.join(explanation.nearest)}")
+        lines.append(f"most similar:  {', '.join(explanation.nearest)}")
     if explanation.suggestion:
-        lines += ["", "A mapping for it could look like this:", "", explanation.suggestion.rstrip()]
+        lines += ["", "A possible mapping:", "", explanation.suggestion.rstrip()]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`edge clients oscore`: keys with which a device protects CoAP messages, in the forms that devices take."""
+"""`edge clients oscore`: keys that protect the CoAP messages of a device (RFC 8613), in the formats of devices."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "libcoap", "aiocoap"]),
     default="text",
     show_default=True,
-    help="For people; the file for `coap-client -E`; the secret.json of an aiocoap context, which needs "
-    "`pip install 'aiocoap[oscore]'`: without it aiocoap sends in the clear.",
+    help="Plain text; the file for `coap-client -E`; the secret.json of an aiocoap context, which needs "
+    "`pip install 'aiocoap[oscore]'`: without it aiocoap sends unencrypted messages.",
 )
-@click.option("--end", is_flag=True, help="Make none; end the one that there is.")
+@click.option("--end", is_flag=True, help="Delete the keys and create none.")
 @config_option
 @data_dir_of_gateway
 def oscore(identity: str, form: str, end: bool, file: Path | None, data_dir: Path | None) -> None:
-    """Make the keys with which a client protects its CoAP messages (OSCORE), and print them.
+    """Create the keys with which a client protects its CoAP messages (OSCORE), and print them.
 
-    The client must be allowed or registered. New keys end those it had, at once. They are shown once: a device that
-    is set up again needs new ones, because it has forgotten which numbers it has used.
+    The client must be allowed or registered. New keys replace the old ones at once. They are shown only once. A device
+    that is set up again needs new keys, because it has lost its sequence number, and reuse would break the encryption.
 
     \b
     edge clients allow kitchen-sensor --action update --action query
@@ -50,7 +50,7 @@ def oscore(identity: str, form: str, end: bool, file: Path | None, data_dir: Pat
 
 
 def as_text(context: SharedContext) -> str:
-    """For people who type it in."""
+    """Return the keys as text for manual entry."""
     return "\n".join(
         (
             f"master secret        {context.secret.hex()}",
@@ -65,7 +65,7 @@ def as_text(context: SharedContext) -> str:
 
 
 def as_libcoap(context: SharedContext) -> str:
-    """The file of coap-oscore-conf(5)."""
+    """Return the file of coap-oscore-conf(5)."""
     return "\n".join(
         (
             f'master_secret,hex,"{context.secret.hex()}"',
@@ -79,7 +79,7 @@ def as_libcoap(context: SharedContext) -> str:
 
 
 def as_aiocoap(context: SharedContext) -> str:
-    """The secret.json of a context."""
+    """Return the secret.json of an aiocoap context."""
     return json.dumps(
         {
             "sender-id_hex": context.kid.hex(),

@@ -1,4 +1,4 @@
-"""`edge outbox`: what waits for the history, and shipping it."""
+"""`edge outbox`: observations that wait for the history, and their shipment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edge.cli.failures import EXIT_CODES, refused
 from edge.cli.http import send
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.table import printable
-from edge.cli.timers import moment
+from edge.cli.timers import local_time
 
 _JSON: Final = {"Accept": "application/json"}
 _HOURS: Final = 3600
@@ -22,10 +22,10 @@ _MINUTES: Final = 60
 
 @click.group()
 def outbox() -> None:
-    """Look at what waits to be shipped to the history, and ship it.
+    """Show the observations that wait for the history, and ship them.
 
-    Which observations are stored say the mappings (`store`) and updates that insert into the graph of the history;
-    where they are shipped to says offload.to in the settings.
+    Mappings (`store`) and updates that insert into the graph of the history store observations. The setting
+    offload.to is their destination.
     """
 
 
@@ -35,7 +35,7 @@ def outbox() -> None:
 @data_dir_option
 @timeout_option
 def status(as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
-    """Show what waits, since when, and what the history has acknowledged.
+    """Show waiting observations, their age, and the position that the history has acknowledged.
 
     \b
     edge outbox status
@@ -54,27 +54,27 @@ def status(as_json: bool, url: str | None, data_dir: Path | None, timeout: float
 @data_dir_option
 @timeout_option
 def ship(as_json: bool, url: str | None, data_dir: Path | None, timeout: float) -> None:
-    """Ship now what waits, whatever the schedule says, and say what came of it.
+    """Ship waiting observations now, independent of the schedule, and print the result.
 
-    Where the landing zone does not take it the exit code is 1, and the gateway tries again by itself.
+    If the landing zone does not accept them, the exit code is 1, and the gateway tries again later.
 
     \b
     edge outbox ship
     """
     found = send("POST", http_endpoint(url, data_dir, "api/outbox"), b"", _JSON, timeout).json()
     try:
-        told = f"{_count(found['observations'], 'observation')} shipped in {_count(found['segments'], 'segment')}"
+        summary = f"{_count(found['observations'], 'observation')} shipped in {_count(found['segments'], 'segment')}"
         failure = str(found["failure"])
     except (KeyError, TypeError, ValueError):
         raise _not_a_gateway() from None
-    click.echo(json.dumps(found) if as_json else told)
+    click.echo(json.dumps(found) if as_json else summary)
     if failure:
         raise refused(f"{printable(failure)}; it is tried again later")
 
 
 def _as_lines(found: dict[str, Any]) -> list[str]:
     state = {
-        "off": "nothing is shipped: offload.to names no landing zone",
+        "off": "off: offload.to is not set",
         "ships": f"ships to {printable(found['to'])}",
         "fails": f"fails: {printable(found['reason'])}",
     }[found["state"]]
@@ -83,7 +83,7 @@ def _as_lines(found: dict[str, Any]) -> list[str]:
         waiting += f"; the oldest of {_when(found['oldest'])}"
     acknowledged = f"up to {found['acknowledged']:,}"
     if found["acknowledged_at"] is not None:
-        acknowledged += f"; last at {moment(found['acknowledged_at'])}"
+        acknowledged += f"; last at {local_time(found['acknowledged_at'])}"
     return [
         f"gateway       {printable(found['gateway'])}, epoch {printable(found['epoch'])}",
         f"state         {state}",
@@ -101,7 +101,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _when(microseconds: int) -> str:
-    """A time, and how long ago that is."""
+    """Return a timestamp and its age."""
     seconds = max(0, round(datetime.now(UTC).timestamp() - microseconds / 1e6))
     if seconds < 2 * _MINUTES:
         ago = f"{seconds} s"
@@ -109,7 +109,7 @@ def _when(microseconds: int) -> str:
         ago = f"{seconds // _MINUTES} min"
     else:
         ago = f"{seconds // _HOURS} h"
-    return f"{moment(microseconds)} ({ago} ago)"
+    return f"{local_time(microseconds)} ({ago} ago)"
 
 
 def _not_a_gateway() -> Exception:

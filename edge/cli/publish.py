@@ -1,4 +1,4 @@
-"""`edge publish`: one reading to the MQTT broker that the gateway listens to."""
+"""`edge publish`: one reading to the gateway's MQTT broker."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from edge.protocol.addresses import keeps_secrets
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _PASSWORD: Final = "EDGE_MQTT_PASSWORD"  # noqa: S105 - the name of a variable
 _USERNAME: Final = "edge"
-"""Where nobody said one: MQTT 3.1.1 has no password without it (3.1.2.9), and a gateway does not look at it."""
+"""Default user name. MQTT 3.1.1 (3.1.2.9) allows no password without a user name; a gateway ignores it."""
 
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("topic")
 @click.argument("payload")
 @click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True, help="Quality of service.")
-@click.option("--retain", is_flag=True, help="Let the broker keep it as the topic's last value.")
+@click.option("--retain", is_flag=True, help="Retain it at the broker as the topic's last value.")
 @click.option(
     "--mqtt", "url", envvar="EDGE_MQTT", metavar="URL", help="Broker, e.g. mqtt://127.0.0.1:1883.  [env: EDGE_MQTT]"
 )
@@ -91,7 +91,7 @@ def _send(
         raise unreachable(address, error) from None
     except (RuntimeError, ValueError) as error:
         if not refusals:
-            raise refused(f"the broker at {address} did not take it: {error}") from None
+            raise refused(f"the broker at {address} did not accept it: {error}") from None
         arrived = False
     finally:
         client.disconnect()
@@ -99,14 +99,17 @@ def _send(
     if refusals:
         raise refused(
             f"the broker at {address} refused the connection: {refusals[0]} (see --username and ${_PASSWORD}; "
-            f"of a gateway, a token: ${TOKEN})"
+            f"with a gateway as broker, a token: ${TOKEN})"
         )
     if not arrived:
         raise unreachable(address, f"no acknowledgement within {timeout:g} s")
 
 
 def _password(address: str) -> str | None:
-    """What the broker is told: a password that was given for it, else the token, where nobody reads it on the way."""
+    """Return the password for the broker: the one in the environment, else the token.
+
+    The token is sent only over an encrypted or local connection.
+    """
     if password := os.environ.get(_PASSWORD):
         if not keeps_secrets(address):
             raise unencrypted(_PASSWORD, address)
@@ -121,4 +124,4 @@ def _parts(address: str) -> tuple[str, int, bool]:
             return parts.hostname, parts.port or _PORTS[parts.scheme], parts.scheme == "mqtts"
     except ValueError:
         pass
-    raise misused(f'"{address}" is not the address of a broker; it looks like mqtt://127.0.0.1:1883')
+    raise misused(f'"{address}" is not the address of a broker such as mqtt://127.0.0.1:1883')

@@ -1,4 +1,4 @@
-"""`edge rescue`: see what a damaged journal file still holds, and continue from there."""
+"""`edge rescue`: report the readable part of a damaged journal, and continue from there."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _NAMES: Final = {
 
 
 @click.command(epilog=_CODES)
-@click.option("--drop", is_flag=True, help="Continue from what can be read. The damaged file is kept as a copy.")
+@click.option("--drop", is_flag=True, help="Continue with the readable part. A copy of the damaged file is kept.")
 @config_option
 @data_dir_of_gateway
 def rescue(drop: bool, file: Path | None, data_dir: Path | None) -> None:
-    """Report what can be read of a damaged data directory, and with --drop continue from there.
+    """Report the readable part of a damaged data directory, and with --drop continue from there.
 
-    A gateway whose journal file (edge.sqlite3) is damaged starts in rescue mode: it answers queries on what can be
-    read, and takes neither updates nor readings. Restoring a backup (`edge restore`) is the first choice. Without one,
-    stop the gateway, look at what this command reports, and run it again with --drop. The graph is then as it was
-    after the last update that can be read; later updates are lost. The disk needs room for three copies of the file.
+    A gateway whose journal file (edge.sqlite3) is damaged starts in rescue mode: it answers queries on the
+    readable part, and accepts neither updates nor readings. Prefer to restore a backup (`edge restore`). Without one,
+    stop the gateway, check the report of this command, and run it again with --drop. The graph then has its state
+    after the last readable update; later updates are lost. The disk needs space for three copies of the file.
 
     \b
     sudo systemctl stop edge
@@ -71,7 +71,7 @@ def _lines(report: Report) -> list[str]:
     for table, name in _NAMES.items():
         kept, dropped = report.kept[table], report.dropped[table]
         if kept or dropped:
-            lines.append(f"{name}: {kept} can be kept, {dropped} cannot")
+            lines.append(f"{name}: {kept} readable, {dropped} lost")
     if report.copy is None:
-        return [*lines, "", "Nothing was changed. edge rescue --drop continues from what can be read."]
-    return [*lines, "", f"This is what the data directory holds now. The damaged file is {report.copy}"]
+        return [*lines, "", "Nothing was changed. edge rescue --drop continues with the readable part."]
+    return [*lines, "", f"The data directory now has this content. The damaged file is {report.copy}"]

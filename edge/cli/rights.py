@@ -1,4 +1,4 @@
-"""The options of `edge clients` that say what a client may do, and how that is shown."""
+"""Options of `edge clients` for the permissions of a client, and their output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NONE: Final = "none"
 _WORDS: Final = {"default": [DEFAULT_GRAPH], _NONE: []}
-"""What stands for graphs that have no IRI."""
+"""Names for graphs without an IRI."""
 
 _OPTIONS: Final = (
     click.option(
@@ -25,13 +25,13 @@ _OPTIONS: Final = (
         "actions",
         multiple=True,
         type=click.Choice([*get_args(Action), _NONE]),
-        help="What it may do; may repeat.  [default: query, update, subscribe]",
+        help="Action that it may use; may repeat.  [default: query, update, subscribe]",
     ),
     click.option(
         "--read",
         multiple=True,
         metavar="GRAPH",
-        help='IRI of a graph it may see, "default" or "none"; may repeat.  [default: all]',
+        help='IRI of a graph it may read, "default" or "none"; may repeat.  [default: all]',
     ),
     click.option(
         "--write",
@@ -50,7 +50,7 @@ _OPTIONS: Final = (
         "--receive",
         multiple=True,
         metavar="FILTER",
-        help='MQTT topics it may hear, or "none"; may repeat.  '
+        help='MQTT topics it may receive, or "none"; may repeat.  '
         "[default: all, if it may query or subscribe to the default graph]",
     ),
     click.option(
@@ -58,13 +58,13 @@ _OPTIONS: Final = (
         type=click.Choice(PRIORITIES),
         default="normal",
         show_default=True,
-        help="Whether what it asks for goes before what others wait for, or after it.",
+        help="Priority of its requests in the queues.",
     ),
 )
 
 
 def rights_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it is called with what they say as `rights`."""
+    """Add these options to a command. The command is called with the permissions as `rights`."""
 
     @functools.wraps(command)
     def with_rights(
@@ -104,14 +104,14 @@ def rights_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def shown(rights: Rights) -> tuple[str, ...]:
-    """What a client may do, sees, changes, publishes to and hears, and its priority, as text."""
+    """Return permissions as text: actions, graphs to read and change, topics to publish and receive, priority."""
     limits = (rights.read, rights.write, *rights.topics())
     listed = ("all" if limit is None else _listed(limit) for limit in limits)
     return _listed(rights.actions), *listed, rights.priority
 
 
 def as_json(rights: Rights) -> dict[str, list[str] | str | None]:
-    """The same for programs; None is all."""
+    """Return permissions as JSON members; None means all."""
     publish, receive = rights.topics()
     limits = {"read": rights.read, "write": rights.write, "publish": publish, "receive": receive}
     return {
@@ -136,7 +136,7 @@ def _graphs(given: tuple[str, ...]) -> frozenset[str] | None:
             if graph != DEFAULT_GRAPH:
                 NamedNode(graph)
         except ValueError:
-            raise misused(f'"{graph}" is no IRI of a graph; write one, "default" or "none"') from None
+            raise misused(f'"{graph}" is not the IRI of a graph; write an IRI, "default" or "none"') from None
     return frozenset(graphs)
 
 
@@ -146,5 +146,5 @@ def _topics(given: tuple[str, ...]) -> frozenset[str] | None:
     filters = frozenset(given) - {_NONE}
     for topic_filter in filters:
         if not is_filter(topic_filter):
-            raise misused(f'"{topic_filter}" is no topic filter; + stands for a whole level, # for the last ones')
+            raise misused(f'"{topic_filter}" is not a topic filter: + must be a whole level, # the last level')
     return filters

@@ -1,4 +1,4 @@
-"""`edge run`: the gateway itself, and what it says to the person who started it."""
+"""`edge run`: the gateway process, and its welcome message."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _EXAMPLE_QUERY: Final = (
 _CODES: Final = """\b
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C, everything is stored
-  1  failed while starting, running or stopping: standard error says why; another try may help
-  2  wrong command line or settings: another try does not help
+  1  failed while starting, running or stopping: standard error says why; a restart may help
+  2  wrong command line or settings: a restart does not help
 """
 
 
@@ -42,10 +42,10 @@ Exit codes:
 def run(file: Path | None, data_dir: Path | None) -> None:
     """Run the gateway until SIGTERM or Ctrl-C.
 
-    Needs no settings: readings come in over an embedded MQTT broker (port 1883), SPARQL queries and updates over HTTP
-    (8000), subscriptions over WebSocket (9000). When it is ready, DATA_DIR/endpoints.json tells programs where.
+    It needs no settings: an embedded MQTT broker (port 1883) accepts readings, HTTP (8000) SPARQL queries and updates,
+    WebSocket (9000) subscriptions. When the gateway is ready, DATA_DIR/endpoints.json contains its addresses.
     """
-    gc.disable()  # imports leave no garbage, and looking for it takes a fifth of their time
+    gc.disable()  # imports leave no garbage, and its collection takes a fifth of their time
     settings = load_settings(file, data_dir).settings
 
     from edge import log, process
@@ -64,37 +64,37 @@ def run(file: Path | None, data_dir: Path | None) -> None:
 
 
 def _keep_private(data_dir: Path) -> None:
-    """What the gateway makes is for its user alone: others on this machine would read there what needs a token.
+    """Restrict the files of the gateway to its user: others on this machine could read data that needs a token.
 
-    So is the journal of a gateway that did not see to it.
+    This includes a journal that an earlier version made readable for others.
     """
     os.umask(0o077)
     for file in data_dir.glob("edge.sqlite3*"):
-        with contextlib.suppress(OSError):  # somebody else's, who decides for himself
+        with contextlib.suppress(OSError):  # owned by another user
             file.chmod(0o600)
 
 
 def _greet(file: Path | None, gateway: Gateway) -> None:
-    """Say where to look, and give the commands that show the gateway at work. `file`: its settings."""
+    """Print the addresses, and commands that show the gateway at work. `file`: its settings."""
     where = gateway.endpoints
     command = _command()
     directory = "" if gateway.is_default_data_dir else f" --data-dir {shlex.quote(str(gateway.settings.data_dir))}"
     broker = "your broker" if gateway.settings.mqtt.broker else "embedded broker"
     if not gateway.settings.serves_mqtt_clients and gateway.settings.mqtt_gate.enabled == "auto":
-        broker += "; neither clients nor standing queries there (docs/mqtt-gate.md)"
+        broker += "; neither clients nor continuous queries there (docs/mqtt-gate.md)"
     rows = [
         ("page", where["http"] + "/", "current observations, in a browser"),
         ("SPARQL", where["http"] + "/sparql", "queries and updates"),
         ("subscribe", where["ws"], "SPARQL subscriptions"),
     ]
     if "https" in where:
-        rows.append(("secure", where["https"], "the same with TLS; `edge clients` says who may come in"))
+        rows.append(("secure", where["https"], "the same with TLS, for clients of `edge clients`"))
         rows.append(("", where["wss"], ""))
     if "mqtt" in where:
         rows.append(("MQTT", where["mqtt"], f"readings; {broker}"))
     if "coap" in where:
-        rows.append(("CoAP", where["coap"], "all of that for constrained devices"))
-    rows.append(("data", str(gateway.settings.data_dir), "all that survives a restart"))
+        rows.append(("CoAP", where["coap"], "the same for constrained devices"))
+    rows.append(("data", str(gateway.settings.data_dir), "everything that survives a restart"))
     width = max(len(value) for _, value, _ in rows[:-1])
     text = [f"sepa-edge {__version__} is running. Ctrl-C stops it.", ""]
     text += [f"  {name:<10} {value:<{width}}  {note}" for name, value, note in rows]
@@ -102,7 +102,7 @@ def _greet(file: Path | None, gateway: Gateway) -> None:
     try:
         click.echo("\n".join([*text, ""]))
     except OSError:
-        # Nobody reads standard output any more; the gateway goes on.
+        # The reader of standard output is gone. The gateway continues.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
 
 
@@ -112,11 +112,11 @@ def _examples(file: Path | None, gateway: Gateway, command: str, directory: str)
     if gateway.settings.security.enabled:
         settings = "" if file is None else f" --config {shlex.quote(str(file))}"
         allow, token = (f"{command} clients {what} me{settings}{directory}" for what in ("allow", "token"))
-        text += ["", "Who asks needs a token. In another terminal, as this user, let yourself in:", ""]
+        text += ["", "Clients need a token. In another terminal, as this user, give yourself access:", ""]
         text += [f"  {allow}", f"  export EDGE_TOKEN=$({token})"]
-        text += ["", "Then be told what changes:", ""]
+        text += ["", "Then subscribe to changes:", ""]
     else:
-        text += ["", "In another terminal, be told what changes:", ""]
+        text += ["", "In another terminal, subscribe to changes:", ""]
     text += [f"  {command} subscribe{directory} {shlex.quote(_EXAMPLE_QUERY)}"]
     if "mqtt" in gateway.endpoints:
         publish = f"{command} publish{directory} {_EXAMPLE_TOPIC} {shlex.quote(_EXAMPLE_PAYLOAD)}"
@@ -125,7 +125,7 @@ def _examples(file: Path | None, gateway: Gateway, command: str, directory: str)
 
 
 def _command() -> str:
-    """What to type in another terminal to start this very command."""
+    """Return the command that starts this very program in another terminal."""
     started = Path(sys.argv[0])
     found = shutil.which("edge")
     if started.name == "edge":

@@ -1,4 +1,4 @@
-"""The clients of a gateway, opened for a command."""
+"""Access of commands to the clients of a gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
-    """The clients in the data directory. What is wrong with them is told, with the exit code that belongs to it."""
+    """Open the client data in the data directory. Errors become `Failure` with their exit code."""
     settings = load_settings(file, data_dir).settings
 
     from edge.security.security import Security, SecuritySettings
@@ -38,7 +38,7 @@ def opened(file: Path | None, data_dir: Path | None) -> Iterator[Security]:
 
 
 def check_issuer(url: str, file: Path | None, data_dir: Path | None) -> None:
-    """Refuse an authorisation server that the gateway does not know: its clients could never come in."""
+    """Raise `Failure` for an authorization server that the gateway does not trust: its clients could not connect."""
     known = load_settings(file, data_dir).settings.issuer.url
     if url and url != known:
         says = f'it is "{known}"' if known else "it is not set"

@@ -1,4 +1,4 @@
-"""SPARQL on the command line: the text itself, a file (`@FILE`), or standard input (`-`)."""
+"""SPARQL text arguments: the text itself, a file (`@FILE`), or standard input (`-`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from edge.cli.failures import misused
 
-SOURCE_HELP = "TEXT is the SPARQL itself, @FILE a file that holds it, - standard input."
+SOURCE_HELP = "TEXT is the SPARQL itself, @FILE a file that contains it, - standard input."
 
 
 def read_source(text: str) -> str:
-    """The SPARQL that `text` stands for. Raises `Failure` where a file cannot be read."""
+    """Return the SPARQL text of an argument. Raises `Failure` if a file cannot be read."""
     try:
         if text == "-":
             return sys.stdin.buffer.read().decode("utf-8")

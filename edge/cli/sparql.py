@@ -1,4 +1,4 @@
-"""`edge query` and `edge update`: SPARQL against the running gateway."""
+"""`edge query` and `edge update`: SPARQL requests to the running gateway."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edge.cli.failures import EXIT_CODES, misused, refused
 from edge.cli.http import Answer, dataset_options, post
 from edge.cli.locate import data_dir_option, http_endpoint, timeout_option, url_option
 from edge.cli.source import SOURCE_HELP, read_source
-from edge.cli.timers import moment
+from edge.cli.timers import local_time
 from edge.protocol.moments import read_when
 
 _FORMATS: Final = {
@@ -30,7 +30,7 @@ _FORMATS: Final = {
 
 @click.command(
     epilog=EXIT_CODES,
-    help=f"""Ask the running gateway a SPARQL query. {SOURCE_HELP}
+    help=f"""Send a SPARQL query to the running gateway. {SOURCE_HELP}
 
     \b
     edge query 'SELECT * WHERE {"{ ?s ?p ?o }"} LIMIT 5'
@@ -46,7 +46,7 @@ _FORMATS: Final = {
     default="table",
     show_default=True,
     help="table, json, csv, tsv, xml for SELECT and ASK; turtle, ntriples, jsonld, xml for CONSTRUCT and DESCRIBE "
-    "(table shows them as Turtle).",
+    "(table prints Turtle for these).",
 )
 @dataset_options("default-graph-uri", "named-graph-uri")
 @url_option
@@ -61,7 +61,7 @@ def query(
     data_dir: Path | None,
     timeout: float,
 ) -> None:
-    """Ask a query, print its results."""
+    """Send a query and print its results."""
     parameters = [("query", read_source(text))]
     parameters += [("default-graph-uri", graph) for graph in default_graphs]
     parameters += [("named-graph-uri", graph) for graph in named_graphs]
@@ -84,9 +84,11 @@ def query(
     """,
 )
 @click.argument("text")
-@click.option("--delay", metavar="DURATION", help="Run it later: after PT30S, PT2H30M, P1DT12H, P2W.")
-@click.option("--at", metavar="TIME", help="Run it later: at 2030-01-31T12:00:00Z, or microseconds since 1970.")
-@click.option("--id", "name", metavar="ID", help="With --delay or --at: its id. One that waits is replaced.")
+@click.option("--delay", metavar="DURATION", help="Run it after this time: PT30S, PT2H30M, P1DT12H, P2W.")
+@click.option("--at", metavar="TIME", help="Run it at this time: 2030-01-31T12:00:00Z, or microseconds since 1970.")
+@click.option(
+    "--id", "name", metavar="ID", help="With --delay or --at: its id. Replaces a waiting update with this id."
+)
 @dataset_options("using-graph-uri", "using-named-graph-uri")
 @url_option
 @data_dir_option
@@ -102,7 +104,7 @@ def update(
     data_dir: Path | None,
     timeout: float,
 ) -> None:
-    """Send an update, print what it did."""
+    """Send an update and print its outcome."""
     try:
         read_when(delay, at, name)
     except ValueError as error:
@@ -115,7 +117,7 @@ def update(
     outcome = answer.json()
     if "scheduled" in outcome:
         scheduled = outcome["scheduled"]
-        click.echo(f"{scheduled['id']} runs at {moment(scheduled['at'])}")
+        click.echo(f"{scheduled['id']} runs at {local_time(scheduled['at'])}")
         return
     click.echo(f"{outcome.get('added', '?')} added, {outcome.get('removed', '?')} removed")
 

@@ -1,4 +1,4 @@
-"""`edge subscribe`: what is added to and removed from the results of a query, printed as it happens."""
+"""`edge subscribe`: the notifications of a subscription, printed as they arrive."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from edge.cli.source import SOURCE_HELP, read_source
 from edge.cli.token import token_for
 
 _RETRY: Final = 1.0
-"""Seconds between attempts to come back."""
+"""Seconds between two attempts to reconnect."""
 
 Notification = dict[str, Any]
 
 
 @click.command(
     epilog=EXIT_CODES,
-    help=f"""Print what changes in the results of a SPARQL query, as it changes. {SOURCE_HELP}
+    help=f"""Subscribe to a SPARQL query and print its notifications. {SOURCE_HELP}
 
-    First come all results, then what is added (+) and removed (-). Ctrl-C ends it.
+    The first notification has all results, the next ones added (+) and removed (-) rows. Ctrl-C ends it.
 
     \b
     edge subscribe 'SELECT * WHERE {{ ?s <urn:state> ?state }}'
@@ -38,9 +38,9 @@ Notification = dict[str, Any]
 )
 @click.argument("text")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on each line, as the gateway sent it.")
-@click.option("--alias", metavar="NAME", help="A name that comes back with every notification.")
+@click.option("--alias", metavar="NAME", help="A name that every notification repeats.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after this many notifications.")
-@click.option("--reconnect", is_flag=True, help="When the connection breaks, come back and subscribe again.")
+@click.option("--reconnect", is_flag=True, help="When the connection breaks, reconnect and subscribe again.")
 @dataset_options("default-graph-uri", "named-graph-uri")
 @click.option(
     "--ws", envvar="EDGE_WS", metavar="URL", help="Address, e.g. ws://127.0.0.1:9000/subscribe.  [env: EDGE_WS]"
@@ -57,7 +57,7 @@ def subscribe(
     ws: str | None,
     data_dir: Path | None,
 ) -> None:
-    """Subscribe, print until stopped."""
+    """Subscribe and print notifications until stopped."""
     body: dict[str, Any] = {"sparql": read_source(text), "alias": alias or "edge-subscribe"}
     if default_graphs:
         body["default-graph-uri"] = list(default_graphs)
@@ -79,27 +79,27 @@ def subscribe(
 def _notifications(
     body: dict[str, Any], ws: str | None, data_dir: Path | None, reconnect: bool
 ) -> Iterator[Notification]:
-    """The notifications of one subscription; with `reconnect`, of one after the other for ever."""
-    came_through = False
-    told = False
+    """Yield the notifications of a subscription; with `reconnect`, of one subscription after the other forever."""
+    succeeded = False
+    reported = False
     while True:
         try:
-            # Looked up each time: a gateway with free ports comes back on others.
+            # Look up the address each time: with port 0, a restarted gateway has other ports.
             url = ws if ws is not None else locate(data_dir).get("ws")
             for notification in _connection(url, body):
-                came_through, told = True, False
+                succeeded, reported = True, False
                 yield notification
         except Failure as failure:
-            if not (reconnect and came_through and failure.exit_code == UNREACHABLE):
+            if not (reconnect and succeeded and failure.exit_code == UNREACHABLE):
                 raise
-            if not told:
+            if not reported:
                 click.echo(f"edge: {failure.message.splitlines()[0]}; trying again", err=True)
-                told = True
+                reported = True
             time.sleep(_RETRY)
 
 
 def _connection(url: str, body: dict[str, Any]) -> Iterator[Notification]:
-    """The notifications until the connection breaks, which raises `Failure`."""
+    """Yield the notifications until the connection breaks, which raises `Failure`."""
     if (token := token_for(url)) is not None:
         body = {**body, "authorization": f"Bearer {token}"}
 
@@ -107,12 +107,12 @@ def _connection(url: str, body: dict[str, Any]) -> Iterator[Notification]:
     from websockets.sync.client import connect
 
     try:
-        # A gateway is near: no proxy. Results may be of any size: the client asked for them.
+        # Gateways are on the local network: no proxy. The results that the user requested may have any size.
         connection = connect(url, proxy=None, max_size=None, open_timeout=10)
     except InvalidURI:
-        raise misused(f'"{url}" is not an address; it looks like ws://127.0.0.1:9000/subscribe') from None
+        raise misused(f'"{url}" is not an address such as ws://127.0.0.1:9000/subscribe') from None
     except InvalidHandshake as error:
-        raise refused(f"{url} speaks no WebSocket ({error}); is --ws right?") from None
+        raise refused(f"{url} does not support WebSocket ({error}); is --ws right?") from None
     except OSError as error:
         raise unreachable(url, error) from None
     with connection:
@@ -121,7 +121,7 @@ def _connection(url: str, body: dict[str, Any]) -> Iterator[Notification]:
             for text in connection:
                 yield _notification(text)
         except ConnectionClosed as error:
-            reason = error.rcvd.reason if error.rcvd is not None and error.rcvd.reason else "it broke"
+            reason = error.rcvd.reason if error.rcvd is not None and error.rcvd.reason else "it was lost"
             raise Failure(f"the connection to {url} ended: {reason}", UNREACHABLE) from None
     raise Failure(f"the connection to {url} ended: the gateway stopped", UNREACHABLE)
 
@@ -142,14 +142,14 @@ def _notification(text: str | bytes) -> Notification:
 
 
 class _Json:
-    """For programs: the notification object on one line."""
+    """Output for programs: the notification object on one line."""
 
     def __call__(self, notification: Notification) -> None:
         click.echo(json.dumps(notification, ensure_ascii=False, separators=(",", ":")))
 
 
 class _People:
-    """For people: a table that keeps its columns from one notification to the next."""
+    """Output for people: a table that keeps its column widths from one notification to the next."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []

@@ -23,13 +23,13 @@ _PREFIXES: Final = {
 
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _PLAIN: Final = {_XSD + name for name in ("string", "integer", "decimal", "double", "float", "boolean", "dateTime")}
-"""Datatypes that a person sees at the value."""
+"""Datatypes that are obvious from the value."""
 
 Binding = Mapping[str, Mapping[str, Any]]
 
 
 def term(value: Mapping[str, Any] | None) -> str:
-    """One RDF term of the SPARQL JSON results, as a person would write it. "" is unbound."""
+    """Return one RDF term of the SPARQL JSON results in short form. "" means unbound."""
     if value is None:
         return ""
     kind = value.get("type")
@@ -56,7 +56,7 @@ def _short(iri: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped: data must not steer a terminal."""
+    """Return the text with control characters escaped, so that data cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -65,7 +65,7 @@ def printable(text: str) -> str:
 
 
 def lines(variables: Sequence[str], bindings: Iterable[Binding], *, widths: list[int] | None = None) -> list[str]:
-    """Header, rule and one line for each binding. `widths`, where given, grows to fit and is used again next time."""
+    """Return header, rule and one line for each binding. `widths` grows to fit and can be used again next time."""
     rows = [[term(binding.get(name)) for name in variables] for binding in bindings]
     header = [f"?{name}" for name in variables]
     sizes = widths if widths is not None else []
@@ -78,7 +78,7 @@ def lines(variables: Sequence[str], bindings: Iterable[Binding], *, widths: list
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One line for each row, cells below each other. All rows are equally long."""
+    """Return one line for each row with aligned cells. All rows must have the same length."""
     sizes = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     return [_aligned(row, sizes) for row in rows]
 

@@ -1,4 +1,4 @@
-"""`edge timers`: delayed updates, and what became of them."""
+"""`edge timers`: delayed updates and their outcomes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("name", metavar="[ID]", required=False)
-@click.option("--cancel", is_flag=True, help="Have the update ID not run.")
+@click.option("--cancel", is_flag=True, help="Cancel the update ID.")
 @click.option("--state", type=click.Choice(get_args(TimerState)), help="Only those in this state.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_LISTED),
     default=DEFAULT_LISTED,
     show_default=True,
-    help="How many are listed at most.",
+    help="Maximum number of entries.",
 )
-@click.option("--client", metavar="NAME", help="The update ID is this client's; for those who may administer.")
+@click.option(
+    "--client", metavar="NAME", help="The update ID belongs to this client; requires permission to administer."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 @url_option
 @data_dir_option
@@ -49,10 +51,10 @@ def timers(
     data_dir: Path | None,
     timeout: float,
 ) -> None:
-    """List delayed updates, look at one, cancel one.
+    """List, show and cancel delayed updates.
 
-    Those that wait come first, the next one at the top; then what became of others, the last one first. Schedule one
-    with `edge update --delay PT30S`.
+    Waiting ones come first, the next one at the top; then the outcomes of others, the newest first. Schedule one with
+    `edge update --delay PT30S`.
 
     \b
     edge timers
@@ -78,8 +80,8 @@ def timers(
     click.echo("\n".join(lines))
 
 
-def moment(microseconds: int) -> str:
-    """A time as people read it, in the zone of this machine."""
+def local_time(microseconds: int) -> str:
+    """Return a readable timestamp in the time zone of this machine."""
     return (_EPOCH + timedelta(microseconds=microseconds)).astimezone().isoformat(" ", "milliseconds")
 
 
@@ -98,11 +100,11 @@ def _one(endpoint: str, as_json: bool, timeout: float, *, cancel: bool) -> None:
 def _as_table(found: list[dict[str, Any]]) -> list[str]:
     if not found:
         return ["(no delayed updates)"]
-    secured = any("client" in one for one in found)  # else nobody is asked who he is
+    secured = any("client" in one for one in found)  # only with security
     rows: list[tuple[str, ...]] = [("at", "state", "id", *(["client"] if secured else []), "")]
     for one in found:
         client = [printable(one.get("client", ""))] if secured else []
-        rows.append((moment(one["at"]), one["state"], printable(one["id"]), *client, _outcome(one)))
+        rows.append((local_time(one["at"]), one["state"], printable(one["id"]), *client, _outcome(one)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
@@ -119,7 +121,7 @@ def _outcome(timer: dict[str, Any]) -> str:
 
 def _as_lines(timer: dict[str, Any]) -> list[str]:
     shown: dict[str, Any] = dict(timer)
-    shown |= {name: moment(timer[name]) for name in ("at", "scheduled", "finished") if name in timer}
+    shown |= {name: local_time(timer[name]) for name in ("at", "scheduled", "finished") if name in timer}
     text = str(shown.pop("sparql", ""))
     lines = [f"{name:<18} {printable(str(value))}" for name, value in shown.items()]
     return [*lines, "", *map(printable, text.splitlines())] if text else lines

@@ -1,4 +1,4 @@
-"""The token in the environment: it tells the gateway who asks, and is sent to nobody else."""
+"""Token of the environment, which authenticates commands at the gateway. It is sent to no other server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edge.cli.failures import Failure, misused
 from edge.protocol.addresses import keeps_secrets
 
 TOKEN: Final = "EDGE_TOKEN"  # noqa: S105 - the name of the environment variable that holds it
-ADVICE: Final = f"edge clients token IDENTITY, on the gateway, prints a token; put it into the variable {TOKEN}"
+ADVICE: Final = f"edge clients token IDENTITY, on the gateway, prints a token; set the variable {TOKEN} to it"
 
 
 def token_for(url: str) -> str | None:
-    """The token to send to a URL. Raises `Failure` where others would read it on the way, and where it is none."""
+    """Return the token to send to a URL. Raises `Failure` for an unencrypted connection or an invalid token."""
     found = token()
     if found and not keeps_secrets(url):
         raise unencrypted(TOKEN, url)
@@ -22,16 +22,16 @@ def token_for(url: str) -> str | None:
 
 
 def token() -> str | None:
-    """The token, if there is one. Raises `Failure` where what is there is none."""
+    """Return the token of the environment, if any. Raises `Failure` if it is not valid."""
     found = os.environ.get(TOKEN, "").strip()
     if not re.fullmatch(r"[!-~]*", found):
-        raise misused(f"what is in {TOKEN} is no token; {ADVICE}")
+        raise misused(f"the value of {TOKEN} is not a token; {ADVICE}")
     return found or None
 
 
 def unencrypted(variable: str, url: str) -> Failure:
-    """A secret of the environment is not sent there: exit code 2."""
+    """Return the error for a secret that would be sent unencrypted: exit code 2."""
     scheme = url.partition(":")[0]
     return misused(
-        f"{url} is not encrypted: others would read what is in {variable} on the way; use {scheme}s, or unset it"
+        f"{url} is not encrypted: others could read {variable} on the way; use {scheme}s, or unset the variable"
     )

@@ -13,7 +13,7 @@ def test_a_gateway_that_works_is_good(edge, tmp_path):
     running = launch(edge, tmp_path / "data", **QUIET)
     done = edge("health", "--data-dir", running.data_dir)
     assert done.returncode == 0
-    assert done.stdout.startswith("good: version ")
+    assert done.stdout.startswith("healthy: version ")
     assert done.stdout.endswith(" parts move\n")
 
 

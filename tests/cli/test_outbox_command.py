@@ -72,7 +72,7 @@ def test_without_a_landing_zone_it_says_which_setting(shared_edge, gateway):
     assert done.returncode == 1
     assert "offload.to" in done.stderr
     status = shared_edge("outbox", "status", "--data-dir", gateway.data_dir)
-    assert "nothing is shipped" in status.stdout
+    assert "off: offload.to is not set" in status.stdout
 
 
 def test_nobody_there_is_exit_code_3(shared_edge):

@@ -174,10 +174,10 @@ def test_nobody_at_the_address_is_3(edge, arguments, url):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["query", "ASK {}", "--url", "localhost:8000"], "it looks like http://"),
-        (["query", "ASK {}", "--url", "ftp://localhost"], "it looks like http://"),
-        (["subscribe", "ASK {}", "--ws", "http://127.0.0.1"], "it looks like ws://"),
-        (["publish", "a", "1", "--mqtt", "127.0.0.1:1883"], "it looks like mqtt://"),
+        (["query", "ASK {}", "--url", "localhost:8000"], "such as http://"),
+        (["query", "ASK {}", "--url", "ftp://localhost"], "such as http://"),
+        (["subscribe", "ASK {}", "--ws", "http://127.0.0.1"], "such as ws://"),
+        (["publish", "a", "1", "--mqtt", "127.0.0.1:1883"], "such as mqtt://"),
         (["publish", "a/#", "1", "--mqtt", "mqtt://127.0.0.1"], "without + and #"),
         (["query", "@/no/such/file"], "/no/such/file cannot be read: No such file or directory"),
     ],

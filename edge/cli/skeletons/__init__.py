@@ -1,1 +1,1 @@
-"""Programs to begin with, as `edge new` copies them: each a Python file and the profile beside it."""
+"""Example programs that `edge new` copies: each a Python file with its profile."""

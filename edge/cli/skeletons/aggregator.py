@@ -1,4 +1,4 @@
-"""An aggregator: it is told what changes, and answers with updates. SPARQL and addresses are in the .jsap file."""
+"""An aggregator: it receives notifications and answers with updates. SPARQL and addresses are in the .jsap file."""
 
 from __future__ import annotations
 

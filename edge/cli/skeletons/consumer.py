@@ -1,4 +1,4 @@
-"""A consumer: it is told what changes. The query and the gateway's address are in the .jsap file."""
+"""A consumer: it receives notifications. The query and the gateway's address are in the .jsap file."""
 
 from __future__ import annotations
 

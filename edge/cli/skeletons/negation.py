@@ -1,6 +1,7 @@
-"""Something did not happen: a lamp goes off when its sensor has seen nobody for a while. No timer is kept here.
+"""Negation: switch a lamp off when its sensor has detected nobody for some time. The program has no timer.
 
-SENSED keeps what a sensor says and, by the gateway's clock, since when. SWITCH works only if both still hold.
+SENSED returns the sensor's state and, by the gateway's clock, its start. SWITCH changes the lamp only if both are still
+current.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ AFTER = timedelta(seconds=30)
 app = Application(Path(__file__).with_suffix(".jsap"))
 
 
-@app.aggregator("PRESENCE", "SWITCH", repeat=True)  # twice does no harm: it is sent until the gateway answers
+@app.aggregator("PRESENCE", "SWITCH", repeat=True)  # idempotent: it may be sent again until the gateway answers
 async def light(change: Notification, switch: Pipeline) -> None:
-    """On at once. Off later, unless sensor or time have changed by then: the gateway looks, we need not."""
+    """Switch on at once, and off later. The gateway checks that sensor and time are unchanged by then."""
     for row in change.added:
         if plain(row["presence"]):
             await switch(row, state="ON")
@@ -27,7 +28,7 @@ async def light(change: Notification, switch: Pipeline) -> None:
 
 @app.consumer("LAMPS")
 async def lamps(change: Notification) -> None:
-    """Show what becomes of it."""
+    """Print the result."""
     for row in change.added:
         print(plain(row["lamp"]), plain(row["state"]), flush=True)
 

@@ -1,4 +1,4 @@
-"""A producer: it tells the gateway what it measures, every two seconds. SPARQL and addresses are in the .jsap file."""
+"""A producer: it sends a measurement every two seconds. SPARQL and addresses are in the .jsap file."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def test_another_broker_has_no_gate_unless_it_is_asked_for_and_the_log_says_so(
     with house(tmp_path, mosquitto.url, mqtt_gate={"enabled": "auto"}) as gateway:
         assert gateway._mqtt.gate is None
         _greet(None, gateway)
-        assert "neither clients nor standing queries" in capsys.readouterr().out
+        assert "neither clients nor continuous queries" in capsys.readouterr().out
     (told,) = told_of(caplog, "mqtt_gate.closed")
     assert (told.levelno, told.standing_queries) == (level, list(queries))
     caplog.clear()
