@@ -124,7 +124,7 @@ def test_config_check_is_content_with_what_is_right(edge, tmp_path):
     file.write_text("[http]\nport = 0\n")
     done = edge("config", "check", "-c", file)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "good" in done.stdout
+    assert "valid" in done.stdout
 
 
 def test_config_show_is_a_settings_file(edge, tmp_path):
